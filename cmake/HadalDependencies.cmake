@@ -1,0 +1,27 @@
+# Every third-party package hadal links, found in one place. All are Debian 12 packages; README.md has the table.
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(MPI REQUIRED COMPONENTS CXX)
+find_package(Protobuf REQUIRED)
+find_package(absl REQUIRED)
+find_package(hwy REQUIRED CONFIG)
+find_package(nlohmann_json REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+
+# SentencePiece ships a pkg-config file and no CMake package.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
+
+if(HADAL_BUILD_TESTS)
+  find_package(GTest REQUIRED CONFIG)
+endif()
+if(HADAL_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED CONFIG)
+endif()
+
+# Debian's oneDNN package file asks for OpenCL headers that hadal does not need; the library is found directly.
+find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(hadal_dnnl INTERFACE)
+target_include_directories(hadal_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE_DIR}")
+target_link_libraries(hadal_dnnl INTERFACE "${DNNL_LIBRARY}")

@@ -1,0 +1,39 @@
+// Token embedding with sinusoidal positions: x = dropout(multiplier · E[token] + PE[position]), and its gradient.
+//
+// PE is fairseq's: [sin(pos·w) | cos(pos·w)], w_i = 10000^(-i/(W/2 - 1)), the first token of a sentence at position 2
+// (padding index 1 + 1); for odd W the last column is 0. multiplier = sqrt(d_model).
+// Shapes: R packed token rows, V vocabulary rows, W = d_model.
+// Numerics: fp32. Backward adds rows in ascending order into the table's rows (threads split columns): deterministic, no atomics.
+// REQUIRES: 0 ≤ token < V, position < positions.rows (aborts). Blocking; allocates nothing.
+#pragma once
+
+#include "runtime/random.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// Fills table [P, W]: row p holds the encoding of the p-th token of a sentence (p from 0; fairseq's position p + 2).
+void FillSinusoidalPositions(Matrix table);
+
+struct EmbeddingForwardArgs {
+  ConstTokens tokens;     // [R]
+  ConstTokens offsets;    // [sentences + 1]: row r of sentence n has position r - offsets[n]
+  ConstMatrix table;      // E [V, W]
+  ConstMatrix positions;  // PE [P, W]
+  float multiplier = 1.0f;
+  Dropout dropout;        // element = row·W + column
+  Matrix x;               // [R, W] (=)
+};
+void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
+
+struct EmbeddingBackwardArgs {
+  ConstTokens tokens;  // [R]
+  ConstMatrix dx;      // [R, W]
+  float multiplier = 1.0f;
+  Dropout dropout;
+  Matrix d_table;      // [V, W] (+=)
+};
+void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);
+
+}  // namespace hadal

@@ -1,0 +1,52 @@
+// Linear layers: y = x·Wᵀ + b and its two gradients.
+//
+//   forward          y[R, out]  = epilogue(x[R, in] · W[out, in]ᵀ)         epilogue: + bias, ReLU, dropout (each optional)
+//   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask where asked
+//   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
+//
+// Why one op: the epilogues ride on the product's output while it is in cache (cuBLASLt has the same three on a GPU).
+// Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
+// Numerics: fp32. A product's terms are summed in the order of oneDNN's serial sgemm, which depends on shapes alone; threads
+// split output rows in ranges of ≥ 16 rows, so their number changes no bit (a product of ≤ 8 rows takes another code path in
+// oneDNN and differs from the same rows in a larger product). db adds rows in ascending order.
+// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN takes
+// up to about 10 MiB a thread while it runs.
+#pragma once
+
+#include "runtime/random.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+struct LinearForwardArgs {
+  ConstMatrix x;       // [R, in]
+  ConstMatrix weight;  // [out, in]
+  ConstVector bias;    // [out], or empty
+  bool relu = false;   // max(0, ·) after the bias
+  Dropout dropout;     // after the ReLU; inactive by default
+  Matrix y;            // [R, out]  (=)
+};
+void LinearForward(const Stream& stream, const LinearForwardArgs& args);
+
+struct LinearBackwardInputArgs {
+  ConstMatrix dy;      // [R, out]
+  ConstMatrix weight;  // [out, in]
+  // Where the forward's y fed this layer through ReLU and dropout, its stored value y: dx becomes y > 0 ? dx · mask_scale : 0
+  // (a dropped element is stored as 0, so no random number is drawn again). Empty: no mask. REQUIRES: accumulate = false.
+  ConstMatrix relu_output;  // [R, in]
+  float mask_scale = 1.0f;  // Dropout::scale() of that dropout, 1 without dropout
+  bool accumulate = false;  // dx += instead of dx =
+  Matrix dx;                // [R, in]
+};
+void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
+
+struct LinearBackwardWeightArgs {
+  ConstMatrix dy;    // [R, out]
+  ConstMatrix x;     // [R, in]
+  Matrix d_weight;   // [out, in]  (+=)
+  Vector d_bias;     // [out]      (+=), or empty
+};
+void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args);
+
+}  // namespace hadal

@@ -1,0 +1,61 @@
+// A Communicator is what a rank knows of its peers: bounded, asynchronous, ordered point-to-point transfers.
+//
+// Semantics (one text, checked by the conformance suite for every transport):
+//   · Send and Receive post and return at once; nothing is copied: the buffer belongs to the transport until the request is done.
+//   · Transfers between the same two ranks with the same tag match in the order they were posted. A rank may send to itself.
+//   · A send may stay incomplete until its receive is posted (rendezvous); callers must not count on buffering.
+//   · Progress happens inside Test, Wait and Progress. Stages call Progress between sublayers, so that transfers overlap
+//     computation also where the transport has no progress thread.
+//   · Every wait has a deadline. When it passes, the error names rank, peer, direction, tag and what the caller was waiting for.
+// Errors: DeadlineExceeded (a wait's deadline passed: exit code 5), Unavailable (a peer is gone: exit code 6), Internal.
+// After an error the communicator is only good for Abort.
+// Threads: one thread a rank makes all calls. Blocking: only Wait and the collectives built on it (collectives.h).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace hadal {
+
+// A posted transfer. Move-only in spirit: test or wait each request until it is done, exactly once.
+struct CommRequest {
+  static constexpr int64_t kNone = -1;
+  int64_t id = kNone;  // the transport's own number
+  bool is_send = false;
+  int peer = -1;
+  int tag = 0;
+
+  bool active() const { return id != kNone; }
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Posts a send of data[0, bytes).  REQUIRES: 0 ≤ peer < size(), 0 ≤ tag < 32768, bytes ≥ 0 (2 GiB and more are split by the
+  // transport or refused with InvalidArgument).
+  virtual absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) = 0;
+  // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives.
+  virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
+
+  // Whether the transfer is done; then `request` becomes inactive and, for a receive, *received_bytes (may be null) is set.
+  virtual absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) = 0;
+  // Moves outstanding transfers along. Cheap: safe to call thousands of times a second.
+  virtual void Progress() = 0;
+
+  // Waits until the transfer is done or `deadline` passes; `what` (e.g. "activations of micro-batch 17, chunk 0") goes into the
+  // error. Yields, then sleeps shortly, so that an idle rank does not burn a core that another rank needs.
+  absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what, int64_t* received_bytes = nullptr);
+
+  // Ends the whole job with `exit_code`; in-process: makes every rank's pending and later calls fail with Unavailable.
+  virtual void Abort(int exit_code) = 0;
+};
+
+}  // namespace hadal

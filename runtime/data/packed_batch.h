@@ -1,0 +1,36 @@
+// A micro-batch: concatenated sentence pairs with offsets, never a padded rectangle.
+//
+// Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. So a pair of S source
+// and T target pieces takes S + 1 source rows and T + 1 target rows.
+// Capacities are fixed by the config; rows used differ from batch to batch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// Special tokens (fairseq's order).
+inline constexpr int32_t kBosToken = 0;
+inline constexpr int32_t kPadToken = 1;
+inline constexpr int32_t kEosToken = 2;
+inline constexpr int32_t kUnknownToken = 3;
+inline constexpr int32_t kSpecialTokens = 4;
+
+struct PackedBatch {
+  int32_t micro_batch = 0;                  // number in the step's global list
+  std::vector<int32_t> source;              // [source rows]
+  std::vector<int32_t> source_offsets;      // [sentences + 1]
+  std::vector<int32_t> target_input;        // [target rows]
+  std::vector<int32_t> target;              // [target rows]
+  std::vector<int32_t> target_offsets;      // [sentences + 1]
+  std::vector<int64_t> samples;             // [sentences] index in the corpus
+
+  int64_t sentences() const { return static_cast<int64_t>(samples.size()); }
+  int64_t source_rows() const { return static_cast<int64_t>(source.size()); }
+  int64_t target_rows() const { return static_cast<int64_t>(target.size()); }
+};
+
+}  // namespace hadal

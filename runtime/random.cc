@@ -1,0 +1,67 @@
+#include "runtime/random.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace hadal {
+namespace {
+
+constexpr uint32_t kMultiplier0 = 0xD2511F53;
+constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
+constexpr uint32_t kWeyl0 = 0x9E3779B9;
+constexpr uint32_t kWeyl1 = 0xBB67AE85;
+constexpr int kRounds = 10;
+
+float Factor(const Dropout& dropout, const PhiloxCounter& counter, uint32_t draw) {
+  const std::array<uint32_t, 4> words = Philox4x32(dropout.counter.seed, counter);
+  const uint32_t bits = words[draw / 2] >> (16 * (draw % 2)) & 0xFFFF;
+  return bits < dropout.threshold ? 0.0f : dropout.scale();
+}
+
+// Philox words for element `index` of (domain, stream); one counter an index.
+std::array<uint32_t, 4> WordsAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
+  return Philox4x32(seed, {static_cast<uint32_t>(index), static_cast<uint32_t>(domain), stream,
+                           static_cast<uint32_t>(index >> 32)});
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> Philox4x32(uint64_t key, PhiloxCounter counter) {
+  uint32_t key0 = static_cast<uint32_t>(key);
+  uint32_t key1 = static_cast<uint32_t>(key >> 32);
+  auto [c0, c1, c2, c3] = counter;
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t product0 = uint64_t{kMultiplier0} * c0;
+    const uint64_t product1 = uint64_t{kMultiplier1} * c2;
+    c0 = static_cast<uint32_t>(product1 >> 32) ^ c1 ^ key0;
+    c1 = static_cast<uint32_t>(product1);
+    c2 = static_cast<uint32_t>(product0 >> 32) ^ c3 ^ key1;
+    c3 = static_cast<uint32_t>(product0);
+    key0 += kWeyl0;
+    key1 += kWeyl1;
+  }
+  return {c0, c1, c2, c3};
+}
+
+float DropoutFactor(const Dropout& dropout, uint64_t element) {
+  if (!dropout.active()) return 1.0f;
+  return Factor(dropout, dropout.counter.At(static_cast<uint32_t>(element / 8)), element % 8);
+}
+
+float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key) {
+  if (!dropout.active()) return 1.0f;
+  const uint32_t block = static_cast<uint32_t>(query_row * heads + head);
+  return Factor(dropout, dropout.counter.At(block, key / 8), key % 8);
+}
+
+double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
+  return WordsAt(seed, domain, stream, index)[0] * 0x1p-32;
+}
+
+double NormalAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
+  const std::array<uint32_t, 4> words = WordsAt(seed, domain, stream, index);
+  const double radius = std::sqrt(-2.0 * std::log((words[0] + 0.5) * 0x1p-32));
+  return radius * std::cos(2.0 * std::numbers::pi * (words[1] * 0x1p-32));
+}
+
+}  // namespace hadal

@@ -1,0 +1,69 @@
+// Counted randomness: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 3.3).
+//
+// A draw is a pure function of (key, counter): nothing is stored, nothing advances, no layout changes a result.
+//   key     = the run's 64-bit seed
+//   counter = four 32-bit words, named below for each use
+// One call gives four 32-bit words, read as eight 16-bit draws where that is enough: draw 2·i is the low half of word i,
+// draw 2·i+1 its high half.
+//
+// Dropout counters (HOUSE idea 6): word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's
+// global micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column and lies in
+// block e / 8, draw e % 8, key_block 0. Attention dropout for (query row, head, key position j): block = query row · heads + head,
+// key_block = j / 8, draw j % 8.
+// Limits: 65,536 sublayers, 65,536 key positions, 2^32 blocks a tensor; the model plan checks them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace hadal {
+
+using PhiloxCounter = std::array<uint32_t, 4>;
+
+// The reference definition; kernels hold vectorised forms that tests compare with it.
+std::array<uint32_t, 4> Philox4x32(uint64_t key, PhiloxCounter counter);
+
+// Where in a sublayer a dropout mask is used. Also the domain separator of non-dropout uses.
+enum class RandomSite : uint32_t {
+  kResidual = 0,    // a sublayer's output, before the residual add; also the embedding sum
+  kAttention = 1,   // attention probabilities
+  kActivation = 2,  // the feed-forward hidden layer, after ReLU
+  kInitialization = 6,
+  kSampling = 7,
+};
+
+// Identifies the mask of one tensor in one micro-batch.
+struct RandomCounter {
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  uint32_t micro_batch = 0;  // index in the step's global list
+  uint32_t sublayer = 0;     // index in the model plan
+  RandomSite site = RandomSite::kResidual;
+
+  PhiloxCounter At(uint32_t block, uint32_t key_block = 0) const {
+    return {block, static_cast<uint32_t>(site) | sublayer << 3 | key_block << 19, micro_batch, step};
+  }
+};
+
+// Dropout with probability p rounded to threshold/65536; a kept element is multiplied by 1/(1 - threshold/65536), an element
+// whose 16-bit draw is below `threshold` becomes 0. threshold = 0: no dropout, and no random number is drawn.
+struct Dropout {
+  RandomCounter counter;
+  uint32_t threshold = 0;
+
+  static uint32_t Threshold(double p) { return static_cast<uint32_t>(p * 65536.0 + 0.5); }
+  bool active() const { return threshold != 0; }
+  float scale() const { return 65536.0f / static_cast<float>(65536u - threshold); }
+};
+
+// The scalar definition of the mask: 0 or scale().  `element` is row·width + column.
+float DropoutFactor(const Dropout& dropout, uint64_t element);
+// The same for attention probabilities. `query_row` counts packed rows.
+float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key);
+
+// Uniform in [0, 1) with 32 bits, and standard normal by Box-Muller in double: element `index` of stream (seed, domain).
+// Used for initialisation and for corpora, where speed does not matter and reproducibility does.
+double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
+double NormalAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
+
+}  // namespace hadal

@@ -1,0 +1,70 @@
+// A Stream says where a kernel runs: today a number of CPU threads.
+//
+// Numerics: the thread count never changes a bit of any kernel's result (HOUSE idea 10): threads split output rows, and
+// sums over rows run in fixed blocks merged in ascending order.
+// Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread has
+// its own OpenMP team), which is how ranks-as-threads tests work.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "runtime/check.h"
+
+namespace hadal {
+
+class Stream {
+ public:
+  // A stream that runs each kernel on `threads` CPU threads.  REQUIRES: threads ≥ 1.
+  static Stream Cpu(int threads) { return Stream(threads); }
+
+  int threads() const { return threads_; }
+
+  // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside run
+  // serially. Blocking.
+  template <typename Body>
+  void Run(Body&& body) const {
+    if (threads_ == 1) {
+      body(0);
+      return;
+    }
+#pragma omp parallel num_threads(threads_)
+    body(ThreadIndex());
+  }
+
+  // Splits [0, items) into one contiguous range a thread, every range but the last a multiple of `grain` and none smaller
+  // than `grain` (unless items < grain: then thread 0 has all), and runs body(begin, end) for each. Blocking.
+  template <typename Body>
+  void ForRanges(int64_t items, int64_t grain, Body&& body) const {
+    if (items <= 0) return;
+    if (threads_ == 1 || items < 2 * grain) {
+      body(int64_t{0}, items);
+      return;
+    }
+    Run([&](int thread) {
+      const auto [begin, end] = Range(items, grain, thread);
+      if (begin < end) body(begin, end);
+    });
+  }
+
+  // The range that ForRanges gives to `thread`.
+  std::pair<int64_t, int64_t> Range(int64_t items, int64_t grain, int thread) const {
+    const int64_t blocks = items / grain;  // the remainder joins the last block
+    if (blocks == 0) return thread == 0 ? std::pair(int64_t{0}, items) : std::pair(items, items);
+    const int64_t begin = blocks * thread / threads_ * grain;
+    const int64_t last = blocks * (thread + 1) / threads_;
+    return {begin, last == blocks ? items : last * grain};
+  }
+
+ private:
+  explicit Stream(int threads) : threads_(threads) { HADAL_CHECK_GE(threads, 1); }
+  static int ThreadIndex();
+
+  int threads_;
+};
+
+// Makes libraries with OpenMP threads of their own (oneDNN) run serially on the calling OS thread also outside Run().
+// Call once on every thread that launches kernels.
+void UseSerialLibraries();
+
+}  // namespace hadal

@@ -1,0 +1,64 @@
+#include "runtime/random.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+// Known answers of Random123's kat_vectors for philox4x32-10.
+TEST(PhiloxTest, KnownAnswers) {
+  EXPECT_EQ(Philox4x32(0, {0, 0, 0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32(~0ull, {~0u, ~0u, ~0u, ~0u}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox4x32(0x299f31d0a4093822ull, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
+            (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(DropoutTest, KeepsTheStatedShareAndTheMean) {
+  const Dropout dropout{{.seed = 7, .step = 3, .micro_batch = 1, .sublayer = 5}, Dropout::Threshold(0.3)};
+  double sum = 0;
+  int dropped = 0;
+  const int n = 100000;
+  for (int i = 0; i < n; ++i) {
+    const float factor = DropoutFactor(dropout, i);
+    sum += factor;
+    dropped += factor == 0;
+  }
+  EXPECT_NEAR(dropped / double{n}, 0.3, 4 * std::sqrt(0.3 * 0.7 / n));
+  EXPECT_NEAR(sum / n, 1.0, 0.01);
+}
+
+TEST(DropoutTest, SitesStepsAndSublayersDiffer) {
+  const Dropout base{{.seed = 7}, Dropout::Threshold(0.5)};
+  auto differs = [&](auto change) {
+    Dropout other = base;
+    change(other.counter);
+    for (int i = 0; i < 64; ++i) {
+      if (DropoutFactor(base, i) != DropoutFactor(other, i)) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(differs([](RandomCounter& c) { c.step = 1; }));
+  EXPECT_TRUE(differs([](RandomCounter& c) { c.micro_batch = 1; }));
+  EXPECT_TRUE(differs([](RandomCounter& c) { c.sublayer = 1; }));
+  EXPECT_TRUE(differs([](RandomCounter& c) { c.site = RandomSite::kActivation; }));
+  EXPECT_TRUE(differs([](RandomCounter& c) { c.seed = 8; }));
+}
+
+TEST(NormalTest, HasUnitVariance) {
+  double sum = 0, squares = 0;
+  const int n = 100000;
+  for (int i = 0; i < n; ++i) {
+    const double x = NormalAt(1, RandomSite::kInitialization, 2, i);
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / n, 0, 0.02);
+  EXPECT_NEAR(squares / n, 1, 0.02);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,43 @@
+#include "tests/support/random_inputs.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/random.h"
+
+namespace hadal::testing {
+
+std::vector<float> NormalValues(int64_t count, uint32_t seed, float scale) {
+  std::vector<float> values(count);
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = scale * static_cast<float>(NormalAt(/*seed=*/2026, RandomSite::kSampling, seed, i));
+  }
+  return values;
+}
+
+::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
+                                         double magnitude, double multiple) {
+  if (actual.size() != expected.size()) {
+    return ::testing::AssertionFailure() << "sizes differ: " << actual.size() << " vs. " << expected.size();
+  }
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double allowed = multiple * 0x1p-24 * (std::abs(expected[i]) + magnitude);
+    if (!(std::abs(actual[i] - expected[i]) <= allowed)) {
+      return ::testing::AssertionFailure() << "element " << i << ": " << actual[i] << ", reference " << expected[i]
+                                           << ", allowed difference " << allowed;
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return ::testing::AssertionFailure() << "sizes differ: " << a.size() << " vs. " << b.size();
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) {
+      return ::testing::AssertionFailure() << "element " << i << " differs: " << a[i] << " vs. " << b[i];
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace hadal::testing

@@ -1,0 +1,35 @@
+// Reproducible test inputs and the one way tests compare floats with a double-precision reference.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/tensor.h"
+
+namespace hadal::testing {
+
+// `count` standard normal values times `scale`, a function of `seed` alone.
+std::vector<float> NormalValues(int64_t count, uint32_t seed, float scale = 1.0f);
+
+// A matrix with its own storage.
+struct OwnedMatrix {
+  OwnedMatrix(int64_t rows, int64_t columns, float fill = 0.0f) : values(rows * columns, fill), rows(rows), columns(columns) {}
+  OwnedMatrix(int64_t rows, int64_t columns, uint32_t seed, float scale)
+      : values(NormalValues(rows * columns, seed, scale)), rows(rows), columns(columns) {}
+  Matrix view() { return {values.data(), rows, columns}; }
+  ConstMatrix view() const { return {values.data(), rows, columns}; }
+
+  std::vector<float> values;
+  int64_t rows, columns;
+};
+
+// Passes when ‖actual − expected‖_max ≤ multiple · 2^-24 · (|expected| + magnitude): tolerance is a multiple of the fp32 unit
+// roundoff, scaled with the size of the terms that were summed (`magnitude`), as Highway's tests do.
+::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
+                                         double magnitude, double multiple);
+
+// Passes when both hold the same bits.
+::testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace hadal::testing
