@@ -1,0 +1,133 @@
+// How numbers leave the trainer: the rank that reports fills these plain records and hands them to a MetricsSink. Sinks
+// live in tools/ (metrics.jsonl, TensorBoard, the progress line); the trainer knows only this interface.
+//
+// Conventions: loss and nll are natural-log means over the step's target tokens (`loss` with label smoothing, `nll`
+// without); perplexity = exp(nll). A value that does not exist is an empty optional or an empty vector, never a
+// sentinel. A value that exists and is not finite is passed on as it is: each sink decides how to show it. Threads: a
+// sink is called by one thread at a time, in step order. Calls may write to a file or a terminal; none waits for a
+// peer. A sink must not change training: it returns nothing, and reports its own trouble through Flush().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace hadal {
+
+// What is known before the first step. Sent once, also after a resume.
+struct RunInfo {
+  std::string run_directory;
+  std::string model;  // one line for people: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
+  int64_t parameters = 0;
+  int32_t encoder_sublayers = 0;  // depth_gradient_norms[0, encoder_sublayers) belong to the encoder
+  int32_t decoder_sublayers = 0;  // … and the next decoder_sublayers to the decoder
+  int32_t ranks = 1;
+  int32_t stages = 1;
+  int32_t threads = 1;      // a rank
+  int64_t first_step = 0;   // the step about to run: 0, or the resumed one
+  int64_t total_steps = 0;  // 0: not limited by steps
+};
+
+// Where the wall time of one stage went within one step.
+struct StageTimes {
+  double forward_seconds = 0;
+  double recompute_seconds = 0;  // activation checkpointing's second forward
+  double backward_seconds = 0;
+  double wait_seconds = 0;           // idle, for a neighbour's message
+  double communication_seconds = 0;  // posting, copying and reducing
+  double optimizer_seconds = 0;
+};
+
+// One step: one global batch.
+struct StepMetrics {
+  int64_t step = 0;         // always advances; 0-based
+  int64_t update = 0;       // updates applied so far, this step included
+  int64_t total_steps = 0;  // 0: not limited by steps
+  double loss = 0;          // with label smoothing
+  double nll = 0;           // without
+  double perplexity = 0;    // exp(nll)
+  double learning_rate = 0;
+  double gradient_norm = 0;      // global, before clipping
+  int64_t target_tokens = 0;     // in this step
+  double tokens_per_second = 0;  // target tokens
+  double step_seconds = 0;
+  double elapsed_seconds = 0;             // since the run (or its resumption) began
+  double epoch = 0;                       // passes over the corpus so far, fractional
+  bool skipped = false;                   // the update was not applied (gradient not finite)
+  std::optional<double> eta_seconds;      // until the run's first limit; empty while unknown
+  std::vector<StageTimes> stages;         // [stages], or empty
+  std::optional<double> measured_bubble;  // Σ wait / Σ step time, over stages
+  std::optional<double> analytic_bubble;  // the schedule's own, with the plan's costs
+  std::vector<float>
+      depth_gradient_norms;  // [encoder_sublayers + decoder_sublayers] Frobenius norm a sublayer, or empty
+};
+
+struct ValidationMetrics {
+  int64_t step = 0;  // steps done before this validation: it sees the weights that step `step` will start from
+  double nll = 0;
+  double perplexity = 0;
+  std::optional<double> bleu;  // [0, 100]
+  bool best = false;           // the best nll so far
+  int64_t sentences = 0;
+  double seconds = 0;
+};
+
+enum class TextKind {
+  kNotice,  // "checkpoint saved: …"
+  kWarning,
+  kSample,  // a sample translation
+};
+
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+
+  virtual void OnStart(const RunInfo& run) {}
+  virtual void OnStep(const StepMetrics& metrics) {}
+  virtual void OnValidation(const ValidationMetrics& metrics) {}
+  // An event in words. `text` may hold several lines, without a last newline.
+  virtual void OnText(int64_t step, TextKind kind, std::string_view text) {}
+  // The run is over, by `reason` ("step limit reached", "interrupted: checkpoint saved", …). Last call but Flush().
+  virtual void OnFinish(std::string_view reason) {}
+  // Writes out what is buffered. Errors: the first trouble this sink has had, once (a full disk, a file gone).
+  virtual absl::Status Flush() { return absl::OkStatus(); }
+};
+
+// Passes every call to each of its sinks, in the order they were added.
+class MetricsFanOut : public MetricsSink {
+ public:
+  void Add(std::unique_ptr<MetricsSink> sink) { sinks_.push_back(std::move(sink)); }
+
+  void OnStart(const RunInfo& run) override {
+    for (auto& sink : sinks_) sink->OnStart(run);
+  }
+  void OnStep(const StepMetrics& metrics) override {
+    for (auto& sink : sinks_) sink->OnStep(metrics);
+  }
+  void OnValidation(const ValidationMetrics& metrics) override {
+    for (auto& sink : sinks_) sink->OnValidation(metrics);
+  }
+  void OnText(int64_t step, TextKind kind, std::string_view text) override {
+    for (auto& sink : sinks_) sink->OnText(step, kind, text);
+  }
+  void OnFinish(std::string_view reason) override {
+    for (auto& sink : sinks_) sink->OnFinish(reason);
+  }
+  // Flushes all; the first error wins.
+  absl::Status Flush() override {
+    absl::Status first;
+    for (auto& sink : sinks_) first.Update(sink->Flush());
+    return first;
+  }
+
+ private:
+  std::vector<std::unique_ptr<MetricsSink>> sinks_;
+};
+
+}  // namespace hadal
