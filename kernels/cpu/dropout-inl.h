@@ -1,0 +1,185 @@
+// Dropout factors (0 or Dropout::scale()) for whole rows at a time: Philox4x32-10, one counter block a vector lane.
+//
+//   FillDropoutFactors           elements [first, first + count) of a packed tensor
+//   FillAttentionDropoutFactors  key positions [0, keys) of some query rows of one head
+//
+// Both give the bits of DropoutFactor / AttentionDropoutFactor (runtime/random.h) on every instruction set.
+// Why its own form: the scalar definition costs about 60 cycles an element, these about one, so that a mask drawn twice
+// (forward and backward) is cheaper than a mask stored.
+// This is a Highway "-inl" header: include it from a file that is itself compiled once for each instruction set
+// (hwy/foreach_target.h), and call the functions from that file's HWY_NAMESPACE code. Thread-safe; allocates nothing.
+
+#if defined(HADAL_KERNELS_CPU_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HADAL_KERNELS_CPU_DROPOUT_INL_H_
+#undef HADAL_KERNELS_CPU_DROPOUT_INL_H_
+#else
+#define HADAL_KERNELS_CPU_DROPOUT_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "runtime/random.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Floats that a buffer must hold beyond the factors asked for: both functions write whole groups of vectors.
+inline constexpr int64_t kDropoutSlack = 72;
+
+// Floats a query row takes in FillAttentionDropoutFactors' output: `keys` rounded up to whole blocks.
+constexpr int64_t AttentionDropoutStride(int64_t keys) { return (keys + 7) / 8 * 8; }
+
+#if HWY_TARGET == HWY_SCALAR  // one lane has no halves to interleave: the definitions themselves serve
+
+HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t first, int64_t count, float* buffer) {
+  for (int64_t i = 0; i < count; ++i) buffer[i] = DropoutFactor(dropout, first + i);
+  return buffer;
+}
+
+HWY_INLINE void FillAttentionDropoutFactors(const Dropout& dropout, uint64_t query_row, int64_t query_rows,
+                                            uint32_t heads, uint32_t head, int64_t keys, float* HWY_RESTRICT out) {
+  for (int64_t i = 0; i < query_rows; ++i, out += AttentionDropoutStride(keys)) {
+    for (int64_t j = 0; j < keys; ++j) out[j] = AttentionDropoutFactor(dropout, query_row + i, heads, head, j);
+  }
+}
+
+#else
+
+// Philox runs in 64-bit lanes, because a round is two 32 x 32 -> 64 bit products. Only the low half of a lane is the
+// word; the high half holds what the products left there, which no later product reads.
+using PhiloxTag = hn::CappedTag<uint64_t, 8>;
+using PhiloxVec = hn::Vec<PhiloxTag>;
+
+struct PhiloxBlocks {
+  PhiloxVec word0, word1, word2, word3;
+};
+
+HWY_INLINE PhiloxBlocks PhiloxRounds(uint64_t key, PhiloxBlocks c) {
+  const PhiloxTag d;
+  const hn::Repartition<uint32_t, PhiloxTag> d32;
+  const auto multiplier0 = hn::BitCast(d32, hn::Set(d, uint64_t{0xD2511F53}));
+  const auto multiplier1 = hn::BitCast(d32, hn::Set(d, uint64_t{0xCD9E8D57}));
+  uint32_t key0 = static_cast<uint32_t>(key);
+  uint32_t key1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const PhiloxVec product0 = hn::MulEven(hn::BitCast(d32, c.word0), multiplier0);
+    const PhiloxVec product1 = hn::MulEven(hn::BitCast(d32, c.word2), multiplier1);
+    c.word0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c.word1), hn::Set(d, uint64_t{key0}));
+    c.word2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c.word3), hn::Set(d, uint64_t{key1}));
+    c.word1 = product1;
+    c.word3 = product0;
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return c;
+}
+
+// Writes the 8 factors of each block: lane pair (2k, 2k + 1) holds blocks k and k + Lanes/2 (see BlockOfLane), so that
+// interleaving 64-bit halves leaves the factors in the order of the blocks.
+HWY_INLINE void StoreFactors(const PhiloxBlocks& blocks, uint32_t threshold, float scale, float* HWY_RESTRICT out) {
+  const PhiloxTag d;
+  const hn::Repartition<uint16_t, PhiloxTag> d16;
+  const hn::Half<decltype(d16)> half16;
+  const hn::Repartition<int32_t, PhiloxTag> d32;
+  const hn::Repartition<float, PhiloxTag> df;
+  const PhiloxVec low_half = hn::Set(d, uint64_t{0xFFFFFFFF});
+  const PhiloxVec draws0 = hn::Or(hn::And(blocks.word0, low_half), hn::ShiftLeft<32>(blocks.word1));
+  const PhiloxVec draws4 = hn::Or(hn::And(blocks.word2, low_half), hn::ShiftLeft<32>(blocks.word3));
+  const auto lower = hn::BitCast(d16, hn::InterleaveLower(d, draws0, draws4));
+  const auto upper = hn::BitCast(d16, hn::InterleaveUpper(d, draws0, draws4));
+
+  const auto last_dropped = hn::Set(d32, static_cast<int32_t>(threshold) - 1);
+  const auto keep = hn::Set(df, scale);
+  const auto store = [&](auto draws, float* to) HWY_ATTR {
+    const auto kept = hn::RebindMask(df, hn::Gt(hn::PromoteTo(d32, draws), last_dropped));
+    hn::StoreU(hn::IfThenElseZero(kept, keep), df, to);
+  };
+  const size_t n = hn::Lanes(df);
+  store(hn::LowerHalf(half16, lower), out);
+  store(hn::UpperHalf(half16, lower), out + n);
+  store(hn::LowerHalf(half16, upper), out + 2 * n);
+  store(hn::UpperHalf(half16, upper), out + 3 * n);
+}
+
+// The block, counted from the vector's first, that a lane computes: 0, L/2, 1, L/2 + 1, …
+HWY_INLINE PhiloxVec BlockOfLane(PhiloxTag d) {
+  HWY_ALIGN uint64_t block[HWY_MAX_BYTES / sizeof(uint64_t)];
+  const size_t lanes = hn::Lanes(d);
+  for (size_t i = 0; i < lanes; ++i) block[i] = i % 2 * (lanes / 2) + i / 2;
+  return hn::Load(d, block);
+}
+
+// Fills `buffer` and returns where in it the factor of element `first` stands; those of first + 1, first + 2, … follow.
+// REQUIRES: dropout.active(); `buffer` holds count + kDropoutSlack floats.
+HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t first, int64_t count, float* buffer) {
+  const PhiloxTag d;
+  const uint64_t lanes = hn::Lanes(d);
+  const PhiloxCounter base = dropout.counter.At(0);
+  const float scale = dropout.scale();
+  const uint64_t end_block = (first + count + 7) / 8;
+  PhiloxVec block = hn::Add(hn::Set(d, first / 8), BlockOfLane(d));
+  float* out = buffer;
+  for (uint64_t b = first / 8; b < end_block; b += lanes) {
+    const PhiloxBlocks counter = {block, hn::Set(d, uint64_t{base[1]}), hn::Set(d, uint64_t{base[2]}),
+                                  hn::Set(d, uint64_t{base[3]})};
+    StoreFactors(PhiloxRounds(dropout.counter.seed, counter), dropout.threshold, scale, out);
+    block = hn::Add(block, hn::Set(d, lanes));
+    out += 8 * lanes;
+  }
+  return buffer + first % 8;
+}
+
+// out[i · AttentionDropoutStride(keys) + j] = factor of (query_row + i, head, key j), for i < query_rows, j < keys;
+// what lies between `keys` and the stride is unspecified. Lanes run on across query rows, so short sentences waste
+// none. REQUIRES: dropout.active(); keys ≥ 1; `out` holds query_rows · AttentionDropoutStride(keys) + kDropoutSlack
+// floats.
+HWY_INLINE void FillAttentionDropoutFactors(const Dropout& dropout, uint64_t query_row, int64_t query_rows,
+                                            uint32_t heads, uint32_t head, int64_t keys, float* HWY_RESTRICT out) {
+  const PhiloxTag d;
+  const uint64_t lanes = hn::Lanes(d);
+  const PhiloxCounter base = dropout.counter.At(0);
+  const float scale = dropout.scale();
+  const uint64_t row_blocks = AttentionDropoutStride(keys) / 8;
+  const uint64_t total_blocks = query_rows * row_blocks;
+  const PhiloxVec per_row = hn::Set(d, row_blocks);
+  const PhiloxVec last_block = hn::Set(d, row_blocks - 1);
+
+  // Counter words of a lane: word 0 names the query row and head, `key_block` runs through the row. Both step by
+  // `lanes` blocks at a time: whole rows first, then the rest, which may wrap into one more row.
+  HWY_ALIGN uint64_t word0_of_lane[HWY_MAX_BYTES / sizeof(uint64_t)];
+  HWY_ALIGN uint64_t key_block_of_lane[HWY_MAX_BYTES / sizeof(uint64_t)];
+  for (uint64_t i = 0; i < lanes; ++i) {
+    const uint64_t block = i % 2 * (lanes / 2) + i / 2;  // as BlockOfLane
+    word0_of_lane[i] = (query_row + block / row_blocks) * heads + head;
+    key_block_of_lane[i] = block % row_blocks;
+  }
+  PhiloxVec word0 = hn::Load(d, word0_of_lane);
+  PhiloxVec key_block = hn::Load(d, key_block_of_lane);
+  const PhiloxVec word0_step = hn::Set(d, lanes / row_blocks * heads);
+  const PhiloxVec key_block_step = hn::Set(d, lanes % row_blocks);
+  const PhiloxVec one_row = hn::Set(d, uint64_t{heads});
+
+  for (uint64_t b = 0; b < total_blocks; b += lanes) {
+    const PhiloxVec word1 = hn::Or(hn::Set(d, uint64_t{base[1]}), hn::ShiftLeft<19>(key_block));
+    const PhiloxBlocks counter = {word0, word1, hn::Set(d, uint64_t{base[2]}), hn::Set(d, uint64_t{base[3]})};
+    StoreFactors(PhiloxRounds(dropout.counter.seed, counter), dropout.threshold, scale, out);
+    out += 8 * lanes;
+    word0 = hn::Add(word0, word0_step);
+    key_block = hn::Add(key_block, key_block_step);
+    const auto wrapped = hn::Gt(key_block, last_block);
+    word0 = hn::IfThenElse(wrapped, hn::Add(word0, one_row), word0);
+    key_block = hn::IfThenElse(wrapped, hn::Sub(key_block, per_row), key_block);
+  }
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
