@@ -1,0 +1,38 @@
+#include "layers/initialization.h"
+
+#include <algorithm>
+
+#include "runtime/data/packed_batch.h"
+#include "runtime/random.h"
+
+namespace hadal {
+namespace {
+
+float InitialValue(const ParameterRecord& record, uint64_t seed, int32_t parameter, int64_t element) {
+  const uint32_t stream = static_cast<uint32_t>(parameter);
+  switch (record.init) {
+    case InitKind::kZero: return 0;
+    case InitKind::kOne: return 1;
+    case InitKind::kUniform:
+      return static_cast<float>(record.init_scale *
+                                (2 * UniformAt(seed, RandomSite::kInitialization, stream, element) - 1));
+    case InitKind::kNormal:
+      if (record.role == ParameterRole::kEmbedding && element / record.columns == kPadToken) return 0;
+      return static_cast<float>(record.init_scale * NormalAt(seed, RandomSite::kInitialization, stream, element));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void InitializeSlice(const Stream& stream, const ModelPlan& plan, uint64_t seed, int32_t parameter, int64_t slice,
+                     Vector values) {
+  const ParameterRecord& record = plan.parameters[parameter];
+  const int64_t first = slice * kSliceElements;
+  HADAL_CHECK_LE(first + values.size, record.elements());
+  stream.ForRanges(values.size, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) values[i] = InitialValue(record, seed, parameter, first + i);
+  });
+}
+
+}  // namespace hadal

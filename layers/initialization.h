@@ -1,0 +1,21 @@
+// Depth-aware initialisation: the first value of every parameter, a function of (plan, seed, parameter, element) alone.
+//
+// Each parameter has its own counter-based stream, so that any slice can be made anywhere, in any order, and no layout changes
+// a value. Rank 0 makes the slices and streams them to their owners (pipeline/parameter_broadcast.h).
+// Uniform: bound·(2u − 1); normal: deviation·z (Box-Muller in double); the embedding's <pad> row is 0, as fairseq's.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/model_plan.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// Fills `values` with elements [slice · kSliceElements, + values.size) of `parameter`.
+// REQUIRES: that range lies inside the parameter. Threads: split over the stream's; their number changes nothing.
+void InitializeSlice(const Stream& stream, const ModelPlan& plan, uint64_t seed, int32_t parameter, int64_t slice,
+                     Vector values);
+
+}  // namespace hadal

@@ -1,0 +1,119 @@
+// The model is a list: the ordered sublayers of the whole network and the parameters each owns.
+//
+//   source embedding · encoder (self-attention, feed-forward) × N · target embedding
+//                    · decoder (self-attention, cross-attention, feed-forward) × M · output head
+//
+// Rank 0 makes the plan from the options (depth-aware constants included) and broadcasts it as fixed-size plain records with a
+// hash; everything else — partition, memory, initialisation, checkpoints, names — is read off this list.
+// Thread safety: a value; const use from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "layers/model_options.h"
+
+namespace hadal {
+
+enum class SublayerKind : int32_t {
+  kSourceEmbedding,
+  kSelfAttention,
+  kCrossAttention,
+  kFeedForward,
+  kTargetEmbedding,
+  kOutputHead,
+};
+
+enum class Stack : int32_t { kEncoder, kDecoder };
+
+// One entry of the list. Plain data: broadcast as bytes.
+struct SublayerRecord {
+  SublayerKind kind = SublayerKind::kFeedForward;
+  Stack stack = Stack::kEncoder;
+  int32_t layer = -1;  // 0-based within its stack; -1 for embeddings and head
+  NormPlacement norm = NormPlacement::kPost;
+  int32_t closing_norm = 0;         // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
+  float residual_gain = 1;          // r
+  BranchGrowth branch_growth = BranchGrowth::kConstant;
+  float branch_growth_updates = 0;  // T of a growing branch gain
+  int32_t first_parameter = 0;      // the parameters it owns: [first_parameter, first_parameter + parameters)
+  int32_t parameters = 0;
+  int32_t table = -1;               // embeddings and head: the parameter used as table, own or tied
+};
+
+// b of the residual connection at an update (1-based).
+float BranchGain(const SublayerRecord& sublayer, int64_t update);
+
+enum class ParameterRole : int32_t {
+  kEmbedding,  // embedding table or untied output projection
+  kQueryWeight,
+  kKeyWeight,
+  kValueWeight,
+  kQueryBias,
+  kKeyBias,
+  kValueBias,
+  kOutputWeight,  // attention's out_proj
+  kOutputBias,
+  kHiddenWeight,  // fc1
+  kHiddenBias,
+  kContractionWeight,  // fc2
+  kContractionBias,
+  kNormScale,
+  kNormShift,
+  kClosingNormScale,
+  kClosingNormShift,
+};
+
+enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal };
+
+// One named tensor. Order in the plan = order of (parameter, slice) everywhere.
+struct ParameterRecord {
+  ParameterRole role = ParameterRole::kEmbedding;
+  int32_t sublayer = 0;  // its owner: the first sublayer that uses it
+  InitKind init = InitKind::kZero;
+  float init_scale = 0;  // bound of the uniform, standard deviation of the normal
+  int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and are written with one dimension
+  int64_t columns = 1;
+  int64_t elements() const { return rows * columns; }
+  bool is_vector() const;  // biases and norms: one dimension in files
+};
+
+// A slice: at most kSliceElements elements of one parameter, at offsets fixed by the model alone. The unit of sharding, norms,
+// Adam, checksums and checkpoint entries.
+inline constexpr int64_t kSliceElements = int64_t{1} << 20;
+inline int64_t SliceCount(const ParameterRecord& parameter) {
+  return (parameter.elements() + kSliceElements - 1) / kSliceElements;
+}
+
+struct ModelPlan {
+  ModelOptions options;
+  std::vector<SublayerRecord> sublayers;
+  std::vector<ParameterRecord> parameters;
+
+  // REQUIRES: ValidateModelOptions(options) is OK.
+  static ModelPlan Make(const ModelOptions& options);
+
+  // The records as bytes, with a hash in front; Parse checks the hash. Same binary on both sides.
+  std::string Serialize() const;
+  static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
+  // A function of everything that shapes state and arithmetic.
+  uint64_t Hash() const;
+
+  // fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".
+  std::string ParameterName(int32_t parameter) const;
+  // e.g. "decoder layer 3 cross-attention".
+  std::string SublayerName(int32_t sublayer) const;
+  int64_t ParameterElements() const;
+
+  // The sublayers that use `parameter` as their table, ascending: one entry for most, up to three for a tied embedding.
+  std::vector<int32_t> Uses(int32_t parameter) const;
+
+  int32_t source_embedding() const { return 0; }
+  int32_t target_embedding() const { return 1 + 2 * options.encoder_layers; }
+  int32_t output_head() const { return static_cast<int32_t>(sublayers.size()) - 1; }
+};
+
+}  // namespace hadal

@@ -1,0 +1,86 @@
+#include "layers/parameter_store.h"
+
+#include <utility>
+
+namespace hadal {
+
+ParameterStore::ParameterStore(const ModelPlan& plan, std::vector<int32_t> sublayers, bool training, ArenaLayout& layout)
+    : plan_(plan),
+      weight_offset_(plan.parameters.size(), -1),
+      gradient_offset_(plan.parameters.size(), -1),
+      moment_offset_(plan.parameters.size(), -1) {
+  int64_t weights = 0;
+  int64_t moments = 0;
+  for (const int32_t s : sublayers) {
+    const SublayerRecord& sublayer = plan.sublayers[s];
+    for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
+      const int64_t elements = plan.parameters[p].elements();
+      owned_.push_back(p);
+      weight_offset_[p] = weights;
+      moment_offset_[p] = moments;
+      weights += elements;
+      moments += elements;
+      if (p == sublayer.table) continue;
+      gradient_offset_[p] = gradient_floats_;
+      gradient_floats_ += elements;
+    }
+    if (sublayer.table < 0) continue;
+    const int64_t elements = plan.parameters[sublayer.table].elements();
+    if (weight_offset_[sublayer.table] < 0) {
+      weight_offset_[sublayer.table] = weights;
+      weights += elements;
+    }
+    table_uses_.push_back({s, gradient_floats_});
+    gradient_floats_ += elements;
+  }
+  weight_slice_ = layout.Reserve<float>("weights", weights);
+  if (!training) return;
+  gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
+  first_moment_slice_ = layout.Reserve<float>("optimizer", moments);
+  second_moment_slice_ = layout.Reserve<float>("optimizer", moments);
+}
+
+void ParameterStore::Bind(const Arena& arena) {
+  weights_ = arena.Get<float>(weight_slice_);
+  gradients_ = arena.Get<float>(gradient_slice_);
+  first_moments_ = arena.Get<float>(first_moment_slice_);
+  second_moments_ = arena.Get<float>(second_moment_slice_);
+}
+
+Vector ParameterStore::FusedWeightVector(int32_t first, int32_t count) const {
+  const Matrix fused = FusedWeight(first, count);
+  return {fused.data, fused.rows * fused.columns};
+}
+
+Vector ParameterStore::FusedGradientVector(int32_t first, int32_t count) const {
+  const Matrix fused = FusedGradient(first, count);
+  return {fused.data, fused.rows * fused.columns};
+}
+
+Matrix ParameterStore::TableGradient(int32_t sublayer) const {
+  for (const TableUse& use : table_uses_) {
+    if (use.sublayer == sublayer) return View(gradients_, use.gradient_offset, plan_.sublayers[sublayer].table);
+  }
+  HADAL_CHECK(false && "this rank has no such table use");
+  return {};
+}
+
+Matrix ParameterStore::View(float* base, int64_t offset, int32_t parameter) const {
+  HADAL_CHECK_GE(offset, 0);
+  const ParameterRecord& record = plan_.parameters[parameter];
+  return {base + offset, record.rows, record.columns};
+}
+
+Vector ParameterStore::Flat(float* base, int64_t offset, int32_t parameter) const {
+  HADAL_CHECK_GE(offset, 0);
+  return {base + offset, plan_.parameters[parameter].elements()};
+}
+
+Matrix ParameterStore::Fused(float* base, int64_t offset, int32_t first, int32_t count) const {
+  HADAL_CHECK_GE(offset, 0);
+  int64_t rows = 0;
+  for (int32_t p = first; p < first + count; ++p) rows += plan_.parameters[p].rows;
+  return {base + offset, rows, plan_.parameters[first].columns};
+}
+
+}  // namespace hadal

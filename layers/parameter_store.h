@@ -1,0 +1,82 @@
+// The parameters that live on one rank: where each one's weight and gradient are.
+//
+// A parameter belongs to the sublayer that owns it and lies on that sublayer's rank. Tables (embeddings, output projection) may
+// be used by several sublayers on several ranks: each rank that uses one holds one copy of its weight, and every *use* has its
+// own gradient buffer, in every layout; pipeline/tied_tables.h sums them once a step in the order of the uses.
+// Within a sublayer parameters lie back to back in plan order, so that q, k and v are one matrix.
+// Thread safety: read-only after Build; the buffers themselves are the caller's to share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model_plan.h"
+#include "runtime/arena.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+class ParameterStore {
+ public:
+  // Reserves room for the sublayers of this rank, given in ascending order. `plan` must outlive the store.
+  // `training`: gradients and, for owned parameters, Adam's two moments as well.
+  ParameterStore(const ModelPlan& plan, std::vector<int32_t> sublayers, bool training, ArenaLayout& layout);
+
+  // Fixes the addresses. Call once.
+  void Bind(const Arena& arena);
+
+  // Parameters whose state this rank owns (their first use is here), ascending.
+  const std::vector<int32_t>& owned() const { return owned_; }
+  bool Holds(int32_t parameter) const { return weight_offset_[parameter] >= 0; }
+
+  // Weight of a parameter held here, as stored: [rows, columns], or [rows] for vectors.
+  Matrix Weight(int32_t parameter) const { return View(weights_, weight_offset_[parameter], parameter); }
+  Vector WeightVector(int32_t parameter) const { return Flat(weights_, weight_offset_[parameter], parameter); }
+  // `count` consecutive parameters of equal width as one matrix [sum of rows, columns], or of vectors as one vector.
+  Matrix FusedWeight(int32_t first, int32_t count) const { return Fused(weights_, weight_offset_[first], first, count); }
+  Vector FusedWeightVector(int32_t first, int32_t count) const;
+
+  // Gradient of a parameter that only its owner uses.
+  Matrix Gradient(int32_t parameter) const { return View(gradients_, gradient_offset_[parameter], parameter); }
+  Vector GradientVector(int32_t parameter) const { return Flat(gradients_, gradient_offset_[parameter], parameter); }
+  Matrix FusedGradient(int32_t first, int32_t count) const {
+    return Fused(gradients_, gradient_offset_[first], first, count);
+  }
+  Vector FusedGradientVector(int32_t first, int32_t count) const;
+  // Gradient of a table's use by `sublayer` (an embedding or the head) on this rank.  [rows, columns]
+  Matrix TableGradient(int32_t sublayer) const;
+
+  // Adam's moments of an owned parameter.
+  Vector FirstMoment(int32_t parameter) const { return Flat(first_moments_, moment_offset_[parameter], parameter); }
+  Vector SecondMoment(int32_t parameter) const { return Flat(second_moments_, moment_offset_[parameter], parameter); }
+
+  // All gradients of this rank as one range: zeroed at the start of a step.
+  Vector AllGradients() const { return {gradients_, gradient_floats_}; }
+
+  const ModelPlan& plan() const { return plan_; }
+
+ private:
+  Matrix View(float* base, int64_t offset, int32_t parameter) const;
+  Vector Flat(float* base, int64_t offset, int32_t parameter) const;
+  Matrix Fused(float* base, int64_t offset, int32_t first, int32_t count) const;
+
+  const ModelPlan& plan_;
+  std::vector<int32_t> owned_;
+  // By parameter, in floats; -1 where not held here.
+  std::vector<int64_t> weight_offset_, gradient_offset_, moment_offset_;
+  // By use: sublayer and offset.
+  struct TableUse {
+    int32_t sublayer = 0;
+    int64_t gradient_offset = 0;
+  };
+  std::vector<TableUse> table_uses_;
+
+  int64_t gradient_floats_ = 0;
+  ArenaSlice weight_slice_, gradient_slice_, first_moment_slice_, second_moment_slice_;
+  float* weights_ = nullptr;
+  float* gradients_ = nullptr;
+  float* first_moments_ = nullptr;
+  float* second_moments_ = nullptr;
+};
+
+}  // namespace hadal

@@ -1,0 +1,43 @@
+#include "layers/sublayer_context.h"
+
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/residual_norm.h"
+
+namespace hadal {
+
+Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
+                     ArenaLayout& layout)
+    : width_(plan.options.d_model), vocabulary_(plan.options.target_vocabulary) {
+  const std::string category = "workspace";
+  const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
+  const int64_t d = plan.options.d_model;
+  branch_slice_ = layout.Reserve<float>(category, rows * d);
+  attention_floats_ = AttentionScratch(stream, capacity.max_length, d / plan.options.heads);
+  attention_slice_ = layout.Reserve<float>(category, attention_floats_);
+  logits_slice_ = layout.Reserve<float>(category, kLogitRows * vocabulary_);
+  row_slice_ = layout.Reserve<float>(category, 2 * kLogitRows);
+  if (!training) return;
+  branch_input_slice_ = layout.Reserve<float>(category, rows * d);
+  context_slice_ = layout.Reserve<float>(category, rows * d);
+  query_slice_ = layout.Reserve<float>(category, rows * d);
+  inner_slice_ = layout.Reserve<float>(category, rows * std::max<int64_t>(3 * d, plan.options.d_ff));
+  partial_floats_ = ResidualNormPartials(rows, d);
+  partial_slice_ = layout.Reserve<float>(category, partial_floats_);
+}
+
+void Workspace::Bind(const Arena& arena) {
+  branch_ = arena.Get<float>(branch_slice_);
+  branch_input_ = arena.Get<float>(branch_input_slice_);
+  context_ = arena.Get<float>(context_slice_);
+  inner_ = arena.Get<float>(inner_slice_);
+  query_ = arena.Get<float>(query_slice_);
+  attention_ = arena.Get<float>(attention_slice_);
+  partials_ = arena.Get<float>(partial_slice_);
+  logits_ = arena.Get<float>(logits_slice_);
+  row_loss_ = arena.Get<float>(row_slice_);
+  row_nll_ = row_loss_ + kLogitRows;
+}
+
+}  // namespace hadal

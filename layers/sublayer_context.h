@@ -1,0 +1,93 @@
+// What the verbs of a sublayer see besides their own tensors: where to run, which micro-batch, the step's scalars, scratch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "layers/parameter_store.h"
+#include "runtime/arena.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/random.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// Fixed by the config: what every buffer is sized for.
+struct ActivationCapacity {
+  int64_t source_rows = 0;  // of one micro-batch, </s> counted
+  int64_t target_rows = 0;
+  int64_t max_length = 0;   // longest sentence on either side, </s> counted
+
+  int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? source_rows : target_rows; }
+};
+
+// The scalars that change from step to step.
+struct StepScalars {
+  uint64_t seed = 0;
+  int64_t step = 0;            // data and randomness
+  int64_t update = 1;          // 1-based; learning rate, Adam, branch growth
+  bool training = true;        // dropout on, gradients wanted
+  float gradient_scale = 0;    // 1 / (target tokens of the step)
+};
+
+// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk.
+class Workspace {
+ public:
+  Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
+            ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  Matrix branch(int64_t rows) const { return {branch_, rows, width_}; }              // F(x), or its gradient
+  Matrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_}; }
+  Matrix context_gradient(int64_t rows) const { return {context_, rows, width_}; }
+  // Gradient of q|k|v, of k|v, of the hidden layer: `columns` wide.
+  Matrix inner_gradient(int64_t rows, int64_t columns) const { return {inner_, rows, columns}; }
+  Matrix query_gradient(int64_t rows) const { return {query_, rows, width_}; }
+  Vector attention_scratch() const { return {attention_, attention_floats_}; }
+  Vector norm_partials() const { return {partials_, partial_floats_}; }
+  // Rows of logits of the output head.
+  Matrix logits(int64_t rows) const { return {logits_, rows, vocabulary_}; }
+  Vector row_loss() const { return {row_loss_, kLogitRows}; }
+  Vector row_nll() const { return {row_nll_, kLogitRows}; }
+
+  // The head works on this many rows at a time; part of the order of accumulation, hence fixed.
+  static constexpr int64_t kLogitRows = 256;
+
+ private:
+  int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0;
+  ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_, partial_slice_,
+      logits_slice_, row_slice_;
+  float *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
+        *attention_ = nullptr, *partials_ = nullptr, *logits_ = nullptr, *row_loss_ = nullptr, *row_nll_ = nullptr;
+};
+
+// One micro-batch on its way through a chunk.
+struct SublayerContext {
+  const Stream& stream;
+  const ParameterStore& parameters;
+  const Workspace& workspace;
+  const PackedBatch& batch;
+  StepScalars scalars;
+  ConstMatrix memory;  // encoder output [source rows, d]; where there is cross-attention
+  Matrix d_memory;     // its gradient (+=), in backward
+  std::function<void()> progress;  // called between sublayers; moves transfers along
+
+  const ModelPlan& plan() const { return parameters.plan(); }
+  int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
+  ConstTokens offsets(Stack stack) const {
+    const std::vector<int32_t>& v = stack == Stack::kEncoder ? batch.source_offsets : batch.target_offsets;
+    return {v.data(), static_cast<int64_t>(v.size())};
+  }
+  // The mask at `site` of `sublayer` with probability p; inactive outside training.
+  Dropout MakeDropout(double p, int32_t sublayer, RandomSite site) const {
+    return {{.seed = scalars.seed,
+             .step = static_cast<uint32_t>(scalars.step),
+             .micro_batch = static_cast<uint32_t>(batch.micro_batch),
+             .sublayer = static_cast<uint32_t>(sublayer),
+             .site = site},
+            scalars.training ? Dropout::Threshold(p) : 0};
+  }
+};
+
+}  // namespace hadal
