@@ -1,0 +1,81 @@
+// Corpus: samples of token ids, read in place from memory-mapped, checksummed shards.
+//
+//   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum a shard (corpus_manifest.h)
+//   PREFIX.00000.shard …  the samples (README.md has the format byte by byte)
+// A sample is a sentence pair with the corpus it came from, a weight, and prefix tokens that go in front of the source
+// (language tags, later). Sides are stored without </s>; batches add it (pack_sentences.h).
+//
+// Open() verifies everything once: sizes, CRC-32C of every region, that every offset lies inside its file and every
+// token id inside its vocabulary. After that, sample() cannot read outside the mapping, whatever the file held. Limits:
+// 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file changed while it is mapped is not noticed. Thread safety:
+// immutable after Open(); sample() may be called from several threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/corpus_manifest.h"
+
+namespace hadal {
+
+// One sample, in place. Valid while its Corpus lives.
+struct SampleView {
+  int32_t corpus_id = 0;
+  float weight = 1;
+  std::span<const int32_t> prefix;  // usually empty; stands in front of the source, ids of the source vocabulary
+  std::span<const int32_t> source;
+  std::span<const int32_t> target;
+};
+
+// One sample that owns its tokens.
+struct Sample {
+  int32_t corpus_id = 0;
+  float weight = 1;
+  std::vector<int32_t> prefix;
+  std::vector<int32_t> source;
+  std::vector<int32_t> target;
+
+  SampleView view() const { return {corpus_id, weight, prefix, source, target}; }
+};
+
+class CorpusShard;
+
+class Corpus {
+ public:
+  // Opens PREFIX.json and its shards. Blocking: reads every byte once (several GB/s when in the page cache).
+  // Errors: NotFound, or DataLoss with the file, what is wrong in it, and what to try.
+  static absl::StatusOr<Corpus> Open(const std::string& prefix);
+  // A corpus in memory, for tests and for text that is not worth a file. Vocabulary sizes hold for `samples` as in
+  // Open(). Errors: InvalidArgument where a token id is outside its vocabulary.
+  static absl::StatusOr<Corpus> FromSamples(const std::vector<Sample>& samples, int32_t source_vocabulary_size,
+                                            int32_t target_vocabulary_size);
+
+  Corpus(Corpus&&) noexcept;
+  Corpus& operator=(Corpus&&) noexcept;
+  ~Corpus();
+
+  int64_t size() const { return size_; }
+  // REQUIRES: 0 ≤ i < size().
+  SampleView sample(int64_t i) const;
+
+  const CorpusManifest& manifest() const { return manifest_; }
+  // Full path of a vocabulary file of the manifest (it is stored relative to the manifest); empty for corpora in
+  // memory.
+  std::string VocabularyPath(const VocabularyReference& reference) const;
+
+ private:
+  Corpus();
+  void Append(std::unique_ptr<CorpusShard> shard);
+
+  CorpusManifest manifest_;
+  std::string directory_;  // of the manifest, with its final slash, or empty
+  std::vector<std::unique_ptr<CorpusShard>> shards_;
+  std::vector<int64_t> first_sample_;  // [shards + 1]
+  int64_t size_ = 0;
+};
+
+}  // namespace hadal

@@ -1,0 +1,53 @@
+// The manifest of a corpus: what PREFIX.json holds, as plain values.
+//
+// The JSON carries the checksum of its own content (`crc32c`), so that an edited or damaged manifest is refused too.
+// Thread safety: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+struct VocabularyReference {
+  std::string file;     // relative to the manifest; empty where the corpus lives in memory
+  int32_t size = 0;     // ids, special ones included
+  uint32_t crc32c = 0;  // of the file's bytes
+};
+
+struct ShardReference {
+  std::string file;  // relative to the manifest
+  int64_t bytes = 0;
+  int64_t samples = 0;
+  uint32_t crc32c = 0;  // of the whole file
+};
+
+// Of what was kept; `</s>` is not counted.
+struct CorpusStatistics {
+  int64_t source_tokens = 0;  // prefix tokens included
+  int64_t target_tokens = 0;
+  int64_t source_unknown = 0;  // tokens that are <unk>
+  int64_t target_unknown = 0;
+  int64_t longest_source = 0;  // tokens of one sample, prefix included
+  int64_t longest_target = 0;
+};
+
+struct CorpusManifest {
+  static constexpr int32_t kFormatVersion = 1;
+
+  int64_t samples = 0;
+  VocabularyReference source_vocabulary;
+  VocabularyReference target_vocabulary;  // equal to the source's where they share one
+  std::vector<ShardReference> shards;
+  std::vector<std::string> corpora;  // [corpus id] where its text came from, for people
+  CorpusStatistics statistics;
+};
+
+// Errors of parsing: DataLoss with `name`, the field and what to try.
+std::string ManifestToJson(const CorpusManifest& manifest);
+absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const std::string& name);
+
+}  // namespace hadal

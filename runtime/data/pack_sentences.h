@@ -1,0 +1,49 @@
+// Sentences into micro-batches: the one place that adds </s> and shifts the decoder's input.
+//
+//   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows)
+//   target_input     = </s>, target tokens                  (T + 1 rows)
+//   target           = target tokens, </s>                  (T + 1 rows)
+// Training, validation, scoring and translation all pack through here. (Translation packs samples with an empty target:
+// one row, which it ignores.) Thread safety: pure functions on their arguments.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/packed_batch.h"
+
+namespace hadal {
+
+// Rows one micro-batch may hold, </s> counted.
+struct BatchCapacity {
+  int64_t source_rows = 0;
+  int64_t target_rows = 0;
+};
+
+// Rows one sample takes, or a batch has used.
+struct BatchRows {
+  int64_t source = 0;
+  int64_t target = 0;
+};
+
+BatchRows RowsOf(const SampleView& sample);
+
+inline bool Fits(const BatchRows& rows, const BatchCapacity& capacity) {
+  return rows.source <= capacity.source_rows && rows.target <= capacity.target_rows;
+}
+
+// Empties `batch` for reuse; its memory stays.
+void ClearBatch(PackedBatch& batch);
+// Adds one sentence at the end; `index` goes to batch.samples. Capacity is the caller's to check.
+void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch);
+
+// Packs `samples` in their order, each batch filled until the next sentence would not fit; samples[i] of a batch counts
+// from 0 in `samples`, micro_batch from 0 in the result. Errors: InvalidArgument naming the first sentence that is
+// longer than a capacity.
+absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleView> samples,
+                                                       const BatchCapacity& capacity);
+
+}  // namespace hadal

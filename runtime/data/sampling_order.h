@@ -1,0 +1,103 @@
+// The order of training: a function of (corpus, seed, capacity, M) and the step alone. Nothing but the step needs
+// saving.
+//
+//   order(epoch) = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling, stream =
+//   epoch) micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the
+//   last may be
+//                          short
+//   stream       = micro-batches(0), micro-batches(1), …
+//   step s       = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
+// Every sample that fits is trained on exactly once an epoch. Weights do not change the order.
+//
+// Cost: a forward step costs what it copies; entering an epoch costs one shuffle and one pass over the lengths; a seek
+// enters every epoch on its way that this object has not entered before. Thread safety: none; one object a thread (they
+// agree with each other). The corpus must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/pack_sentences.h"
+#include "runtime/data/packed_batch.h"
+
+namespace hadal {
+
+struct SamplingOptions {
+  uint64_t seed = 1;
+  BatchCapacity capacity;              // of one micro-batch
+  int32_t micro_batches_per_step = 1;  // M
+};
+
+struct BatchShape {
+  int64_t sentences = 0;
+  int64_t source_rows = 0;
+  int64_t target_rows = 0;
+};
+
+// A step without its tokens.
+struct StepShapes {
+  std::vector<BatchShape> micro_batches;  // [M]
+  int64_t source_tokens = 0;              // rows of the step, </s> counted
+  int64_t target_tokens = 0;              // rows of the step, </s> counted: the loss is scaled by it
+  double epochs_done = 0;                 // after the step: whole epochs + share of the current one's samples
+};
+
+struct StepBatches {
+  std::vector<PackedBatch> micro_batches;  // [M], micro_batch = 0 … M - 1
+  int64_t source_tokens = 0;
+  int64_t target_tokens = 0;
+  double epochs_done = 0;
+};
+
+class SamplingOrder {
+ public:
+  // Errors: InvalidArgument when no sample fits the capacities (with the shortest sample's rows), or M < 1.
+  static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
+
+  // The step's micro-batches, written over `out`, whose memory is reused.  REQUIRES: step ≥ 0.
+  void At(int64_t step, StepBatches& out);
+  StepBatches At(int64_t step);
+  // The step's sizes only: no token is read or copied.
+  StepShapes ShapesAt(int64_t step);
+
+  // Samples that fit, and samples that are never trained on because a side is longer than its capacity.
+  int64_t samples() const { return static_cast<int64_t>(fitting_.size()); }
+  int64_t too_long() const { return too_long_; }
+
+ private:
+  SamplingOrder(const Corpus& corpus, const SamplingOptions& options);
+  // Makes the epoch that holds micro-batch `index` of the stream the current one.
+  void Seek(int64_t index);
+  void EnterEpoch(int64_t epoch);
+  void Shuffle(int64_t epoch);
+  void Pack();
+  // Calls visit(m, samples) for each micro-batch of the step; returns epochs done.
+  template <typename Visit>
+  double ForEachBatch(int64_t step, Visit&& visit);
+
+  const Corpus* corpus_;
+  SamplingOptions options_;
+  std::vector<uint32_t> fitting_;  // samples that fit, ascending
+  int64_t too_long_ = 0;
+
+  int64_t epoch_ = -1;                // the current epoch; -1: none yet
+  std::vector<uint32_t> order_;       // its samples, shuffled
+  std::vector<int64_t> batch_begin_;  // [micro-batches + 1] places in order_
+  std::vector<int64_t> epoch_begin_;  // [epochs entered + 1] first micro-batch of each epoch in the stream
+};
+
+// A corpus in its own order, for validation and scoring.
+struct ValidationBatches {
+  std::vector<PackedBatch> batches;  // micro_batch counts from 0
+  int64_t target_tokens = 0;         // rows, </s> counted
+  int64_t too_long = 0;              // left out because a side is longer than its capacity
+};
+
+// The first `max_sentences` samples that fit (0: all), in the corpus's order.
+// Errors: InvalidArgument when no sample fits.
+absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
+                                                        int64_t max_sentences);
+
+}  // namespace hadal
