@@ -1,0 +1,104 @@
+// The manifest: one JSON file, written last, that makes a directory a checkpoint.
+//
+// It says what was saved (progress, settings, parameters), where (files, with the slices of each in file order), and
+// what the bytes must be (CRC32C of every file, of its header, and of every slice, so that a rank verifies what it
+// reads without reading other ranks' data). Its own last field is the CRC32C of everything before it. README.md of
+// pipeline/ shows one.
+//
+// Parsing is suspicious: size and depth are bounded, duplicate keys, unknown state, names that are no plain file names,
+// and shapes that the listed slices do not cover exactly once are refused; nothing is allocated from a declared number.
+// Thread safety: plain values and pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "layers/model_options.h"
+#include "pipeline/checkpoint_state.h"
+
+namespace hadal {
+
+inline constexpr int32_t kCheckpointFormat = 1;
+
+// Where a run stands. Everything a resumed run needs beside the slices.
+struct TrainingProgress {
+  int64_t step = 0;         // steps done: data and random numbers; always advances
+  int64_t update = 0;       // updates applied: Adam's t, learning rate, BranchNorm's t
+  uint64_t seed = 0;        // the key of every Philox stream
+  int64_t epoch = 0;        // passes over the corpus completed
+  int64_t next_sample = 0;  // position in the current epoch's order
+  int64_t samples_seen = 0;
+  int64_t target_tokens_seen = 0;
+  double training_seconds = 0;                                      // time spent in steps, all attempts together
+  double validation_nll = std::numeric_limits<double>::infinity();  // of these very weights; infinity: not measured
+  double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
+  int64_t best_step = -1;
+  int32_t validations_without_improvement = 0;
+  bool operator==(const TrainingProgress&) const = default;
+};
+
+// One slice in a file: CRC32C of the state kinds the file holds.
+struct WrittenSlice {
+  int32_t parameter = 0;
+  int64_t slice = 0;
+  std::array<std::optional<uint32_t>, kStateKinds.size()> crc32c;  // by StateKind
+  bool operator==(const WrittenSlice&) const = default;
+};
+
+// What a rank reports about its file; ranks send it to rank 0 as text.
+struct WrittenFile {
+  std::string name;  // "rank_00000.safetensors"
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;       // of the whole file
+  int64_t header_bytes = 0;  // the 8-byte length included
+  uint32_t header_crc32c = 0;
+  std::vector<WrittenSlice> slices;  // in file order; kinds of one slice in StateKind order
+  bool operator==(const WrittenFile&) const = default;
+
+  std::string ToString() const;
+  // Errors: DataLoss.
+  static absl::StatusOr<WrittenFile> Parse(std::string_view text);
+};
+
+// A small file carried along so that a checkpoint is complete by itself: the vocabularies.
+struct AttachedFile {
+  std::string name;
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;
+  bool operator==(const AttachedFile&) const = default;
+};
+
+struct CheckpointManifest {
+  TrainingProgress progress;
+  uint64_t plan_hash = 0;
+  std::string attempt;         // which launch wrote it
+  absl::Time time;             // when, to the second
+  std::string config_text;     // the resolved configuration, text format
+  std::string model_settings;  // JSON object, see ModelSettingsJson
+  bool has_moments = true;     // false: weights only (averages); cannot be resumed, can be translated with
+  std::vector<CheckpointParameter> parameters;
+  std::vector<WrittenFile> files;
+  std::vector<AttachedFile> attachments;
+
+  std::string ToString() const;
+  // Parses and checks everything that can be checked without the files: CheckCoverage included.
+  // Errors: DataLoss; FailedPrecondition when the format is newer than this binary.
+  static absl::StatusOr<CheckpointManifest> Parse(std::string_view text);
+
+  // OK when every slice of every parameter is listed exactly once with its weight, and with both moments or,
+  // has_moments being false, neither. Errors: DataLoss naming the first slice that is missing, doubled or unknown.
+  absl::Status CheckCoverage() const;
+};
+
+// The model's settings as a JSON object with the names of ModelOptions.
+std::string ModelSettingsJson(const ModelOptions& options);
+
+}  // namespace hadal

@@ -1,0 +1,62 @@
+// What a checkpoint holds: the state of every slice of every parameter, under names that no layout changes.
+//
+//   weight/<parameter name>/<slice>   float32 [elements of the slice]
+//   adam_m/<parameter name>/<slice>   Adam's first moment, same shape
+//   adam_v/<parameter name>/<slice>   Adam's second moment, same shape
+//
+// <slice> is a decimal number; slice k of a parameter holds its row-major elements [k·2^20, min((k+1)·2^20, elements)).
+// A key names no rank, stage or replica, so whoever owns a slice writes it and whoever owns it later reads it. Thread
+// safety: plain values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "layers/model_plan.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+enum class StateKind : int32_t { kWeight, kFirstMoment, kSecondMoment };
+inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kFirstMoment, StateKind::kSecondMoment};
+
+// One slice's state in memory. An empty view means "not this one": a writer leaves it out, a reader does not read it.
+struct SliceState {
+  int32_t parameter = 0;  // index in the plan
+  int64_t slice = 0;
+  Vector weight;         // [elements of the slice]
+  Vector first_moment;   // the same
+  Vector second_moment;  // the same
+
+  const Vector& view(StateKind kind) const;
+};
+
+// Name and shape of one parameter, as the manifest records it, so that tools need no config.
+struct CheckpointParameter {
+  std::string name;
+  int64_t rows = 0;
+  int64_t columns = 1;
+  bool is_vector = false;  // exported with one dimension
+
+  int64_t elements() const { return rows * columns; }
+  int64_t slices() const { return (elements() + kSliceElements - 1) / kSliceElements; }
+  // Elements of slice `slice`: 2^20, or the rest in the last one.  REQUIRES: 0 ≤ slice < slices().
+  int64_t slice_elements(int64_t slice) const;
+  bool operator==(const CheckpointParameter&) const = default;
+};
+
+// The parameters of a model, in the plan's order.
+std::vector<CheckpointParameter> DescribeParameters(const ModelPlan& plan);
+
+// OK when the two lists agree; otherwise FailedPrecondition naming the first difference.
+absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoint,
+                               const std::vector<CheckpointParameter>& model);
+
+// "weight/decoder.layers.0.fc1.weight/0".
+std::string StateKey(StateKind kind, std::string_view parameter_name, int64_t slice);
+
+}  // namespace hadal

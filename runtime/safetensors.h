@@ -1,0 +1,120 @@
+// Safetensors files: named tensors behind a JSON header, as Hugging Face's `safetensors` package reads and writes them.
+//
+//   8 bytes   length n of the header, little-endian
+//   n bytes   JSON: {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin,
+//   end]}, …},
+//             padded with spaces so that the data begins at a multiple of 8
+//   the rest  the tensors' bytes, row-major little-endian, without gaps; offsets count from here
+//
+// Why our own: a writer that streams and computes CRC32C while writing, and a reader that believes nothing. Format:
+// https://github.com/huggingface/safetensors (README, "Format").
+// Limitations: F32, BF16 and I64 only; little-endian machines only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/files.h"
+
+namespace hadal {
+
+enum class SafetensorsType : int32_t { kF32, kBF16, kI64 };
+int64_t SafetensorsTypeBytes(SafetensorsType type);
+
+struct SafetensorsTensor {
+  std::string name;
+  SafetensorsType type = SafetensorsType::kF32;
+  std::vector<int64_t> shape;
+  // The product of shape times the type's size. REQUIRES: it fits int64 (a reader's tensors do).
+  int64_t bytes() const;
+  bool operator==(const SafetensorsTensor&) const = default;
+};
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// What was written, for a manifest.
+struct SafetensorsSummary {
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;       // of the whole file
+  int64_t header_bytes = 0;  // the 8-byte length included
+  uint32_t header_crc32c = 0;
+  std::vector<uint32_t> tensor_crc32c;  // one a tensor, in file order
+};
+
+// Streams tensors into a new file. Thread safety: one thread at a time. Memory: header and a buffer of 1 MiB.
+class SafetensorsWriter {
+ public:
+  // Creates the file (which must not exist) and writes the header.
+  // REQUIRES: names differ and are not "__metadata__"; sizes ≥ 0.
+  // Errors: those of CreateFile and WriteAll.
+  static absl::StatusOr<SafetensorsWriter> Create(const std::string& path, std::vector<SafetensorsTensor> tensors,
+                                                  const SafetensorsMetadata& metadata);
+
+  // The next bytes of the tensors' data, in order; pieces may end anywhere.  REQUIRES: no more bytes than were
+  // declared.
+  absl::Status Append(std::string_view bytes);
+
+  // Flushes, fsyncs and closes.  REQUIRES: all declared bytes were appended.
+  absl::StatusOr<SafetensorsSummary> Finish();
+
+ private:
+  SafetensorsWriter(std::string path, FileDescriptor file, std::vector<SafetensorsTensor> tensors);
+  absl::Status WriteBuffered(std::string_view bytes);
+  absl::Status Flush();
+  void EnterNextTensor();
+
+  std::string path_;
+  FileDescriptor file_;
+  std::vector<SafetensorsTensor> tensors_;
+  SafetensorsSummary summary_;
+  size_t current_ = 0;        // tensor being written
+  int64_t current_left_ = 0;  // its bytes still to come
+  std::string buffer_;
+};
+
+// Reads a file that may be damaged or hostile. Open refuses: a header longer than the file or than 100 MB, JSON that is
+// malformed, nested or has a key twice, unknown types, shapes whose size overflows or differs from the offsets, tensors
+// that overlap, leave gaps or lie outside the file, bytes after the last one. Uses pread, so that a file cut short
+// while it is read gives an error, not a signal. Thread safety: const calls from any thread. Memory: a multiple of the
+// header.
+class SafetensorsReader {
+ public:
+  // `directory` and `name` apart: the file is opened inside the directory, never through a symbolic link.
+  // Errors: NotFound, DataLoss (says what is wrong), others of the file system.
+  static absl::StatusOr<SafetensorsReader> Open(const std::string& directory, const std::string& name);
+  static absl::StatusOr<SafetensorsReader> Open(const std::string& path);
+
+  // In file order.
+  const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
+  // Index of the tensor called `name`, or -1.
+  int32_t Find(std::string_view name) const;
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+  const std::string& path() const { return path_; }
+  int64_t file_bytes() const { return file_bytes_; }
+  int64_t header_bytes() const { return header_bytes_; }
+  uint32_t header_crc32c() const { return header_crc32c_; }
+
+  // Reads `bytes` bytes of tensor `tensor` from its byte `offset` into `destination`.
+  // REQUIRES: they lie inside the tensor.  Errors: DataLoss when the file has become shorter; those of pread.
+  absl::Status Read(int32_t tensor, int64_t offset, int64_t bytes, void* destination) const;
+
+ private:
+  SafetensorsReader() = default;
+
+  std::string path_;
+  FileDescriptor file_;
+  int64_t file_bytes_ = 0;
+  int64_t header_bytes_ = 0;
+  uint32_t header_crc32c_ = 0;
+  SafetensorsMetadata metadata_;
+  std::vector<SafetensorsTensor> tensors_;
+  std::vector<int64_t> offsets_;  // [tensors] from the start of the data
+  std::map<std::string, int32_t, std::less<>> by_name_;
+};
+
+}  // namespace hadal
