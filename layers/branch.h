@@ -1,11 +1,11 @@
 // F of the residual connection s = r·x + b·dropout(F(x)) + e: what a sublayer computes between its norms.
 //
-// Three verbs. `Forward` keeps what backward needs in `saved`; `BackwardInput` needs the branch's output gradient and leaves
-// inner gradients in the workspace; `BackwardWeight` reads those and must follow before the next BackwardInput (1F1B calls the
-// two in a row). The bias of the last product (out_proj.bias, fc2.bias) is added, and its gradient summed, by the residual
-// connection's kernel, which reads the product anyway.
-// Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
-// Thread safety: const; one micro-batch at a time a workspace.
+// Three verbs. `Forward` keeps what backward needs in `saved`; `BackwardInput` needs the branch's output gradient and
+// leaves inner gradients in the workspace; `BackwardWeight` reads those and must follow before the next BackwardInput
+// (1F1B calls the two in a row). The bias of the last product (out_proj.bias, fc2.bias) is added, and its gradient
+// summed, by the residual connection's kernel, which reads the product anyway. Shapes: x, y and their gradients [R, d];
+// R = source rows in the encoder, target rows in the decoder. Thread safety: const; one micro-batch at a time a
+// workspace.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ class Branch {
   virtual void BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
                              Matrix d_x) const = 0;
   // Adds to the gradients of the branch's weights and inner biases.
-  virtual void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y, const float* saved) const = 0;
+  virtual void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
+                              const float* saved) const = 0;
   // The parameter that holds the last bias.
   virtual int32_t output_bias() const = 0;
 };

@@ -11,8 +11,10 @@ namespace {
 float InitialValue(const ParameterRecord& record, uint64_t seed, int32_t parameter, int64_t element) {
   const uint32_t stream = static_cast<uint32_t>(parameter);
   switch (record.init) {
-    case InitKind::kZero: return 0;
-    case InitKind::kOne: return 1;
+    case InitKind::kZero:
+      return 0;
+    case InitKind::kOne:
+      return 1;
     case InitKind::kUniform:
       return static_cast<float>(record.init_scale *
                                 (2 * UniformAt(seed, RandomSite::kInitialization, stream, element) - 1));

@@ -1,8 +1,8 @@
 // Depth-aware initialisation: the first value of every parameter, a function of (plan, seed, parameter, element) alone.
 //
-// Each parameter has its own counter-based stream, so that any slice can be made anywhere, in any order, and no layout changes
-// a value. Rank 0 makes the slices and streams them to their owners (pipeline/parameter_broadcast.h).
-// Uniform: bound·(2u − 1); normal: deviation·z (Box-Muller in double); the embedding's <pad> row is 0, as fairseq's.
+// Each parameter has its own counter-based stream, so that any slice can be made anywhere, in any order, and no layout
+// changes a value. Rank 0 makes the slices and streams them to their owners (pipeline/parameter_broadcast.h). Uniform:
+// bound·(2u − 1); normal: deviation·z (Box-Muller in double); the embedding's <pad> row is 0, as fairseq's.
 #pragma once
 
 #include <cstdint>

@@ -47,16 +47,16 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("d_ff", options.d_ff, 1, 262144));
   HADAL_RETURN_IF_ERROR(InRange("heads", options.heads, 1, options.d_model));
   if (options.d_model % options.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model: heads = ", options.heads, " must divide d_model = ",
-                                                   options.d_model));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: heads = ", options.heads, " must divide d_model = ", options.d_model));
   }
   HADAL_RETURN_IF_ERROR(InRange("source_vocabulary", options.source_vocabulary, kSpecialTokens + 1, 1 << 28));
   HADAL_RETURN_IF_ERROR(InRange("target_vocabulary", options.target_vocabulary, kSpecialTokens + 1, 1 << 28));
   if (options.sharing == EmbeddingSharing::kAll && options.source_vocabulary != options.target_vocabulary) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary,
-                     " source and ", options.target_vocabulary,
-                     " target pieces. Prepare it with a shared vocabulary, or set share_embeddings to DECODER or NONE."));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model: one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary,
+        " source and ", options.target_vocabulary,
+        " target pieces. Prepare it with a shared vocabulary, or set share_embeddings to DECODER or NONE."));
   }
   HADAL_RETURN_IF_ERROR(InRange("max_positions", options.max_positions, 2, 65536));
   constexpr double kMaxDropout = 0.99;
@@ -71,8 +71,8 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
 }
 
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name) {
-  for (ResidualMethod method : {ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm,
-                                ResidualMethod::kBranchNorm}) {
+  for (ResidualMethod method :
+       {ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm}) {
     if (name == ResidualMethodName(method)) return method;
   }
   return absl::InvalidArgumentError(
@@ -81,10 +81,14 @@ absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name) {
 
 std::string ResidualMethodName(ResidualMethod method) {
   switch (method) {
-    case ResidualMethod::kPostLn: return "post_ln";
-    case ResidualMethod::kPreLn: return "pre_ln";
-    case ResidualMethod::kDeepNorm: return "deepnorm";
-    case ResidualMethod::kBranchNorm: return "branchnorm";
+    case ResidualMethod::kPostLn:
+      return "post_ln";
+    case ResidualMethod::kPreLn:
+      return "pre_ln";
+    case ResidualMethod::kDeepNorm:
+      return "deepnorm";
+    case ResidualMethod::kBranchNorm:
+      return "branchnorm";
   }
   return "";
 }

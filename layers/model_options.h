@@ -27,7 +27,8 @@ enum class BranchGrowth : int32_t {
   kLinear,    // b = min(1, t / T), t = 1-based update (BranchNorm, arXiv 2305.02790 eq. 8)
 };
 
-// What a residual method fixes for one stack; a preset fills it (method_presets.h), fields may be overridden one by one.
+// What a residual method fixes for one stack; a preset fills it (method_presets.h), fields may be overridden one by
+// one.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
@@ -46,12 +47,12 @@ struct ModelOptions {
   int32_t heads = 8;
   int32_t source_vocabulary = 0;  // rows of the source embedding, special tokens included
   int32_t target_vocabulary = 0;
-  int32_t max_positions = 1024;   // longest sentence, </s> included
+  int32_t max_positions = 1024;  // longest sentence, </s> included
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
 
-  double dropout = 0.1;             // on sublayer outputs and the embedding sum
-  double attention_dropout = 0;     // on attention probabilities
-  double activation_dropout = 0;    // on the feed-forward hidden layer
+  double dropout = 0.1;           // on sublayer outputs and the embedding sum
+  double attention_dropout = 0;   // on attention probabilities
+  double activation_dropout = 0;  // on the feed-forward hidden layer
   double label_smoothing = 0.1;
 
   StackMethod encoder;

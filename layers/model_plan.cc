@@ -186,23 +186,38 @@ bool TakeRecords(std::string_view& in, std::vector<Record>& records) {
 
 const char* RoleSuffix(ParameterRole role) {
   switch (role) {
-    case ParameterRole::kQueryWeight: return "q_proj.weight";
-    case ParameterRole::kKeyWeight: return "k_proj.weight";
-    case ParameterRole::kValueWeight: return "v_proj.weight";
-    case ParameterRole::kQueryBias: return "q_proj.bias";
-    case ParameterRole::kKeyBias: return "k_proj.bias";
-    case ParameterRole::kValueBias: return "v_proj.bias";
-    case ParameterRole::kOutputWeight: return "out_proj.weight";
-    case ParameterRole::kOutputBias: return "out_proj.bias";
-    case ParameterRole::kHiddenWeight: return "fc1.weight";
-    case ParameterRole::kHiddenBias: return "fc1.bias";
-    case ParameterRole::kContractionWeight: return "fc2.weight";
-    case ParameterRole::kContractionBias: return "fc2.bias";
+    case ParameterRole::kQueryWeight:
+      return "q_proj.weight";
+    case ParameterRole::kKeyWeight:
+      return "k_proj.weight";
+    case ParameterRole::kValueWeight:
+      return "v_proj.weight";
+    case ParameterRole::kQueryBias:
+      return "q_proj.bias";
+    case ParameterRole::kKeyBias:
+      return "k_proj.bias";
+    case ParameterRole::kValueBias:
+      return "v_proj.bias";
+    case ParameterRole::kOutputWeight:
+      return "out_proj.weight";
+    case ParameterRole::kOutputBias:
+      return "out_proj.bias";
+    case ParameterRole::kHiddenWeight:
+      return "fc1.weight";
+    case ParameterRole::kHiddenBias:
+      return "fc1.bias";
+    case ParameterRole::kContractionWeight:
+      return "fc2.weight";
+    case ParameterRole::kContractionBias:
+      return "fc2.bias";
     case ParameterRole::kNormScale:
-    case ParameterRole::kClosingNormScale: return "weight";
+    case ParameterRole::kClosingNormScale:
+      return "weight";
     case ParameterRole::kNormShift:
-    case ParameterRole::kClosingNormShift: return "bias";
-    case ParameterRole::kEmbedding: return "weight";
+    case ParameterRole::kClosingNormShift:
+      return "bias";
+    case ParameterRole::kEmbedding:
+      return "weight";
   }
   return "";
 }
@@ -218,10 +233,14 @@ bool IsClosingNorm(ParameterRole role) {
 // fairseq's module names within a layer.
 const char* ModulePrefix(SublayerKind kind, bool norm) {
   switch (kind) {
-    case SublayerKind::kSelfAttention: return norm ? "self_attn_layer_norm." : "self_attn.";
-    case SublayerKind::kCrossAttention: return norm ? "encoder_attn_layer_norm." : "encoder_attn.";
-    case SublayerKind::kFeedForward: return norm ? "final_layer_norm." : "";
-    default: return "";
+    case SublayerKind::kSelfAttention:
+      return norm ? "self_attn_layer_norm." : "self_attn.";
+    case SublayerKind::kCrossAttention:
+      return norm ? "encoder_attn_layer_norm." : "encoder_attn.";
+    case SublayerKind::kFeedForward:
+      return norm ? "final_layer_norm." : "";
+    default:
+      return "";
   }
 }
 
@@ -240,8 +259,10 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kValueWeight:
     case ParameterRole::kOutputWeight:
     case ParameterRole::kHiddenWeight:
-    case ParameterRole::kContractionWeight: return false;
-    default: return true;
+    case ParameterRole::kContractionWeight:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -262,8 +283,9 @@ absl::StatusOr<ModelPlan> ModelPlan::Parse(std::string_view bytes) {
   ModelPlan plan;
   if (!TakeBytes(bytes, hash) || hash != HashBytes(bytes) || !TakeBytes(bytes, plan.options) ||
       !TakeRecords(bytes, plan.sublayers) || !TakeRecords(bytes, plan.parameters) || !bytes.empty()) {
-    return absl::DataLossError("the model plan that rank 0 sent is damaged or comes from another build of hadal. "
-                               "Start the same binary on every rank.");
+    return absl::DataLossError(
+        "the model plan that rank 0 sent is damaged or comes from another build of hadal. "
+        "Start the same binary on every rank.");
   }
   return plan;
 }
@@ -292,12 +314,18 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
 std::string ModelPlan::SublayerName(int32_t sublayer) const {
   const SublayerRecord& record = sublayers[sublayer];
   switch (record.kind) {
-    case SublayerKind::kSourceEmbedding: return "source embedding";
-    case SublayerKind::kTargetEmbedding: return "target embedding";
-    case SublayerKind::kOutputHead: return "output head";
-    case SublayerKind::kSelfAttention: return absl::StrCat(StackName(record.stack), " layer ", record.layer, " self-attention");
-    case SublayerKind::kCrossAttention: return absl::StrCat("decoder layer ", record.layer, " cross-attention");
-    case SublayerKind::kFeedForward: return absl::StrCat(StackName(record.stack), " layer ", record.layer, " feed-forward");
+    case SublayerKind::kSourceEmbedding:
+      return "source embedding";
+    case SublayerKind::kTargetEmbedding:
+      return "target embedding";
+    case SublayerKind::kOutputHead:
+      return "output head";
+    case SublayerKind::kSelfAttention:
+      return absl::StrCat(StackName(record.stack), " layer ", record.layer, " self-attention");
+    case SublayerKind::kCrossAttention:
+      return absl::StrCat("decoder layer ", record.layer, " cross-attention");
+    case SublayerKind::kFeedForward:
+      return absl::StrCat(StackName(record.stack), " layer ", record.layer, " feed-forward");
   }
   return "";
 }

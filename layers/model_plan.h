@@ -3,9 +3,9 @@
 //   source embedding · encoder (self-attention, feed-forward) × N · target embedding
 //                    · decoder (self-attention, cross-attention, feed-forward) × M · output head
 //
-// Rank 0 makes the plan from the options (depth-aware constants included) and broadcasts it as fixed-size plain records with a
-// hash; everything else — partition, memory, initialisation, checkpoints, names — is read off this list.
-// Thread safety: a value; const use from any thread.
+// Rank 0 makes the plan from the options (depth-aware constants included) and broadcasts it as fixed-size plain records
+// with a hash; everything else — partition, memory, initialisation, checkpoints, names — is read off this list. Thread
+// safety: a value; const use from any thread.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@ struct SublayerRecord {
   Stack stack = Stack::kEncoder;
   int32_t layer = -1;  // 0-based within its stack; -1 for embeddings and head
   NormPlacement norm = NormPlacement::kPost;
-  int32_t closing_norm = 0;         // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
-  float residual_gain = 1;          // r
+  int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
+  float residual_gain = 1;   // r
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   float branch_growth_updates = 0;  // T of a growing branch gain
   int32_t first_parameter = 0;      // the parameters it owns: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  int32_t table = -1;               // embeddings and head: the parameter used as table, own or tied
+  int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied
 };
 
 // b of the residual connection at an update (1-based).
@@ -81,8 +81,8 @@ struct ParameterRecord {
   bool is_vector() const;  // biases and norms: one dimension in files
 };
 
-// A slice: at most kSliceElements elements of one parameter, at offsets fixed by the model alone. The unit of sharding, norms,
-// Adam, checksums and checkpoint entries.
+// A slice: at most kSliceElements elements of one parameter, at offsets fixed by the model alone. The unit of sharding,
+// norms, Adam, checksums and checkpoint entries.
 inline constexpr int64_t kSliceElements = int64_t{1} << 20;
 inline int64_t SliceCount(const ParameterRecord& parameter) {
   return (parameter.elements() + kSliceElements - 1) / kSliceElements;

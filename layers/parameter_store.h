@@ -1,9 +1,9 @@
 // The parameters that live on one rank: where each one's weight and gradient are.
 //
-// A parameter belongs to the sublayer that owns it and lies on that sublayer's rank. Tables (embeddings, output projection) may
-// be used by several sublayers on several ranks: each rank that uses one holds one copy of its weight, and every *use* has its
-// own gradient buffer, in every layout; pipeline/tied_tables.h sums them once a step in the order of the uses.
-// Within a sublayer parameters lie back to back in plan order, so that q, k and v are one matrix.
+// A parameter belongs to the sublayer that owns it and lies on that sublayer's rank. Tables (embeddings, output
+// projection) may be used by several sublayers on several ranks: each rank that uses one holds one copy of its weight,
+// and every *use* has its own gradient buffer, in every layout; pipeline/tied_tables.h sums them once a step in the
+// order of the uses. Within a sublayer parameters lie back to back in plan order, so that q, k and v are one matrix.
 // Thread safety: read-only after Build; the buffers themselves are the caller's to share.
 #pragma once
 
@@ -33,7 +33,9 @@ class ParameterStore {
   Matrix Weight(int32_t parameter) const { return View(weights_, weight_offset_[parameter], parameter); }
   Vector WeightVector(int32_t parameter) const { return Flat(weights_, weight_offset_[parameter], parameter); }
   // `count` consecutive parameters of equal width as one matrix [sum of rows, columns], or of vectors as one vector.
-  Matrix FusedWeight(int32_t first, int32_t count) const { return Fused(weights_, weight_offset_[first], first, count); }
+  Matrix FusedWeight(int32_t first, int32_t count) const {
+    return Fused(weights_, weight_offset_[first], first, count);
+  }
   Vector FusedWeightVector(int32_t first, int32_t count) const;
 
   // Gradient of a parameter that only its owner uses.

@@ -1,4 +1,5 @@
-// What the verbs of a sublayer see besides their own tensors: where to run, which micro-batch, the step's scalars, scratch.
+// What the verbs of a sublayer see besides their own tensors: where to run, which micro-batch, the step's scalars,
+// scratch.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace hadal {
 struct ActivationCapacity {
   int64_t source_rows = 0;  // of one micro-batch, </s> counted
   int64_t target_rows = 0;
-  int64_t max_length = 0;   // longest sentence on either side, </s> counted
+  int64_t max_length = 0;  // longest sentence on either side, </s> counted
 
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? source_rows : target_rows; }
 };
@@ -25,10 +26,10 @@ struct ActivationCapacity {
 // The scalars that change from step to step.
 struct StepScalars {
   uint64_t seed = 0;
-  int64_t step = 0;            // data and randomness
-  int64_t update = 1;          // 1-based; learning rate, Adam, branch growth
-  bool training = true;        // dropout on, gradients wanted
-  float gradient_scale = 0;    // 1 / (target tokens of the step)
+  int64_t step = 0;          // data and randomness
+  int64_t update = 1;        // 1-based; learning rate, Adam, branch growth
+  bool training = true;      // dropout on, gradients wanted
+  float gradient_scale = 0;  // 1 / (target tokens of the step)
 };
 
 // Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk.
@@ -38,7 +39,7 @@ class Workspace {
             ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  Matrix branch(int64_t rows) const { return {branch_, rows, width_}; }              // F(x), or its gradient
+  Matrix branch(int64_t rows) const { return {branch_, rows, width_}; }  // F(x), or its gradient
   Matrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_}; }
   Matrix context_gradient(int64_t rows) const { return {context_, rows, width_}; }
   // Gradient of q|k|v, of k|v, of the hidden layer: `columns` wide.
@@ -56,8 +57,8 @@ class Workspace {
 
  private:
   int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0;
-  ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_, partial_slice_,
-      logits_slice_, row_slice_;
+  ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
+      partial_slice_, logits_slice_, row_slice_;
   float *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
         *attention_ = nullptr, *partials_ = nullptr, *logits_ = nullptr, *row_loss_ = nullptr, *row_nll_ = nullptr;
 };
@@ -69,8 +70,8 @@ struct SublayerContext {
   const Workspace& workspace;
   const PackedBatch& batch;
   StepScalars scalars;
-  ConstMatrix memory;  // encoder output [source rows, d]; where there is cross-attention
-  Matrix d_memory;     // its gradient (+=), in backward
+  ConstMatrix memory;              // encoder output [source rows, d]; where there is cross-attention
+  Matrix d_memory;                 // its gradient (+=), in backward
   std::function<void()> progress;  // called between sublayers; moves transfers along
 
   const ModelPlan& plan() const { return parameters.plan(); }

@@ -1,0 +1,106 @@
+#include "layers/cross_attention.h"
+
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+
+namespace hadal {
+namespace {
+
+AttentionShape ShapeOf(const SublayerContext& context, int32_t heads) {
+  return {.query_offsets = context.offsets(Stack::kDecoder),
+          .key_offsets = context.offsets(Stack::kEncoder),
+          .heads = heads,
+          .causal = false};
+}
+
+}  // namespace
+
+CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
+    : sublayer_(sublayer),
+      query_weight_(plan.sublayers[sublayer].first_parameter),
+      key_value_weight_(query_weight_ + 2),
+      key_value_bias_(query_weight_ + 4),
+      output_weight_(query_weight_ + 6),
+      d_model_(plan.options.d_model),
+      heads_(plan.options.heads),
+      dropout_(plan.options.attention_dropout) {}
+
+int64_t CrossAttention::SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const {
+  return capacity.target_rows * (2 * d_model_ + heads_) + capacity.source_rows * 2 * d_model_;
+}
+
+template <typename T>
+CrossAttention::Saved<T> CrossAttention::Views(T* saved, int64_t target_rows, int64_t source_rows) const {
+  T* key_value = saved + target_rows * d_model_;
+  T* attended = key_value + source_rows * 2 * d_model_;
+  return {{saved, target_rows, d_model_},
+          {key_value, source_rows, 2 * d_model_},
+          {attended, target_rows, d_model_},
+          {attended + target_rows * d_model_, target_rows, heads_}};
+}
+
+void CrossAttention::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
+  const ParameterStore& parameters = context.parameters;
+  const Saved<float> s = Views(saved, x.rows, context.memory.rows);
+  LinearForward(context.stream, {.x = x,
+                                 .weight = parameters.Weight(query_weight_),
+                                 .bias = parameters.WeightVector(query_weight_ + 1),
+                                 .y = s.query});
+  LinearForward(context.stream, {.x = context.memory,
+                                 .weight = parameters.FusedWeight(key_value_weight_, 2),
+                                 .bias = parameters.FusedWeightVector(key_value_bias_, 2),
+                                 .y = s.key_value});
+  AttentionForward(context.stream, {.shape = ShapeOf(context, heads_),
+                                    .q = s.query,
+                                    .k = s.key_value.Columns(0, d_model_),
+                                    .v = s.key_value.Columns(d_model_, d_model_),
+                                    .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
+                                    .context = s.attended,
+                                    .log_sum_exp = s.log_sum_exp,
+                                    .scratch = context.workspace.attention_scratch()});
+  LinearForward(context.stream, {.x = s.attended, .weight = parameters.Weight(output_weight_), .y = y});
+}
+
+void CrossAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
+                                   Matrix d_x) const {
+  const ParameterStore& parameters = context.parameters;
+  const Saved<const float> s = Views(saved, d_y.rows, context.memory.rows);
+  const Matrix d_attended = context.workspace.context_gradient(d_y.rows);
+  const Matrix d_query = context.workspace.query_gradient(d_y.rows);
+  const Matrix d_key_value = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_);
+  LinearBackwardInput(context.stream, {.dy = d_y, .weight = parameters.Weight(output_weight_), .dx = d_attended});
+  AttentionBackward(context.stream, {.shape = ShapeOf(context, heads_),
+                                     .q = s.query,
+                                     .k = s.key_value.Columns(0, d_model_),
+                                     .v = s.key_value.Columns(d_model_, d_model_),
+                                     .log_sum_exp = s.log_sum_exp,
+                                     .d_context = d_attended,
+                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
+                                     .d_q = d_query,
+                                     .d_k = d_key_value.Columns(0, d_model_),
+                                     .d_v = d_key_value.Columns(d_model_, d_model_),
+                                     .scratch = context.workspace.attention_scratch()});
+  LinearBackwardInput(context.stream,
+                      {.dy = d_query, .weight = parameters.Weight(query_weight_), .accumulate = accumulate, .dx = d_x});
+  LinearBackwardInput(context.stream, {.dy = d_key_value,
+                                       .weight = parameters.FusedWeight(key_value_weight_, 2),
+                                       .accumulate = true,
+                                       .dx = context.d_memory});
+}
+
+void CrossAttention::BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
+                                    const float* saved) const {
+  const ParameterStore& parameters = context.parameters;
+  const Saved<const float> s = Views(saved, d_y.rows, context.memory.rows);
+  LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
+  LinearBackwardWeight(context.stream, {.dy = context.workspace.query_gradient(d_y.rows),
+                                        .x = x,
+                                        .d_weight = parameters.Gradient(query_weight_),
+                                        .d_bias = parameters.GradientVector(query_weight_ + 1)});
+  LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_),
+                                        .x = context.memory,
+                                        .d_weight = parameters.FusedGradient(key_value_weight_, 2),
+                                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2)});
+}
+
+}  // namespace hadal

@@ -1,0 +1,45 @@
+#include "layers/output_head.h"
+
+#include <algorithm>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/linear.h"
+
+namespace hadal {
+
+OutputHead::OutputHead(const ModelPlan& plan)
+    : sublayer_(plan.output_head()),
+      table_(plan.sublayers[sublayer_].table),
+      label_smoothing_(plan.options.label_smoothing) {}
+
+LossSums OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matrix d_x, Vector row_nll) const {
+  LossSums sums;
+  const ConstMatrix table = context.parameters.Weight(table_);
+  for (int64_t first = 0; first < x.rows; first += Workspace::kLogitRows) {
+    const int64_t rows = std::min(Workspace::kLogitRows, x.rows - first);
+    const ConstMatrix block = x.Rows(first, rows);
+    const Matrix logits = context.workspace.logits(rows);
+    const Vector loss(context.workspace.row_loss().data, rows);
+    const Vector nll(context.workspace.row_nll().data, rows);
+    LinearForward(context.stream, {.x = block, .weight = table, .y = logits});
+    CrossEntropy(context.stream, {.logits = logits,
+                                  .targets = {context.batch.target.data() + first, rows},
+                                  .label_smoothing = static_cast<float>(label_smoothing_),
+                                  .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,
+                                  .loss = loss,
+                                  .nll = nll});
+    for (int64_t i = 0; i < rows; ++i) {
+      sums.loss += loss[i];
+      sums.nll += nll[i];
+      if (!row_nll.empty()) row_nll[first + i] = nll[i];
+    }
+    if (!context.scalars.training) continue;
+    LinearBackwardInput(context.stream, {.dy = logits, .weight = table, .dx = d_x.Rows(first, rows)});
+    LinearBackwardWeight(context.stream,
+                         {.dy = logits, .x = block, .d_weight = context.parameters.TableGradient(sublayer_)});
+  }
+  sums.tokens = x.rows;
+  return sums;
+}
+
+}  // namespace hadal

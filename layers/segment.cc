@@ -1,0 +1,154 @@
+#include "layers/segment.h"
+
+#include "kernels/residual_norm.h"
+
+namespace hadal {
+
+Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
+    : first_(first),
+      last_(last),
+      stack_(plan.sublayers[first].stack),
+      pre_norm_(plan.sublayers[first].norm == NormPlacement::kPre),
+      d_model_(plan.options.d_model),
+      dropout_(plan.options.dropout) {
+  HADAL_CHECK_LT(first, last);
+  const int64_t rows = capacity.rows(stack_);
+  const auto reserve = [this](int64_t floats) {
+    const int64_t offset = saved_floats_;
+    saved_floats_ += floats;
+    return offset;
+  };
+  const size_t count = last - first;
+  for (size_t j = 0; j <= count; ++j) {
+    Joint joint = MakeJoint(plan, j);
+    const bool is_output = j == count;
+    const bool has_norm = joint.norm_scale >= 0;
+    // The norm's input: x itself at joint 0. A sum that is the segment's output is the caller's.
+    if (j > 0 && (has_norm || !is_output)) joint.sum = reserve(rows * d_model_);
+    if (has_norm) {
+      if (!is_output) joint.normed = reserve(rows * d_model_);
+      joint.mean = reserve(rows);
+      joint.rstd = reserve(rows);
+    }
+    joints_.push_back(joint);
+    if (is_output) break;
+    branches_.push_back(MakeBranch(plan, first + static_cast<int32_t>(j)));
+    branch_saved_.push_back(reserve(branches_.back()->SavedFloats(plan, capacity)));
+  }
+}
+
+Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
+  // The norm's two parameters follow the branch's last bias.
+  const auto own_norm = [&](int32_t sublayer) { return MakeBranch(plan, sublayer)->output_bias() + 1; };
+  const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer this joint closes
+  const int32_t after = before + 1;
+  Joint joint;
+  if (!pre_norm_) {
+    joint.norm_scale = index == 0 ? -1 : own_norm(before);
+    return joint;
+  }
+  const bool is_output = after == last_;
+  if (!is_output) {
+    joint.norm_scale = own_norm(after);
+  } else if (plan.sublayers[before].closing_norm != 0) {
+    joint.norm_scale = own_norm(before) + 2;
+  }
+  joint.output_is_normed = is_output && joint.norm_scale >= 0;
+  return joint;
+}
+
+ConstMatrix Segment::StreamAfter(size_t index, ConstMatrix x, const float* saved) const {
+  if (index == 0) return x;
+  const Joint& joint = joints_[index];
+  return {saved + (joint.output_is_normed ? joint.normed : joint.sum), x.rows, d_model_};
+}
+
+ConstMatrix Segment::BranchInput(size_t index, ConstMatrix x, const float* saved) const {
+  if (!pre_norm_) return StreamAfter(index, x, saved);
+  return {saved + joints_[index].normed, x.rows, d_model_};
+}
+
+void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, ConstMatrix branch,
+                           float* saved, Matrix out) const {
+  const Joint& joint = joints_[index];
+  const bool is_output = index == branches_.size();
+  const bool has_norm = joint.norm_scale >= 0;
+  const int64_t rows = stream.rows;
+  ResidualNormForwardArgs args{.stream = stream};
+  if (index > 0) {
+    const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
+    const SublayerRecord& record = context.plan().sublayers[sublayer];
+    args.branch = branch;
+    args.bias = context.parameters.WeightVector(branches_[index - 1]->output_bias());
+    args.residual_gain = record.residual_gain;
+    args.branch_gain = BranchGain(record, context.scalars.update);
+    args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
+    args.sum = is_output && !joint.output_is_normed ? out : Matrix(saved + joint.sum, rows, d_model_);
+  }
+  if (has_norm) {
+    args.scale = context.parameters.WeightVector(joint.norm_scale);
+    args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
+    args.normed = is_output ? out : Matrix(saved + joint.normed, rows, d_model_);
+    args.mean = {saved + joint.mean, rows};
+    args.rstd = {saved + joint.rstd, rows};
+  }
+  ResidualNormForward(context.stream, args);
+}
+
+void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
+  if (pre_norm_) ForwardJoint(context, 0, x, {}, saved, out);
+  const Matrix branch = context.workspace.branch(x.rows);
+  for (size_t i = 0; i < branches_.size(); ++i) {
+    branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
+    ForwardJoint(context, i + 1, StreamAfter(i, x, saved), branch, saved, out);
+    if (context.progress) context.progress();
+  }
+}
+
+void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, const float* saved,
+                            ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const {
+  const Joint& joint = joints_[index];
+  const int64_t rows = d_stream.rows;
+  ResidualNormBackwardArgs args{.d_normed = d_normed, .d_sum = d_sum, .d_stream = d_stream};
+  if (index > 0) {
+    const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
+    const SublayerRecord& record = context.plan().sublayers[sublayer];
+    args.residual_gain = record.residual_gain;
+    args.branch_gain = BranchGain(record, context.scalars.update);
+    args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
+    args.d_branch = d_branch;
+    args.d_bias = context.parameters.GradientVector(branches_[index - 1]->output_bias());
+  }
+  if (joint.norm_scale >= 0) {
+    args.sum = index == 0 ? stream : ConstMatrix(saved + joint.sum, rows, d_model_);
+    args.mean = {saved + joint.mean, rows};
+    args.rstd = {saved + joint.rstd, rows};
+    args.scale = context.parameters.WeightVector(joint.norm_scale);
+    args.d_scale = context.parameters.GradientVector(joint.norm_scale);
+    args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);
+  }
+  args.partials = context.workspace.norm_partials();
+  ResidualNormBackward(context.stream, args);
+}
+
+void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
+  const Matrix d_branch = context.workspace.branch(x.rows);
+  const Matrix d_input = context.workspace.branch_input_gradient(x.rows);
+  for (size_t i = branches_.size(); i > 0; --i) {
+    const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
+    const bool follows_branch = pre_norm_ && i < branches_.size();
+    BackwardJoint(context, i, {}, saved,
+                  follows_branch  ? d_input
+                  : normed_output ? d_stream
+                                  : Matrix(),
+                  normed_output ? Matrix() : d_stream, d_stream, d_branch);
+    const Branch& branch = *branches_[i - 1];
+    const float* branch_saved = saved + branch_saved_[i - 1];
+    branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
+    branch.BackwardWeight(context, BranchInput(i - 1, x, saved), d_branch, branch_saved);
+    if (context.progress) context.progress();
+  }
+  if (pre_norm_) BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
+}
+
+}  // namespace hadal

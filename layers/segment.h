@@ -1,0 +1,74 @@
+// A run of consecutive residual sublayers of one stack: the unit that activation checkpointing forgets and rebuilds.
+//
+// Between sublayers stand *joints*. Joint j (j ≥ 1) closes sublayer j−1's residual connection, s = r·x + b·dropout(y +
+// bias), and applies the norm that follows in one trip (kernels/residual_norm.h): post-norm the same sublayer's,
+// pre-norm the next one's. Joint 0 exists for pre-norm only: the first sublayer's norm alone, bit-equal to the fused
+// one. A pre-norm segment ends with the plain sum, or, at the end of a stack, with the closing norm.
+//
+//   post-norm:  x ─ F_0 ─ joint 1 (LN_0) ─ F_1 ─ joint 2 (LN_1) → out = normed
+//   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or
+//   normed
+//
+// Shapes: x, out, gradients [R, d]; R the rows of the stack.
+// Numerics: where a model is cut into segments changes no bit.
+// Thread safety: const after construction; one micro-batch at a time a workspace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "layers/branch.h"
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+
+namespace hadal {
+
+class Segment {
+ public:
+  // Sublayers [first, last) of the plan.  REQUIRES: not empty, one stack, no embedding and no head.
+  Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
+
+  // Floats that Forward keeps for Backward at full capacity.
+  int64_t saved_floats() const { return saved_floats_; }
+  Stack stack() const { return stack_; }
+  int32_t first() const { return first_; }
+  int32_t last() const { return last_; }
+
+  // out = the segment's output (=); `saved` keeps what Backward reads. `out` may not alias x.
+  void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const;
+  // On entry d_stream is the gradient of the output, on return that of x. Adds to parameter gradients and
+  // context.d_memory.
+  void Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const;
+
+ private:
+  // Offsets in floats into `saved`; the tensors are [rows, d], mean and rstd [rows].
+  struct Joint {
+    int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
+    bool output_is_normed = true;
+    int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
+  };
+  struct JointViews;
+
+  Joint MakeJoint(const ModelPlan& plan, size_t index);
+  void ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, ConstMatrix branch, float* saved,
+                    Matrix out) const;
+  void BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, const float* saved,
+                     ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const;
+  // The stream after joint `index` (index 0: x).
+  ConstMatrix StreamAfter(size_t index, ConstMatrix x, const float* saved) const;
+  // What sublayer `index` of this segment reads.
+  ConstMatrix BranchInput(size_t index, ConstMatrix x, const float* saved) const;
+
+  int32_t first_, last_;
+  Stack stack_;
+  bool pre_norm_;
+  int64_t d_model_;
+  double dropout_;
+  int64_t saved_floats_ = 0;
+  std::vector<std::unique_ptr<Branch>> branches_;
+  std::vector<int64_t> branch_saved_;  // offset of each branch's saved tensors
+  std::vector<Joint> joints_;          // branches + 1
+};
+
+}  // namespace hadal

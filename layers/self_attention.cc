@@ -1,0 +1,86 @@
+#include "layers/self_attention.h"
+
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+
+namespace hadal {
+
+SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
+    : sublayer_(sublayer),
+      stack_(plan.sublayers[sublayer].stack),
+      qkv_weight_(plan.sublayers[sublayer].first_parameter),
+      qkv_bias_(qkv_weight_ + 3),
+      output_weight_(qkv_weight_ + 6),
+      d_model_(plan.options.d_model),
+      heads_(plan.options.heads),
+      dropout_(plan.options.attention_dropout) {}
+
+int64_t SelfAttention::SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const {
+  return capacity.rows(stack_) * (4 * d_model_ + heads_);
+}
+
+template <typename T>
+SelfAttention::Saved<T> SelfAttention::Views(T* saved, int64_t rows) const {
+  T* attended = saved + rows * 3 * d_model_;
+  return {{saved, rows, 3 * d_model_}, {attended, rows, d_model_}, {attended + rows * d_model_, rows, heads_}};
+}
+
+void SelfAttention::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
+  const ParameterStore& parameters = context.parameters;
+  const Saved<float> s = Views(saved, x.rows);
+  LinearForward(context.stream, {.x = x,
+                                 .weight = parameters.FusedWeight(qkv_weight_, 3),
+                                 .bias = parameters.FusedWeightVector(qkv_bias_, 3),
+                                 .y = s.qkv});
+  AttentionForward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
+                                              .key_offsets = context.offsets(stack_),
+                                              .heads = heads_,
+                                              .causal = stack_ == Stack::kDecoder},
+                                    .q = s.qkv.Columns(0, d_model_),
+                                    .k = s.qkv.Columns(d_model_, d_model_),
+                                    .v = s.qkv.Columns(2 * d_model_, d_model_),
+                                    .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
+                                    .context = s.attended,
+                                    .log_sum_exp = s.log_sum_exp,
+                                    .scratch = context.workspace.attention_scratch()});
+  LinearForward(context.stream, {.x = s.attended, .weight = parameters.Weight(output_weight_), .y = y});
+}
+
+void SelfAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
+                                  Matrix d_x) const {
+  const ParameterStore& parameters = context.parameters;
+  const Saved<const float> s = Views(saved, d_y.rows);
+  const Matrix d_attended = context.workspace.context_gradient(d_y.rows);
+  const Matrix d_qkv = context.workspace.inner_gradient(d_y.rows, 3 * d_model_);
+  LinearBackwardInput(context.stream, {.dy = d_y, .weight = parameters.Weight(output_weight_), .dx = d_attended});
+  AttentionBackward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
+                                               .key_offsets = context.offsets(stack_),
+                                               .heads = heads_,
+                                               .causal = stack_ == Stack::kDecoder},
+                                     .q = s.qkv.Columns(0, d_model_),
+                                     .k = s.qkv.Columns(d_model_, d_model_),
+                                     .v = s.qkv.Columns(2 * d_model_, d_model_),
+                                     .log_sum_exp = s.log_sum_exp,
+                                     .d_context = d_attended,
+                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
+                                     .d_q = d_qkv.Columns(0, d_model_),
+                                     .d_k = d_qkv.Columns(d_model_, d_model_),
+                                     .d_v = d_qkv.Columns(2 * d_model_, d_model_),
+                                     .scratch = context.workspace.attention_scratch()});
+  LinearBackwardInput(
+      context.stream,
+      {.dy = d_qkv, .weight = parameters.FusedWeight(qkv_weight_, 3), .accumulate = accumulate, .dx = d_x});
+}
+
+void SelfAttention::BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
+                                   const float* saved) const {
+  const ParameterStore& parameters = context.parameters;
+  const Saved<const float> s = Views(saved, d_y.rows);
+  LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
+  LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(d_y.rows, 3 * d_model_),
+                                        .x = x,
+                                        .d_weight = parameters.FusedGradient(qkv_weight_, 3),
+                                        .d_bias = parameters.FusedGradientVector(qkv_bias_, 3)});
+}
+
+}  // namespace hadal

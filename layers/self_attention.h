@@ -1,0 +1,38 @@
+// Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
+// the decoder. Source: Vaswani et al. 2017 section 3.2; methods.md section 0. Saved: q|k|v [R, 3d], context [R, d],
+// log-sum-exp [R, H].
+#pragma once
+
+#include "layers/branch.h"
+
+namespace hadal {
+
+class SelfAttention : public Branch {
+ public:
+  SelfAttention(const ModelPlan& plan, int32_t sublayer);
+
+  int64_t SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const override;
+  void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const override;
+  void BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
+                     Matrix d_x) const override;
+  void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
+                      const float* saved) const override;
+  int32_t output_bias() const override { return output_weight_ + 1; }
+
+ private:
+  template <typename T>
+  struct Saved {
+    MatrixOf<T> qkv, attended, log_sum_exp;
+  };
+  template <typename T>
+  Saved<T> Views(T* saved, int64_t rows) const;
+
+  int32_t sublayer_;
+  Stack stack_;
+  int32_t qkv_weight_, qkv_bias_, output_weight_;  // parameters; q, k, v follow each other
+  int64_t d_model_;
+  int32_t heads_;
+  double dropout_;
+};
+
+}  // namespace hadal

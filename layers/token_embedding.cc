@@ -1,0 +1,46 @@
+#include "layers/token_embedding.h"
+
+#include <cmath>
+
+#include "kernels/embedding.h"
+
+namespace hadal {
+
+TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout)
+    : sublayer_(sublayer),
+      stack_(plan.sublayers[sublayer].stack),
+      table_(plan.sublayers[sublayer].table),
+      multiplier_(std::sqrt(static_cast<float>(plan.options.d_model))),
+      dropout_(plan.options.dropout),
+      positions_slice_(layout.Reserve<float>("weights", int64_t{plan.options.max_positions} * plan.options.d_model)),
+      positions_(nullptr, plan.options.max_positions, plan.options.d_model) {}
+
+void TokenEmbedding::Bind(const Arena& arena) {
+  positions_.data = arena.Get<float>(positions_slice_);
+  FillSinusoidalPositions(positions_);
+}
+
+ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {
+  const std::vector<int32_t>& tokens = stack_ == Stack::kEncoder ? context.batch.source : context.batch.target_input;
+  return {tokens.data(), static_cast<int64_t>(tokens.size())};
+}
+
+void TokenEmbedding::Forward(const SublayerContext& context, Matrix x) const {
+  EmbeddingForward(context.stream, {.tokens = Tokens(context),
+                                    .offsets = context.offsets(stack_),
+                                    .table = context.parameters.Weight(table_),
+                                    .positions = positions_,
+                                    .multiplier = multiplier_,
+                                    .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                    .x = x});
+}
+
+void TokenEmbedding::Backward(const SublayerContext& context, ConstMatrix d_x) const {
+  EmbeddingBackward(context.stream, {.tokens = Tokens(context),
+                                     .dx = d_x,
+                                     .multiplier = multiplier_,
+                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                     .d_table = context.parameters.TableGradient(sublayer_)});
+}
+
+}  // namespace hadal

@@ -1,0 +1,35 @@
+// The two embeddings: x = dropout(sqrt(d)·E[token] + PE[position]) of the source, or of the decoder's input.
+// Source: methods.md section 0 (fairseq's conventions; kernels/embedding.h).
+#pragma once
+
+#include <cstdint>
+
+#include "layers/sublayer_context.h"
+#include "runtime/arena.h"
+
+namespace hadal {
+
+class TokenEmbedding {
+ public:
+  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions.
+  TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  // x [rows, d] (=).
+  void Forward(const SublayerContext& context, Matrix x) const;
+  // Adds to this use's table gradient.
+  void Backward(const SublayerContext& context, ConstMatrix d_x) const;
+
+ private:
+  ConstTokens Tokens(const SublayerContext& context) const;
+
+  int32_t sublayer_;
+  Stack stack_;
+  int32_t table_;
+  float multiplier_;
+  double dropout_;
+  ArenaSlice positions_slice_;
+  Matrix positions_;  // [max_positions, d]
+};
+
+}  // namespace hadal
