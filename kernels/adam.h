@@ -2,8 +2,14 @@
 //
 //   g' = gradient_scale·g;  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   p −= lr·wd·p;  p −= lr·sqrt(1 − b2^t)/(1 − b1^t) · m / (sqrt(v) + eps)
+//
+// Why one trip: seven streams of memory (four read, three written) are all the cost there is; clipping rides on
+// gradient_scale = min(1, clip / norm), so the gradient is never rewritten.
 // Source: Kingma & Ba 2015 section 2 (efficient form); Loshchilov & Hutter 2019 for the decay; fairseq optim/adam.py.
-// gradient_scale folds clipping in: min(1, clip / norm). Elements are independent: no order to state. Blocking.
+// Shapes: n elements, any alignment.
+// Numerics: fp32 per element; the step's scalars are computed in double and rounded once, the two factors of a moment
+// (b, 1 − b) each from double. Elements are independent: no order to state, no thread count changes a bit. REQUIRES:
+// equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -12,14 +18,14 @@
 namespace hadal {
 
 struct AdamArgs {
-  Vector parameter;      // [n] (in place)
-  ConstVector gradient;  // [n]
+  Vector parameter;                    // [n] (in place)
+  ConstVector gradient;                // [n]
   Vector first_moment, second_moment;  // [n] (in place)
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-8;
   double weight_decay = 0;
   double gradient_scale = 1;
-  int64_t update = 1;  // t ≥ 1
+  int64_t update = 1;  // t ≥ 1: counts applied updates, not steps
 };
 void AdamStep(const Stream& stream, const AdamArgs& args);
 

@@ -4,8 +4,13 @@
 //   loss_i = (1 − eps − eps_v)·nll_i + eps_v·Σ_v (logsumexp(z_i) − z_i[v]),   eps_v = eps / (V − 1)
 //   dz_i   = gradient_scale · (softmax(z_i) − q_i),  q_i[v] = eps_v + (1 − eps − eps_v)·[v = t_i]
 // (q sums to 1: (1 − eps − eps_v) + V·eps_v = 1.)  Source: fairseq label_smoothed_cross_entropy.
-// Two reads of the logits (max and sum of exponentials online, then the gradient); probabilities are never stored apart.
-// Shapes: R rows, V vocabulary.  Numerics: fp32 lanes combined in a fixed order, one thread a row. Blocking; allocates nothing.
+//
+// Why one op: the logits are the largest tensor of a step. They are read twice (maximum and sum of exponentials online,
+// then the gradient in place), and probabilities are never stored apart. Shapes: R rows, V vocabulary, any V ≥ 1 (V = 1
+// needs eps = 0). Numerics: fp32 lanes combined in a fixed order, row totals in double; one thread a row: no thread
+// count and no neighbouring row changes a bit. A NaN among the logits makes its row's loss, nll and gradient NaN; a
+// logit of -inf has probability 0 (and, with eps > 0, makes the loss infinite). REQUIRES: 0 ≤ targets[i] < V; 0 ≤ eps <
+// 1; sizes as stated (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -14,8 +19,8 @@
 namespace hadal {
 
 struct CrossEntropyArgs {
-  Matrix logits;              // [R, V]; overwritten by dz when gradient_scale ≠ 0, else left
-  ConstTokens targets;        // [R]
+  Matrix logits;              // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else left
+  ConstTokens targets;        // t [R]
   float label_smoothing = 0;  // eps
   float gradient_scale = 0;   // 1 / (target tokens of the step); 0: loss only
   Vector loss, nll;           // [R] (=) natural logarithms

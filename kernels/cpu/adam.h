@@ -1,0 +1,21 @@
+// CPU backend of kernels/adam.h.
+#pragma once
+
+#include "kernels/adam.h"
+
+namespace hadal::cpu {
+
+// What every element of a step shares, computed in double and rounded once.
+struct AdamScalars {
+  float gradient_scale;
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float decay;      // lr·wd
+  float step_size;  // lr·sqrt(1 − b2^t)/(1 − b1^t)
+  float epsilon;
+};
+
+// REQUIRES: what hadal::AdamStep has checked.
+void AdamStep(const Stream& stream, const AdamArgs& args);
+
+}  // namespace hadal::cpu

@@ -1,0 +1,11 @@
+// CPU backend of kernels/cross_entropy.h.
+#pragma once
+
+#include "kernels/cross_entropy.h"
+
+namespace hadal::cpu {
+
+// REQUIRES: what hadal::CrossEntropy has checked.
+void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
+
+}  // namespace hadal::cpu

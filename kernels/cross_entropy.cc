@@ -1,0 +1,22 @@
+#include "kernels/cross_entropy.h"
+
+#include "kernels/cpu/cross_entropy.h"
+#include "runtime/check.h"
+
+namespace hadal {
+
+void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
+  HADAL_CHECK_EQ(args.targets.size, args.logits.rows);
+  HADAL_CHECK_EQ(args.loss.size, args.logits.rows);
+  HADAL_CHECK_EQ(args.nll.size, args.logits.rows);
+  HADAL_CHECK_GE(args.logits.stride, args.logits.columns);
+  HADAL_CHECK(args.label_smoothing >= 0 && args.label_smoothing < 1);
+  HADAL_CHECK(args.label_smoothing == 0 || args.logits.columns > 1);
+  for (int64_t i = 0; i < args.targets.size; ++i) {
+    HADAL_CHECK_GE(args.targets[i], 0);
+    HADAL_CHECK_LT(args.targets[i], args.logits.columns);
+  }
+  cpu::CrossEntropy(stream, args);
+}
+
+}  // namespace hadal

@@ -1,0 +1,54 @@
+#include "kernels/sum_of_squares.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/each_instruction_set.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+// The header's order of summation, one element at a time.
+double OrderedSum(const float* x, int64_t count) {
+  double s[8] = {};
+  for (int64_t i = 0; i < count; ++i) s[i % 8] += double{x[i]} * x[i];
+  return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+}
+
+TEST(SumOfSquaresTest, GivesTheStatedBitsOnEveryInstructionSet) {
+  const std::vector<float> x = testing::NormalValues(2050, /*seed=*/1, 3.7f);
+  testing::ForEachInstructionSet([&] {
+    for (const int64_t count : {0, 1, 7, 8, 9, 15, 16, 100, 1000, 2047}) {
+      for (const int64_t misalignment : {0, 1, 3}) {
+        EXPECT_EQ(SumOfSquares({x.data() + misalignment, count}), OrderedSum(x.data() + misalignment, count))
+            << count << " elements from " << misalignment;
+      }
+    }
+  });
+}
+
+TEST(SumOfSquaresTest, HoldsTheLargestFloats) {
+  const std::vector<float> x(100, std::numeric_limits<float>::max());
+  testing::ForEachInstructionSet([&] {
+    const double square = double{x[0]} * x[0];
+    EXPECT_NEAR(SumOfSquares({x.data(), 100}) / (100 * square), 1, 1e-14);
+  });
+}
+
+TEST(SumOfSquaresTest, ANonFiniteElementShows) {
+  testing::ForEachInstructionSet([] {
+    for (const int64_t place : {0, 5, 16, 20}) {
+      std::vector<float> x(21, 1.0f);
+      x[place] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_TRUE(std::isnan(SumOfSquares({x.data(), 21})));
+      x[place] = -std::numeric_limits<float>::infinity();
+      EXPECT_TRUE(std::isinf(SumOfSquares({x.data(), 21})));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hadal

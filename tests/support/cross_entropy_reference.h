@@ -1,0 +1,19 @@
+// Cross-entropy with label smoothing in double precision: the definition of kernels/cross_entropy.h, written plainly.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hadal::testing {
+
+struct CrossEntropyReferenceResult {
+  std::vector<double> loss, nll;  // [R]
+  std::vector<double> d_logits;   // [R, V]
+};
+
+// `logits` is [targets.size(), vocabulary], dense.
+CrossEntropyReferenceResult CrossEntropyReference(const std::vector<double>& logits, int64_t vocabulary,
+                                                  const std::vector<int32_t>& targets, double label_smoothing,
+                                                  double gradient_scale);
+
+}  // namespace hadal::testing
