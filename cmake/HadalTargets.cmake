@@ -35,3 +35,33 @@ function(hadal_test STEM)
   endif()
   set_tests_properties(${STEM} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
+
+# What mpirun needs in a test: root (containers), more ranks than cores, ranks free to share a core.
+set(HADAL_MPIRUN_FLAGS --oversubscribe --bind-to none --tag-output)
+set(HADAL_MPIRUN_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1)
+
+# hadal_mpi_run(NAME COMMAND target [argument...] RANKS n [ENVIRONMENT NAME=VALUE...] [LABELS label...] [TIMEOUT seconds])
+# Registers one mpirun of a program with CTest; it fails when any rank does.
+function(hadal_mpi_run NAME)
+  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
+  list(POP_FRONT ARG_COMMAND PROGRAM)
+  add_test(NAME ${NAME}
+    COMMAND ${MPIEXEC_EXECUTABLE} ${HADAL_MPIRUN_FLAGS} -n ${ARG_RANKS} $<TARGET_FILE:${PROGRAM}> ${ARG_COMMAND})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "mpi;${ARG_LABELS}" PROCESSORS ${ARG_RANKS}
+    ENVIRONMENT "${HADAL_MPIRUN_ENVIRONMENT};HADAL_TEST_RANKS=${ARG_RANKS};${ARG_ENVIRONMENT}")
+endfunction()
+
+# hadal_mpi_test(STEM RANKS n... [DEPENDS target...] [LABELS label...] [TIMEOUT seconds])
+# Builds STEM.cc into one GoogleTest program and registers STEM_n<ranks> for each number of ranks. Its main starts MPI:
+# tests reach it through tests/support/mpi_test_main.h. All ranks run the same tests in the same order.
+function(hadal_mpi_test STEM)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "RANKS;DEPENDS;LABELS" ${ARGN})
+  add_executable(${STEM} ${STEM}.cc)
+  target_link_libraries(${STEM} PRIVATE hadal_build_flags hadal_test_support hadal_mpi_test_main ${ARG_DEPENDS} GTest::gmock)
+  foreach(COUNT IN LISTS ARG_RANKS)
+    hadal_mpi_run(${STEM}_n${COUNT} COMMAND ${STEM} RANKS ${COUNT} LABELS ${ARG_LABELS} TIMEOUT "${ARG_TIMEOUT}")
+  endforeach()
+endfunction()

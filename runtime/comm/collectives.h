@@ -1,6 +1,8 @@
 // Collectives on top of a Communicator's point-to-point transfers, so that every transport has the same ones with the same
 // order of work. They serve set-up, a step's tail and votes, not the hot path. All are blocking, all ranks call them in the
-// same order, each takes a timeout for every single wait. `what` names the purpose in errors.
+// same order, each takes a timeout for every single wait. `what` names the purpose in errors. P ranks cost O(log P) rounds:
+// votes and barriers go round by dissemination, bytes up and down a binomial tree. No sums are formed, so no order can change bits.
+// Errors: those of Wait, with `what` in the message; all but AllOk's own, which is a rank's status. Tags: kFirstCollectiveTag and up.
 #pragma once
 
 #include <cstdint>

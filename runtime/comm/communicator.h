@@ -8,11 +8,13 @@
 //     computation also where the transport has no progress thread.
 //   · Every wait has a deadline. When it passes, the error names rank, peer, direction, tag and what the caller was waiting for.
 // Errors: DeadlineExceeded (a wait's deadline passed: exit code 5), Unavailable (a peer is gone: exit code 6), Internal.
-// After an error the communicator is only good for Abort.
+// After an error the communicator is only good for Abort: every other call fails with Unavailable. Wait takes this rank's posted
+// transfers back before it returns an error, so that the caller may unwind with its buffers (see Withdraw for the limits).
 // Threads: one thread a rank makes all calls. Blocking: only Wait and the collectives built on it (collectives.h).
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -34,15 +36,19 @@ struct CommRequest {
 
 class Communicator {
  public:
+  static constexpr int kTagLimit = 32768;  // what every MPI promises (MPI_TAG_UB)
+  static constexpr int kFirstCollectiveTag = 32000;
+
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Posts a send of data[0, bytes).  REQUIRES: 0 ≤ peer < size(), 0 ≤ tag < 32768, bytes ≥ 0 (2 GiB and more are split by the
-  // transport or refused with InvalidArgument).
+  // Posts a send of data[0, bytes).  REQUIRES: 0 ≤ peer < size(), 0 ≤ tag < kTagLimit, bytes ≥ 0 (2 GiB and more may be
+  // refused with InvalidArgument; MPI does). Tags from kFirstCollectiveTag on belong to collectives.h.
   virtual absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) = 0;
-  // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives.
+  // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (mpi_communicator.h has
+  // the limits of that). REQUIRES: as Send.
   virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
 
   // Whether the transfer is done; then `request` becomes inactive and, for a receive, *received_bytes (may be null) is set.
@@ -52,10 +58,25 @@ class Communicator {
 
   // Waits until the transfer is done or `deadline` passes; `what` (e.g. "activations of micro-batch 17, chunk 0") goes into the
   // error. Yields, then sleeps shortly, so that an idle rank does not burn a core that another rank needs.
-  absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what, int64_t* received_bytes = nullptr);
+  absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
+                    int64_t* received_bytes = nullptr);
 
   // Ends the whole job with `exit_code`; in-process: makes every rank's pending and later calls fail with Unavailable.
   virtual void Abort(int exit_code) = 0;
+
+ protected:
+  // Takes back what this rank has posted; afterwards all calls but Abort fail. Called by Wait before it returns an error.
+  // In-process: no transfer touches a buffer afterwards. MPI: receives that nothing has matched are cancelled; one that is in
+  // the middle of its arrival, or a send, cannot be, so the caller should go on to Abort soon.
+  virtual void Withdraw() {}
+  // What Wait does between two Tests when it has `waited` so far and may wait `remaining` longer. Default: yield at first,
+  // then sleep. A transport that can be woken by its peers blocks here instead.
+  virtual void Pause(absl::Duration waited, absl::Duration remaining);
+
+  // Aborts when the arguments of Send or Receive break their REQUIRES.
+  void CheckTransfer(int64_t bytes, int peer, int tag) const;
+  // "rank 3, receive from rank 2, tag 5": how every error of a transfer begins.
+  std::string Describe(const CommRequest& request) const;
 };
 
 }  // namespace hadal

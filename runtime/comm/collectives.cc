@@ -1,0 +1,161 @@
+#include "runtime/comm/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// One tag a purpose: within each, messages between two ranks keep the order of the calls, which is the same on all
+// ranks.
+constexpr int kVoteTag = Communicator::kFirstCollectiveTag;
+constexpr int kLengthTag = Communicator::kFirstCollectiveTag + 1;
+constexpr int kBytesTag = Communicator::kFirstCollectiveTag + 2;
+
+// Gathered bytes travel as a list of (length, bytes), ranks ascending.
+void AppendEntry(std::string_view data, std::string& entries) {
+  const uint64_t length = data.size();
+  entries.append(reinterpret_cast<const char*>(&length), sizeof(length));
+  entries.append(data);
+}
+
+absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, int count, std::string_view what) {
+  std::vector<std::string> result;
+  result.reserve(count);
+  while (!entries.empty()) {
+    uint64_t length = 0;
+    if (entries.size() >= sizeof(length)) std::memcpy(&length, entries.data(), sizeof(length));
+    if (entries.size() < sizeof(length) || entries.size() - sizeof(length) < length) break;
+    result.emplace_back(entries.substr(sizeof(length), length));
+    entries.remove_prefix(sizeof(length) + length);
+  }
+  if (static_cast<int>(result.size()) != count || !entries.empty()) {
+    return absl::InternalError(absl::StrCat("gathering ", std::string(what), ": ", result.size(), " of ", count,
+                                            " ranks' entries arrived; do all ranks call the same collectives?"));
+  }
+  return result;
+}
+
+absl::Status SendBytes(Communicator& communicator, std::string_view data, int peer, absl::Duration timeout,
+                       std::string_view what) {
+  const uint64_t length = data.size();
+  HADAL_ASSIGN_OR_RETURN(CommRequest sent, communicator.Send(&length, sizeof(length), peer, kLengthTag));
+  HADAL_RETURN_IF_ERROR(communicator.Wait(sent, absl::Now() + timeout, what));
+  HADAL_ASSIGN_OR_RETURN(sent, communicator.Send(data.data(), data.size(), peer, kBytesTag));
+  return communicator.Wait(sent, absl::Now() + timeout, what);
+}
+
+// Appends what comes to `data`.
+absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int peer, absl::Duration timeout,
+                          std::string_view what) {
+  uint64_t length = 0;
+  HADAL_ASSIGN_OR_RETURN(CommRequest received, communicator.Receive(&length, sizeof(length), peer, kLengthTag));
+  HADAL_RETURN_IF_ERROR(communicator.Wait(received, absl::Now() + timeout, what));
+  const size_t before = data.size();
+  data.resize(before + length);
+  HADAL_ASSIGN_OR_RETURN(received, communicator.Receive(data.data() + before, length, peer, kBytesTag));
+  return communicator.Wait(received, absl::Now() + timeout, what);
+}
+
+}  // namespace
+
+absl::Status Collectives::Barrier(std::string_view what) { return AnyRank(false, what).status(); }
+
+// Dissemination (Hensgen, Finkel and Manber, 1988): in round k rank r tells r + 2^k what it has heard so far; after
+// ⌈log2 P⌉ rounds everybody has heard of everybody.
+absl::StatusOr<bool> Collectives::AnyRank(bool value, std::string_view what) {
+  const int rank = communicator_.rank();
+  const int size = communicator_.size();
+  uint8_t any = value ? 1 : 0;
+  for (int distance = 1; distance < size; distance *= 2) {
+    uint8_t heard = 0;
+    HADAL_ASSIGN_OR_RETURN(CommRequest received,
+                           communicator_.Receive(&heard, 1, (rank - distance + size) % size, kVoteTag));
+    HADAL_ASSIGN_OR_RETURN(CommRequest sent, communicator_.Send(&any, 1, (rank + distance) % size, kVoteTag));
+    HADAL_RETURN_IF_ERROR(communicator_.Wait(received, absl::Now() + timeout_, what));
+    HADAL_RETURN_IF_ERROR(communicator_.Wait(sent, absl::Now() + timeout_, what));
+    any |= heard;
+  }
+  return any != 0;
+}
+
+// Binomial tree over the ranks counted from the root: the parent of r is r without its lowest set bit.
+absl::Status Collectives::Broadcast(std::string& data, int root, std::string_view what) {
+  const int size = communicator_.size();
+  HADAL_CHECK_GE(root, 0);
+  HADAL_CHECK_LT(root, size);
+  const int from_root = (communicator_.rank() - root + size) % size;
+  int reach = 1;  // the first distance below which this rank has children
+  while (reach < size && (from_root & reach) == 0) reach *= 2;
+  if (from_root != 0) {
+    data.clear();
+    const int parent = (from_root - reach + root) % size;
+    HADAL_RETURN_IF_ERROR(ReceiveBytes(communicator_, data, parent, timeout_, what));
+  }
+  // The farthest child first: it has the largest subtree to serve.
+  for (int distance = reach / 2; distance >= 1; distance /= 2) {
+    if (from_root + distance >= size) continue;
+    const int child = (from_root + distance + root) % size;
+    HADAL_RETURN_IF_ERROR(SendBytes(communicator_, data, child, timeout_, what));
+  }
+  return absl::OkStatus();
+}
+
+// Up the same tree, rooted at 0: a subtree is a range of ranks, so appending children in ascending order keeps rank
+// order.
+absl::StatusOr<std::vector<std::string>> Collectives::AllGather(std::string_view data, std::string_view what) {
+  const int rank = communicator_.rank();
+  const int size = communicator_.size();
+  std::string entries;
+  AppendEntry(data, entries);
+  for (int distance = 1; distance < size; distance *= 2) {
+    if ((rank & distance) != 0) {
+      HADAL_RETURN_IF_ERROR(SendBytes(communicator_, entries, rank - distance, timeout_, what));
+      break;
+    }
+    if (rank + distance < size) {
+      HADAL_RETURN_IF_ERROR(ReceiveBytes(communicator_, entries, rank + distance, timeout_, what));
+    }
+  }
+  HADAL_RETURN_IF_ERROR(Broadcast(entries, /*root=*/0, what));
+  return ParseEntries(entries, size, what);
+}
+
+absl::StatusOr<std::vector<std::vector<double>>> Collectives::AllGather(std::span<const double> values,
+                                                                        std::string_view what) {
+  const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered, AllGather(bytes, what));
+  std::vector<std::vector<double>> result;
+  result.reserve(gathered.size());
+  for (const std::string& entry : gathered) {
+    HADAL_CHECK_EQ(entry.size() % sizeof(double), 0u);
+    std::vector<double>& of_rank = result.emplace_back(entry.size() / sizeof(double));
+    std::copy_n(entry.data(), entry.size(), reinterpret_cast<char*>(of_rank.data()));
+  }
+  return result;
+}
+
+absl::Status Collectives::AllOk(const absl::Status& status, std::string_view what) {
+  const absl::StatusOr<bool> any_failed = AnyRank(!status.ok(), what);
+  // The vote fails too where `status` is the transport's error: then the first error says more.
+  if (!any_failed.ok()) return status.ok() ? any_failed.status() : status;
+  if (!*any_failed) return absl::OkStatus();
+  const char code = static_cast<char>(status.raw_code());
+  const std::string mine = absl::StrCat(absl::string_view(&code, 1), status.message());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, AllGather(mine, what));
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    HADAL_CHECK(!all[rank].empty());
+    const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
+    if (rank_code == absl::StatusCode::kOk) continue;
+    if (rank == communicator_.rank()) return status;
+    return absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1)));
+  }
+  return absl::InternalError("a rank voted that it had failed and then reported success");
+}
+
+}  // namespace hadal

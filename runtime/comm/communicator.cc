@@ -1,0 +1,75 @@
+#include "runtime/comm/communicator.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+// A neighbour's answer usually comes within microseconds or only after a whole stage's work: yield for the first, sleep
+// for the second. A sleeping rank looks again about 7,000 times a second and costs its core a few percent.
+constexpr absl::Duration kYieldFor = absl::Microseconds(50);
+constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
+constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
+
+absl::Status WithPurpose(const absl::Status& status, std::string_view what) {
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (while waiting for ",
+                                                  absl::string_view(what.data(), what.size()), ")"));
+}
+
+}  // namespace
+
+absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::string_view what,
+                                int64_t* received_bytes) {
+  // The deadline is turned into a length once, so that a clock set during the wait neither ends nor prolongs it.
+  const absl::Duration allowed = deadline - absl::Now();
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    const absl::StatusOr<bool> done = Test(request, received_bytes);
+    if (!done.ok()) {
+      Withdraw();
+      return WithPurpose(done.status(), what);
+    }
+    if (*done) return absl::OkStatus();
+
+    const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - start);
+    if (waited >= allowed) {
+      Withdraw();
+      return absl::DeadlineExceededError(
+          absl::StrCat(Describe(request), ": gave up after ", absl::FormatDuration(waited), " waiting for ",
+                       absl::string_view(what.data(), what.size()), ". Rank ", request.peer,
+                       " is slow, stopped or itself waiting; see its log"));
+    }
+    Pause(waited, allowed - waited);
+  }
+}
+
+void Communicator::Pause(absl::Duration waited, absl::Duration remaining) {
+  if (waited < kYieldFor) {
+    sched_yield();
+    return;
+  }
+  const absl::Duration sleep = std::clamp(waited / 8, kShortestSleep, kLongestSleep);
+  std::this_thread::sleep_for(absl::ToChronoMicroseconds(std::min(sleep, remaining)));
+}
+
+void Communicator::CheckTransfer(int64_t bytes, int peer, int tag) const {
+  HADAL_CHECK_GE(bytes, 0);
+  HADAL_CHECK_GE(peer, 0);
+  HADAL_CHECK_LT(peer, size());
+  HADAL_CHECK_GE(tag, 0);
+  HADAL_CHECK_LT(tag, kTagLimit);
+}
+
+std::string Communicator::Describe(const CommRequest& request) const {
+  return absl::StrCat("rank ", rank(), ", ", request.is_send ? "send to rank " : "receive from rank ", request.peer,
+                      ", tag ", request.tag);
+}
+
+}  // namespace hadal

@@ -1,0 +1,159 @@
+#include "runtime/comm/mpi_communicator.h"
+
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kLongestMessage = std::numeric_limits<int>::max();  // MPI counts in int
+
+std::string MpiErrorText(int error) {
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(error, text, &length);
+  return std::string(text, length);
+}
+
+// Errors that only a wrong call can cause; all others come from the connection or the peer.
+bool IsMisuse(int error_class) {
+  switch (error_class) {
+    case MPI_ERR_TRUNCATE:
+    case MPI_ERR_ARG:
+    case MPI_ERR_BUFFER:
+    case MPI_ERR_COMM:
+    case MPI_ERR_COUNT:
+    case MPI_ERR_RANK:
+    case MPI_ERR_REQUEST:
+    case MPI_ERR_TAG:
+    case MPI_ERR_TYPE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(const MpiEnvironment& environment) {
+  MPI_Comm world;
+  MPI_Comm nobody;
+  if (MPI_Comm_dup(MPI_COMM_WORLD, &world) != MPI_SUCCESS || MPI_Comm_dup(MPI_COMM_SELF, &nobody) != MPI_SUCCESS) {
+    return absl::InternalError(absl::StrCat("rank ", environment.rank(), ": MPI cannot duplicate its communicators"));
+  }
+  MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+  return std::unique_ptr<MpiCommunicator>(new MpiCommunicator(environment.rank(), environment.size(), world, nobody));
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  // After an error the context number must not be used again: a late message of this communicator could meet the next
+  // one's.
+  if (!closed_) MPI_Comm_free(&world_);
+  MPI_Comm_free(&nobody_);
+}
+
+absl::StatusOr<CommRequest> MpiCommunicator::Send(const void* data, int64_t bytes, int peer, int tag) {
+  return Post(const_cast<void*>(data), bytes, {.is_send = true, .peer = peer, .tag = tag});
+}
+
+absl::StatusOr<CommRequest> MpiCommunicator::Receive(void* data, int64_t capacity_bytes, int peer, int tag) {
+  return Post(data, capacity_bytes, {.is_send = false, .peer = peer, .tag = tag});
+}
+
+absl::StatusOr<CommRequest> MpiCommunicator::Post(void* data, int64_t bytes, CommRequest request) {
+  CheckTransfer(bytes, request.peer, request.tag);
+  HADAL_RETURN_IF_ERROR(CheckOpen());
+  if (bytes > kLongestMessage) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(request), ": ", bytes, " bytes exceed MPI's limit of ",
+                                                   kLongestMessage,
+                                                   " bytes a message; use fewer tokens a micro-batch"));
+  }
+  if (free_ids_.empty()) {
+    free_ids_.push_back(static_cast<int64_t>(outstanding_.size()));
+    outstanding_.emplace_back();
+  }
+  request.id = free_ids_.back();
+  Outstanding& posted = outstanding_[request.id];
+  posted.is_send = request.is_send;
+  posted.bytes = bytes;
+  const int count = static_cast<int>(bytes);
+  const int error = request.is_send
+                        ? MPI_Isend(data, count, MPI_BYTE, request.peer, request.tag, world_, &posted.request)
+                        : MPI_Irecv(data, count, MPI_BYTE, request.peer, request.tag, world_, &posted.request);
+  if (error != MPI_SUCCESS) {
+    const absl::Status status = ErrorStatus(error, request, bytes);
+    Withdraw();
+    return status;
+  }
+  free_ids_.pop_back();
+  return request;
+}
+
+absl::StatusOr<bool> MpiCommunicator::Test(CommRequest& request, int64_t* received_bytes) {
+  HADAL_CHECK(request.active());
+  HADAL_RETURN_IF_ERROR(CheckOpen());
+  Outstanding& outstanding = outstanding_[request.id];
+  HADAL_CHECK(outstanding.request != MPI_REQUEST_NULL);
+
+  int done = 0;
+  MPI_Status mpi_status;
+  if (const int error = MPI_Test(&outstanding.request, &done, &mpi_status); error != MPI_SUCCESS) {
+    const absl::Status status = ErrorStatus(error, request, outstanding.bytes);
+    Withdraw();
+    return status;
+  }
+  if (!done) return false;
+  if (!request.is_send && received_bytes != nullptr) {
+    int count = 0;
+    MPI_Get_count(&mpi_status, MPI_BYTE, &count);
+    *received_bytes = count;
+  }
+  free_ids_.push_back(request.id);
+  request.id = CommRequest::kNone;
+  return true;
+}
+
+void MpiCommunicator::Progress() {
+  // A probe that finds nothing runs MPI's progress engine once, for all requests of the process. On world_ it would
+  // find the first message that came before its receive, and from then on make no progress; on nobody_ it never finds
+  // one.
+  int found = 0;
+  MPI_Iprobe(/*source=*/0, /*tag=*/0, nobody_, &found, MPI_STATUS_IGNORE);
+}
+
+void MpiCommunicator::Abort(int exit_code) {
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);  // MPI_Abort does not return in Open MPI, but the standard would let it
+}
+
+void MpiCommunicator::Withdraw() {
+  if (closed_) return;
+  closed_ = true;
+  for (Outstanding& outstanding : outstanding_) {
+    if (outstanding.request != MPI_REQUEST_NULL && !outstanding.is_send) MPI_Cancel(&outstanding.request);
+  }
+}
+
+absl::Status MpiCommunicator::CheckOpen() const {
+  if (!closed_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("rank ", rank_, ": communication ended with an earlier error"));
+}
+
+absl::Status MpiCommunicator::ErrorStatus(int mpi_error, const CommRequest& request, int64_t bytes) const {
+  int error_class = MPI_ERR_UNKNOWN;
+  MPI_Error_class(mpi_error, &error_class);
+  if (error_class == MPI_ERR_TRUNCATE) {
+    return absl::InternalError(absl::StrCat(Describe(request), ": a message is longer than the receive of ", bytes,
+                                            " bytes; sender and receiver disagree on the shape"));
+  }
+  const std::string message =
+      absl::StrCat(Describe(request), ", ", bytes, " bytes: MPI says \"", MpiErrorText(mpi_error), "\"");
+  return IsMisuse(error_class) ? absl::InternalError(message) : absl::UnavailableError(message);
+}
+
+}  // namespace hadal

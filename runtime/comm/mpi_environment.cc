@@ -1,0 +1,90 @@
+#include "runtime/comm/mpi_environment.h"
+
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace hadal {
+namespace {
+
+constexpr int kPeerLostExitCode = 6;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc, char*** argv,
+                                                                      absl::Duration farewell_timeout) {
+  int started = 0;
+  MPI_Initialized(&started);
+  if (started) return absl::FailedPreconditionError("MPI was started before; a process has one MpiEnvironment");
+
+  // Where Open MPI itself blocks (start, farewell), it polls: let it yield to ranks that share the core. The user's own
+  // setting wins.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
+  int provided = MPI_THREAD_SINGLE;
+  const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
+  if (error != MPI_SUCCESS) return absl::InternalError(absl::StrCat("MPI_Init_thread failed with error ", error));
+  if (provided < MPI_THREAD_FUNNELED) {
+    return absl::FailedPreconditionError(absl::StrCat("this MPI allows no threads beside its own (level ", provided,
+                                                      ", needed ", MPI_THREAD_FUNNELED,
+                                                      "); use an MPI built with thread support"));
+  }
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return std::unique_ptr<MpiEnvironment>(new MpiEnvironment(rank, size, farewell_timeout));
+}
+
+MpiEnvironment::~MpiEnvironment() {
+  if (!AllRanksCameToFarewell()) {
+    std::fprintf(stderr, "rank %d: not all of %d ranks finished within %s; ending the job\n", rank_, size_,
+                 absl::FormatDuration(farewell_timeout_).c_str());
+    std::fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, kPeerLostExitCode);
+  }
+  MPI_Finalize();
+}
+
+bool MpiEnvironment::AllRanksCameToFarewell() const {
+  MPI_Request barrier;
+  if (MPI_Ibarrier(MPI_COMM_WORLD, &barrier) != MPI_SUCCESS) return false;
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    int done = 0;
+    if (MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (done) return true;
+    if (absl::FromChrono(std::chrono::steady_clock::now() - start) >= farewell_timeout_) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+absl::StatusOr<RankPlacement> MpiEnvironment::FindPlacement() const {
+  RankPlacement placement;
+  MPI_Comm host;
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host) != MPI_SUCCESS) {
+    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot tell which ranks share this host"));
+  }
+  MPI_Comm_rank(host, &placement.local_rank);
+  MPI_Comm_size(host, &placement.ranks_on_host);
+  MPI_Comm_free(&host);
+
+  char name[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  std::vector<char> names(static_cast<size_t>(size_) * MPI_MAX_PROCESSOR_NAME);
+  if (MPI_Allgather(name, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
+                    MPI_COMM_WORLD) != MPI_SUCCESS) {
+    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot gather the host names"));
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    placement.host_names.emplace_back(&names[static_cast<size_t>(rank) * MPI_MAX_PROCESSOR_NAME]);
+  }
+  return placement;
+}
+
+}  // namespace hadal

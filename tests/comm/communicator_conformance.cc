@@ -1,0 +1,308 @@
+#include "tests/comm/communicator_conformance.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Far beyond what any case takes: only a hang meets it.
+constexpr absl::Duration kHang = absl::Seconds(30);
+
+// Each rank sends to `next` and receives from `previous`: a ring, which for one rank is a rank that talks to itself.
+int Next(const Communicator& c) { return (c.rank() + 1) % c.size(); }
+int Previous(const Communicator& c) { return (c.rank() + c.size() - 1) % c.size(); }
+
+CommRequest PostSend(Communicator& c, const void* data, int64_t bytes, int peer, int tag) {
+  absl::StatusOr<CommRequest> request = c.Send(data, bytes, peer, tag);
+  EXPECT_TRUE(request.ok()) << request.status();
+  return request.ok() ? *request : CommRequest{};
+}
+
+CommRequest PostReceive(Communicator& c, void* data, int64_t bytes, int peer, int tag) {
+  absl::StatusOr<CommRequest> request = c.Receive(data, bytes, peer, tag);
+  EXPECT_TRUE(request.ok()) << request.status();
+  return request.ok() ? *request : CommRequest{};
+}
+
+// Waits and returns the number of bytes received (0 for a send, -1 after an error).
+int64_t Finish(Communicator& c, CommRequest& request, const char* what) {
+  if (!request.active()) return -1;
+  int64_t bytes = 0;
+  const absl::Status status = c.Wait(request, absl::Now() + kHang, what, &bytes);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(request.active(), !status.ok());
+  return status.ok() ? bytes : -1;
+}
+
+std::vector<int32_t> Pattern(int64_t count, int seed) {
+  std::vector<int32_t> values(count);
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i * 2654435761u + seed * 40503u);
+  return values;
+}
+
+int64_t Bytes(const std::vector<int32_t>& values) { return static_cast<int64_t>(values.size() * sizeof(int32_t)); }
+
+// Exchanges `count` values around the ring, everybody at once.
+void ExchangeAroundTheRing(Communicator& c, int64_t count) {
+  const std::vector<int32_t> mine = Pattern(count, c.rank());
+  std::vector<int32_t> theirs(count, -1);
+  CommRequest received = PostReceive(c, theirs.data(), Bytes(theirs), Previous(c), 7);
+  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), Next(c), 7);
+  EXPECT_EQ(Finish(c, received, "the ring's receive"), Bytes(mine));
+  Finish(c, sent, "the ring's send");
+  EXPECT_EQ(theirs, Pattern(count, Previous(c)));
+}
+
+void Small(Communicator& c) { ExchangeAroundTheRing(c, 1); }
+void Page(Communicator& c) { ExchangeAroundTheRing(c, 1024); }
+void EightMebibytes(Communicator& c) { ExchangeAroundTheRing(c, 2 << 20); }
+
+void ZeroBytes(Communicator& c) {
+  CommRequest received = PostReceive(c, nullptr, 0, Previous(c), 0);
+  CommRequest sent = PostSend(c, nullptr, 0, Next(c), 0);
+  EXPECT_EQ(Finish(c, received, "an empty message"), 0);
+  Finish(c, sent, "an empty message");
+}
+
+void ReportsTheLengthOfAShorterMessage(Communicator& c) {
+  const std::vector<int32_t> mine = Pattern(10 + c.rank(), c.rank());
+  std::vector<int32_t> theirs(1000, -1);
+  CommRequest received = PostReceive(c, theirs.data(), Bytes(theirs), Previous(c), 1);
+  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), Next(c), 1);
+  const std::vector<int32_t> expected = Pattern(10 + Previous(c), Previous(c));
+  EXPECT_EQ(Finish(c, received, "a shorter message"), Bytes(expected));
+  Finish(c, sent, "a shorter message");
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), theirs.begin()));
+  EXPECT_EQ(theirs[expected.size()], -1) << "wrote beyond the message";
+}
+
+// Messages of alternating size, so that a transport with two paths (eager, rendezvous) cannot let one overtake the
+// other.
+void OrderWithinATag(Communicator& c) {
+  constexpr int kMessages = 40;
+  std::vector<std::vector<int32_t>> mine, theirs;
+  std::vector<CommRequest> sent, received;
+  for (int i = 0; i < kMessages; ++i) {
+    const int64_t count = i % 2 == 0 ? 5 : 50000;
+    mine.push_back(Pattern(count, 1000 * c.rank() + i));
+    theirs.emplace_back(50000);
+  }
+  for (int i = 0; i < kMessages; ++i)
+    received.push_back(PostReceive(c, theirs[i].data(), Bytes(theirs[i]), Previous(c), 3));
+  for (int i = 0; i < kMessages; ++i) sent.push_back(PostSend(c, mine[i].data(), Bytes(mine[i]), Next(c), 3));
+  for (int i = kMessages - 1; i >= 0; --i) {  // order of waiting is free
+    const int64_t bytes = Finish(c, received[i], "one of many in order");
+    ASSERT_EQ(bytes, Bytes(mine[i])) << "message " << i;
+    theirs[i].resize(bytes / sizeof(int32_t));
+    EXPECT_EQ(theirs[i], Pattern(theirs[i].size(), 1000 * Previous(c) + i)) << "message " << i;
+  }
+  for (CommRequest& request : sent) Finish(c, request, "one of many in order");
+}
+
+// Tags match independently of the order in which they were posted.
+void TagsAreSeparate(Communicator& c) {
+  constexpr int kTags = 16;
+  std::vector<int32_t> mine(kTags), theirs(kTags, -1);
+  std::vector<CommRequest> requests;
+  for (int tag = 0; tag < kTags; ++tag) {
+    mine[tag] = 100 * c.rank() + tag;
+    requests.push_back(PostSend(c, &mine[tag], sizeof(int32_t), Next(c), tag * 2047));
+  }
+  for (int tag = kTags - 1; tag >= 0; --tag) {
+    requests.push_back(PostReceive(c, &theirs[tag], sizeof(int32_t), Previous(c), tag * 2047));
+  }
+  for (CommRequest& request : requests) Finish(c, request, "one of many tags");
+  for (int tag = 0; tag < kTags; ++tag) EXPECT_EQ(theirs[tag], 100 * Previous(c) + tag);
+}
+
+void SelfSend(Communicator& c) {
+  const std::vector<int32_t> mine = Pattern(100000, c.rank());
+  std::vector<int32_t> back(mine.size());
+  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), c.rank(), 9);
+  CommRequest received = PostReceive(c, back.data(), Bytes(back), c.rank(), 9);
+  Finish(c, sent, "a message to myself");
+  Finish(c, received, "a message to myself");
+  EXPECT_EQ(back, mine);
+}
+
+// Everybody to everybody, both directions of a pair at once, all outstanding together.
+void ManyOutstandingBothWays(Communicator& c) {
+  constexpr int kEach = 20;
+  constexpr int64_t kCount = 4000;
+  std::vector<std::vector<int32_t>> buffers;
+  std::vector<CommRequest> requests;
+  for (int peer = 0; peer < c.size(); ++peer) {
+    for (int i = 0; i < kEach; ++i) {
+      buffers.push_back(Pattern(kCount, 10000 * c.rank() + 100 * peer + i));
+      requests.push_back(PostSend(c, buffers.back().data(), Bytes(buffers.back()), peer, 5));
+    }
+  }
+  const size_t first_received = buffers.size();
+  for (int peer = 0; peer < c.size(); ++peer) {
+    for (int i = 0; i < kEach; ++i) {
+      buffers.emplace_back(kCount);
+      requests.push_back(PostReceive(c, buffers.back().data(), Bytes(buffers.back()), peer, 5));
+    }
+  }
+  for (CommRequest& request : requests) Finish(c, request, "one of many outstanding");
+  for (int peer = 0; peer < c.size(); ++peer) {
+    for (int i = 0; i < kEach; ++i) {
+      EXPECT_EQ(buffers[first_received + peer * kEach + i], Pattern(kCount, 10000 * peer + 100 * c.rank() + i));
+    }
+  }
+}
+
+// Requests are used again: a long exchange must not grow anything, and Test and Progress alone must finish it.
+void TestAndProgressAlone(Communicator& c) {
+  for (int i = 0; i < 300; ++i) {
+    const int32_t mine = 1000 * c.rank() + i;
+    int32_t theirs = -1;
+    CommRequest requests[] = {PostReceive(c, &theirs, sizeof(theirs), Previous(c), 2),
+                              PostSend(c, &mine, sizeof(mine), Next(c), 2)};
+    EXPECT_LT(requests[1].id, 4) << "request numbers are not used again";
+    const absl::Time hang = absl::Now() + kHang;
+    for (CommRequest& request : requests) {
+      while (request.active()) {
+        c.Progress();
+        const absl::StatusOr<bool> done = c.Test(request);
+        ASSERT_TRUE(done.ok()) << done.status();
+        ASSERT_LT(absl::Now(), hang);
+        absl::SleepFor(absl::Microseconds(*done ? 0 : 20));
+      }
+    }
+    ASSERT_EQ(theirs, 1000 * Previous(c) + i);
+  }
+}
+
+// A pipeline's step: warm-up forwards, one forward one backward, drain; at most one send outstanding in each direction.
+// Every value is checked, so that a message that overtakes another shows.
+class PipelineStep {
+ public:
+  explicit PipelineStep(Communicator& c) : c_(c) {}
+
+  void Run() {
+    const int warm_up = std::min(kMicroBatches, c_.size() - 1 - c_.rank());
+    for (int m = 0; m < warm_up; ++m) Forward(m);
+    for (int m = warm_up; m < kMicroBatches; ++m) {
+      Forward(m);
+      Backward(m - warm_up);
+    }
+    for (int m = kMicroBatches - warm_up; m < kMicroBatches; ++m) Backward(m);
+    Finish(c_, activations_sent_, "the last activations");
+    Finish(c_, gradients_sent_, "the last gradients");
+  }
+
+ private:
+  static constexpr int kMicroBatches = 12;
+  static constexpr int64_t kCount = 30000;  // beyond every eager limit
+
+  void Forward(int m) {
+    std::vector<int32_t> x = Pattern(kCount, m);
+    if (c_.rank() > 0) {
+      CommRequest received = PostReceive(c_, x.data(), Bytes(x), c_.rank() - 1, 0);
+      Finish(c_, received, "activations");
+    }
+    EXPECT_EQ(x, Pattern(kCount, m)) << "micro-batch " << m;
+    if (c_.rank() == c_.size() - 1) return;
+    Finish(c_, activations_sent_, "room for activations");
+    activations_ = std::move(x);
+    activations_sent_ = PostSend(c_, activations_.data(), Bytes(activations_), c_.rank() + 1, 0);
+  }
+
+  void Backward(int m) {
+    std::vector<int32_t> dx = Pattern(kCount, 500 + m);
+    if (c_.rank() < c_.size() - 1) {
+      CommRequest received = PostReceive(c_, dx.data(), Bytes(dx), c_.rank() + 1, 1);
+      Finish(c_, received, "gradients");
+    }
+    EXPECT_EQ(dx, Pattern(kCount, 500 + m)) << "micro-batch " << m;
+    if (c_.rank() == 0) return;
+    Finish(c_, gradients_sent_, "room for gradients");
+    gradients_ = std::move(dx);
+    gradients_sent_ = PostSend(c_, gradients_.data(), Bytes(gradients_), c_.rank() - 1, 1);
+  }
+
+  Communicator& c_;
+  std::vector<int32_t> activations_, gradients_;
+  CommRequest activations_sent_, gradients_sent_;
+};
+
+void OneForwardOneBackward(Communicator& c) { PipelineStep(c).Run(); }
+
+// Nobody sends. The error says who waited for whom and why, and closes the communicator.
+void DeadlineNamesTheTransfer(Communicator& c) {
+  int32_t value = 0;
+  CommRequest received = PostReceive(c, &value, sizeof(value), Previous(c), 17);
+  const absl::Status status = c.Wait(received, absl::Now() + absl::Milliseconds(50), "activations of micro-batch 3");
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank " + std::to_string(c.rank()) + ", receive"),
+                    HasSubstr("from rank " + std::to_string(Previous(c))), HasSubstr("tag 17"),
+                    HasSubstr("activations of micro-batch 3"), ::testing::ContainsRegex("after [0-9.]+m?s ")));
+  EXPECT_EQ(c.Send(&value, sizeof(value), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(c.Receive(&value, sizeof(value), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// A deadline in the past still sees what is done already.
+void PastDeadlineTestsOnce(Communicator& c) {
+  const int32_t mine = c.rank();
+  int32_t theirs = -1;
+  CommRequest sent = PostSend(c, &mine, sizeof(mine), c.rank(), 4);
+  CommRequest received = PostReceive(c, &theirs, sizeof(theirs), c.rank(), 4);
+  Finish(c, sent, "a message to myself");
+  const absl::Status status = c.Wait(received, absl::InfinitePast(), "a message to myself");
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Between two ranks: a rank that talks to itself knows both lengths, and Open MPI cuts such a message silently.
+void TooLongAMessage(Communicator& c, int64_t count) {
+  if (c.size() == 1) return;
+  const std::vector<int32_t> mine(count, c.rank());
+  std::vector<int32_t> theirs(count, -1);  // room enough: a transport may write before it notices
+  CommRequest received = PostReceive(c, theirs.data(), 8, Previous(c), 6);
+  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), Next(c), 6);
+  Finish(c, sent, "a message that is too long");
+  const absl::Status status = c.Wait(received, absl::Now() + kHang, "a message that is too long");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("longer"), HasSubstr("tag 6")));
+}
+
+void LongerThanCapacitySmall(Communicator& c) { TooLongAMessage(c, 16); }
+void LongerThanCapacityLarge(Communicator& c) { TooLongAMessage(c, 1 << 20); }
+
+constexpr ConformanceCase kCases[] = {
+    {"Small", Small},
+    {"Page", Page},
+    {"EightMebibytes", EightMebibytes},
+    {"ZeroBytes", ZeroBytes},
+    {"ReportsTheLengthOfAShorterMessage", ReportsTheLengthOfAShorterMessage},
+    {"OrderWithinATag", OrderWithinATag},
+    {"TagsAreSeparate", TagsAreSeparate},
+    {"SelfSend", SelfSend},
+    {"ManyOutstandingBothWays", ManyOutstandingBothWays},
+    {"TestAndProgressAlone", TestAndProgressAlone},
+    {"OneForwardOneBackward", OneForwardOneBackward},
+    {"DeadlineNamesTheTransfer", DeadlineNamesTheTransfer},
+    {"PastDeadlineTestsOnce", PastDeadlineTestsOnce},
+    {"LongerThanCapacitySmall", LongerThanCapacitySmall},
+    {"LongerThanCapacityLarge", LongerThanCapacityLarge},
+};
+
+}  // namespace
+
+void PrintTo(const ConformanceCase& conformance_case, std::ostream* out) { *out << conformance_case.name; }
+
+std::span<const ConformanceCase> PointToPointCases() { return kCases; }
+
+std::string ConformanceCaseName(const ::testing::TestParamInfo<ConformanceCase>& info) { return info.param.name; }
+
+}  // namespace hadal::testing

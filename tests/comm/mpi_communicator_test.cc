@@ -1,0 +1,73 @@
+// Run by mpirun with several ranks; all ranks run the same cases in the same order, and each one's failures fail the
+// test.
+#include "runtime/comm/mpi_communicator.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/comm/collectives.h"
+#include "tests/comm/communicator_conformance.h"
+#include "tests/support/mpi_test_main.h"
+
+namespace hadal {
+namespace {
+
+class MpiConformance : public ::testing::TestWithParam<testing::ConformanceCase> {};
+
+TEST_P(MpiConformance, Holds) {
+  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
+      MpiCommunicator::Create(testing::TestMpiEnvironment());
+  ASSERT_TRUE(communicator.ok()) << communicator.status();
+  GetParam().run(**communicator);
+}
+
+INSTANTIATE_TEST_SUITE_P(PointToPoint, MpiConformance, ::testing::ValuesIn(testing::PointToPointCases()),
+                         testing::ConformanceCaseName);
+INSTANTIATE_TEST_SUITE_P(Collectives, MpiConformance, ::testing::ValuesIn(testing::CollectivesCases()),
+                         testing::ConformanceCaseName);
+
+TEST(MpiCommunicator, RefusesMoreThanMpiCounts) {
+  auto communicator = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
+  const absl::StatusOr<CommRequest> request = communicator->Send(nullptr, int64_t{1} << 31, communicator->rank(), 0);
+  EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument) << request.status();
+  EXPECT_TRUE(Collectives(*communicator, absl::Seconds(30)).Barrier("a refusal breaks nothing").ok());
+}
+
+// A receive that was withdrawn leaves its buffer alone, and communicators made later are not disturbed.
+TEST(MpiCommunicator, TakesBackReceivesAfterADeadline) {
+  auto closed = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
+  int value = 5;
+  CommRequest receive = closed->Receive(&value, sizeof(value), closed->rank(), 0).value();
+  EXPECT_FALSE(closed->Wait(receive, absl::InfinitePast(), "nothing").ok());
+  auto fresh = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
+  const int sent = 6;
+  int received = 0;
+  CommRequest requests[] = {fresh->Send(&sent, sizeof(sent), fresh->rank(), 0).value(),
+                            fresh->Receive(&received, sizeof(received), fresh->rank(), 0).value()};
+  for (CommRequest& request : requests) {
+    EXPECT_TRUE(fresh->Wait(request, absl::Now() + absl::Seconds(30), "a message to myself").ok());
+  }
+  EXPECT_EQ(received, 6);
+  EXPECT_EQ(value, 5);
+}
+
+TEST(MpiEnvironment, KnowsWhereRanksLive) {
+  const MpiEnvironment& environment = testing::TestMpiEnvironment();
+  const absl::StatusOr<RankPlacement> placement = environment.FindPlacement();
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  // The tests run on one host.
+  EXPECT_EQ(placement->local_rank, environment.rank());
+  EXPECT_EQ(placement->ranks_on_host, environment.size());
+  ASSERT_EQ(static_cast<int>(placement->host_names.size()), environment.size());
+  EXPECT_FALSE(placement->host_names[0].empty());
+  for (const std::string& name : placement->host_names) EXPECT_EQ(name, placement->host_names[0]);
+}
+
+TEST(MpiEnvironment, StartsOnce) {
+  const auto second = MpiEnvironment::Start(nullptr, nullptr);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,12 @@
+// The main function of tests that mpirun starts (hadal_mpi_test in cmake/HadalTargets.cmake links it), and the MPI they
+// run in.
+#pragma once
+
+#include "runtime/comm/mpi_environment.h"
+
+namespace hadal::testing {
+
+// Valid while tests run.
+const MpiEnvironment& TestMpiEnvironment();
+
+}  // namespace hadal::testing
