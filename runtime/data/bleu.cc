@@ -1,0 +1,169 @@
+#include "runtime/data/bleu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/check.h"
+#include "runtime/data/tokenize_13a.h"
+
+namespace hadal {
+namespace {
+
+constexpr char kSacrebleuVersion[] = "2.6.0+hadal";
+
+using TokenIds = std::vector<int32_t>;
+using NgramCounts = std::vector<std::pair<std::array<int32_t, kBleuOrders>, int64_t>>;  // ascending by n-gram
+
+// Numbers the distinct tokens of one segment.
+class SegmentVocabulary {
+ public:
+  TokenIds Ids(const std::string& text) {
+    TokenIds ids;
+    for (std::string& token : Tokenize13a(text)) {
+      ids.push_back(ids_.try_emplace(std::move(token), static_cast<int32_t>(ids_.size())).first->second);
+    }
+    return ids;
+  }
+
+ private:
+  std::unordered_map<std::string, int32_t> ids_;
+};
+
+NgramCounts CountNgrams(const TokenIds& tokens, int order) {
+  std::vector<std::array<int32_t, kBleuOrders>> ngrams;
+  for (size_t begin = 0; begin + order <= tokens.size(); ++begin) {
+    std::array<int32_t, kBleuOrders> ngram{};
+    std::copy_n(tokens.begin() + begin, order, ngram.begin());
+    ngrams.push_back(ngram);
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  NgramCounts counts;
+  for (const auto& ngram : ngrams) {
+    if (counts.empty() || counts.back().first != ngram) counts.emplace_back(ngram, 0);
+    ++counts.back().second;
+  }
+  return counts;
+}
+
+int64_t CountOf(const NgramCounts& counts, const std::array<int32_t, kBleuOrders>& ngram) {
+  const auto at = std::lower_bound(counts.begin(), counts.end(), ngram,
+                                   [](const auto& entry, const auto& wanted) { return entry.first < wanted; });
+  return at != counts.end() && at->first == ngram ? at->second : 0;
+}
+
+int64_t ClosestLength(int64_t length, const std::vector<TokenIds>& references) {
+  int64_t closest = static_cast<int64_t>(references.front().size());
+  for (const TokenIds& reference : references) {
+    const int64_t candidate = static_cast<int64_t>(reference.size());
+    const int64_t gain = std::abs(length - closest) - std::abs(length - candidate);
+    if (gain > 0 || (gain == 0 && candidate < closest)) closest = candidate;
+  }
+  return closest;
+}
+
+}  // namespace
+
+BleuCounts& BleuCounts::operator+=(const BleuCounts& other) {
+  for (int n = 0; n < kBleuOrders; ++n) {
+    matches[n] += other.matches[n];
+    totals[n] += other.totals[n];
+  }
+  hypothesis_tokens += other.hypothesis_tokens;
+  reference_tokens += other.reference_tokens;
+  return *this;
+}
+
+BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references) {
+  HADAL_CHECK(!references.empty());
+  SegmentVocabulary vocabulary;
+  const TokenIds tokens = vocabulary.Ids(hypothesis);
+  std::vector<TokenIds> reference_tokens;
+  for (const std::string& reference : references) reference_tokens.push_back(vocabulary.Ids(reference));
+
+  BleuCounts counts;
+  counts.hypothesis_tokens = static_cast<int64_t>(tokens.size());
+  counts.reference_tokens = ClosestLength(counts.hypothesis_tokens, reference_tokens);
+  for (int order = 1; order <= kBleuOrders; ++order) {
+    std::vector<NgramCounts> reference_ngrams;
+    for (const TokenIds& reference : reference_tokens) reference_ngrams.push_back(CountNgrams(reference, order));
+    for (const auto& [ngram, count] : CountNgrams(tokens, order)) {
+      int64_t allowed = 0;  // the n-gram's largest count in one reference
+      for (const NgramCounts& ngrams : reference_ngrams) allowed = std::max(allowed, CountOf(ngrams, ngram));
+      counts.matches[order - 1] += std::min(count, allowed);
+      counts.totals[order - 1] += count;
+    }
+  }
+  return counts;
+}
+
+BleuScore BleuFromCounts(const BleuCounts& counts) {
+  BleuScore result;
+  result.counts = counts;
+  const double hypothesis = static_cast<double>(counts.hypothesis_tokens);
+  const double reference = static_cast<double>(counts.reference_tokens);
+  if (counts.hypothesis_tokens < counts.reference_tokens) {
+    result.brevity_penalty = counts.hypothesis_tokens > 0 ? std::exp(1 - reference / hypothesis) : 0.0;
+  }
+  if (std::all_of(counts.matches.begin(), counts.matches.end(), [](int64_t m) { return m == 0; })) return result;
+
+  double smoothing = 1;
+  double log_sum = 0;
+  bool every_order_exists = true;
+  for (int n = 0; n < kBleuOrders; ++n) {
+    const double total = static_cast<double>(counts.totals[n]);
+    if (counts.totals[n] == 0) {
+      every_order_exists = false;
+      break;
+    }
+    if (counts.matches[n] == 0) {
+      smoothing *= 2;
+      result.precisions[n] = 100.0 / (smoothing * total);
+    } else {
+      result.precisions[n] = 100.0 * static_cast<double>(counts.matches[n]) / total;
+    }
+    log_sum += std::log(result.precisions[n]);
+  }
+  if (every_order_exists) result.score = result.brevity_penalty * std::exp(log_sum / kBleuOrders);
+  return result;
+}
+
+absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
+                                     absl::Span<const std::vector<std::string>> references) {
+  if (hypotheses.empty()) return absl::InvalidArgumentError("BLEU: the hypotheses hold no line");
+  if (references.empty()) return absl::InvalidArgumentError("BLEU: no reference given");
+  for (size_t r = 0; r < references.size(); ++r) {
+    if (references[r].size() == hypotheses.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("BLEU: ", hypotheses.size(), " hypotheses but ",
+                                                   references[r].size(), " lines in reference ", r + 1,
+                                                   "; both need one line a sentence, empty lines included"));
+  }
+  BleuCounts counts;
+  std::vector<std::string> segment_references(references.size());
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    for (size_t r = 0; r < references.size(); ++r) segment_references[r] = references[r][i];
+    counts += CountBleuMatches(hypotheses[i], segment_references);
+  }
+  return BleuFromCounts(counts);
+}
+
+std::string BleuSignature(int references) {
+  return absl::StrCat("nrefs:", references, "|case:mixed|eff:no|tok:13a|smooth:exp|version:", kSacrebleuVersion);
+}
+
+std::string BleuDetails(const BleuScore& score) {
+  const BleuCounts& counts = score.counts;
+  const double ratio = counts.reference_tokens == 0 ? 0.0
+                                                    : static_cast<double>(counts.hypothesis_tokens) /
+                                                          static_cast<double>(counts.reference_tokens);
+  return absl::StrFormat("%.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %d ref_len = %d)", score.precisions[0],
+                         score.precisions[1], score.precisions[2], score.precisions[3], score.brevity_penalty, ratio,
+                         counts.hypothesis_tokens, counts.reference_tokens);
+}
+
+}  // namespace hadal
