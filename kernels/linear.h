@@ -6,9 +6,11 @@
 //
 // Why one op: the epilogues ride on the product's output while it is in cache (cuBLASLt has the same three on a GPU).
 // Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
-// Numerics: fp32. A product's terms are summed in the order of oneDNN's serial sgemm, which depends on shapes alone; threads
-// split output rows in ranges of ≥ 16 rows, so their number changes no bit (a product of ≤ 8 rows takes another code path in
-// oneDNN and differs from the same rows in a larger product). db adds rows in ascending order.
+// Numerics: fp32. A product's terms are summed in the order of oneDNN's serial sgemm, a function of shapes, strides and
+// instruction set, not of addresses. Threads split output rows, and their number changes no bit: on AVX-512 in ranges of
+// ≥ 16 rows, where a row's bits do not depend on the rows around it (a product of ≤ 8 rows takes another code path and does
+// differ); on older instruction sets, where they do, in blocks of fixed bounds. db adds rows in ascending order.
+// A NaN passes through the ReLU. Limitation: below AVX-512 a row's bits may depend on the number of rows in its product.
 // REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN takes
 // up to about 10 MiB a thread while it runs.
 #pragma once

@@ -6,6 +6,7 @@
 // Both give the bits of DropoutFactor / AttentionDropoutFactor (runtime/random.h) on every instruction set.
 // Why its own form: the scalar definition costs about 60 cycles an element, these about one, so that a mask drawn twice
 // (forward and backward) is cheaper than a mask stored.
+// DropoutWindow hands out factors along a walk through ascending elements and draws them a few rows at a time.
 // This is a Highway "-inl" header: include it from a file that is itself compiled once for each instruction set
 // (hwy/foreach_target.h), and call the functions from that file's HWY_NAMESPACE code. Thread-safe; allocates nothing.
 
@@ -16,6 +17,7 @@
 #define HADAL_KERNELS_CPU_DROPOUT_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -177,6 +179,33 @@ HWY_INLINE void FillAttentionDropoutFactors(const Dropout& dropout, uint64_t que
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
+
+// The factors of a walk through ascending elements of a packed tensor: short rows share one draw of the generator.
+// Lives on a kernel's stack; one a thread.
+class DropoutWindow {
+ public:
+  static constexpr int64_t kCapacity = 1024;
+
+  // Serves elements below `end`. `dropout` may be inactive: then the window may not be asked.
+  DropoutWindow(const Dropout& dropout, uint64_t end) : dropout_(dropout), end_(end) {}
+
+  // The factors of elements [first, first + count), valid until the next call.  REQUIRES: count ≤ kCapacity, first + count ≤ end.
+  HWY_INLINE const float* Get(uint64_t first, int64_t count) {
+    if (first < window_begin_ || first + count > window_end_) {
+      window_begin_ = first;
+      window_end_ = std::min(end_, first + kCapacity);
+      factors_ = FillDropoutFactors(dropout_, first, window_end_ - first, buffer_);
+    }
+    return factors_ + (first - window_begin_);
+  }
+
+ private:
+  const Dropout& dropout_;
+  uint64_t end_;
+  uint64_t window_begin_ = 0, window_end_ = 0;  // what buffer_ holds
+  const float* factors_ = nullptr;              // of element window_begin_
+  float buffer_[kCapacity + kDropoutSlack];
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal

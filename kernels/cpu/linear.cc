@@ -1,0 +1,79 @@
+#include "kernels/cpu/linear.h"
+
+#include <dnnl.h>
+#include <omp.h>
+
+#include "kernels/cpu/linear_epilogue.h"
+#include "runtime/check.h"
+
+namespace hadal::cpu {
+namespace {
+
+// No product has fewer rows unless the whole has: oneDNN sums products of ≤ 8 rows in another order.
+constexpr int64_t kRowGrain = 16;
+
+// Rows of a product where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
+constexpr int64_t kFixedRows = 192;
+
+// Whether a row of a product of ≥ 16 rows has the same bits whatever rows stand around it. Measured for oneDNN 2.6 on
+// AVX-512 over the shapes of the tests; its AVX and AVX2 kernels differ.
+bool RowsAreIndependent() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
+// Splits the output rows of a product over the stream's threads and calls product(begin, end) such that no bit depends on
+// their number: on whole thread ranges where rows are independent, else on blocks of rows whose bounds are fixed.
+template <typename Product>
+void ForProductRows(const Stream& stream, int64_t rows, const Product& product) {
+  if (RowsAreIndependent()) {
+    stream.ForRanges(rows, kRowGrain, product);
+    return;
+  }
+  stream.ForRanges(rows, kFixedRows, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t next = end - begin < 2 * kFixedRows ? end : begin + kFixedRows;
+      product(begin, next);
+      begin = next;
+    }
+  });
+}
+
+// c[rows, columns] = op(a)·op(b) + beta·c on the calling thread alone, whatever the thread's OpenMP settings say.
+void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const float* a, int64_t a_stride,
+                   const ConstMatrix& b, float beta, const Matrix& c) {
+  const int threads = omp_get_max_threads();
+  if (threads != 1) omp_set_num_threads(1);
+  const dnnl_status_t status = dnnl_sgemm(transpose_a, transpose_b, c.rows, c.columns, depth, 1.0f, a, a_stride, b.data,
+                                          b.stride, beta, c.data, c.stride);
+  if (threads != 1) omp_set_num_threads(threads);
+  HADAL_CHECK_EQ(status, dnnl_success);  // dnnl_out_of_memory (1): its own packing buffers, about 10 MiB
+}
+
+}  // namespace
+
+void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
+  ForProductRows(stream, args.x.rows, [&](int64_t begin, int64_t end) {
+    const Matrix y = args.y.Rows(begin, end - begin);
+    SerialProduct('N', 'T', args.x.columns, args.x.row(begin), args.x.stride, args.weight, /*beta=*/0.0f, y);
+    ApplyLinearEpilogue(args, begin, end);
+  });
+}
+
+void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args) {
+  ForProductRows(stream, args.dy.rows, [&](int64_t begin, int64_t end) {
+    const Matrix dx = args.dx.Rows(begin, end - begin);
+    const float beta = args.accumulate ? 1.0f : 0.0f;
+    SerialProduct('N', 'N', args.dy.columns, args.dy.row(begin), args.dy.stride, args.weight, beta, dx);
+    if (!args.relu_output.empty()) ApplyReluMask(args.relu_output.Rows(begin, end - begin), args.mask_scale, dx);
+  });
+}
+
+void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {
+  ForProductRows(stream, args.d_weight.rows, [&](int64_t begin, int64_t end) {
+    const Matrix d_weight = args.d_weight.Rows(begin, end - begin);
+    SerialProduct('T', 'N', args.dy.rows, args.dy.data + begin, args.dy.stride, args.x, /*beta=*/1.0f, d_weight);
+    if (!args.d_bias.empty()) AddColumnSums(args.dy.Columns(begin, end - begin), args.d_bias.data + begin);
+  });
+}
+
+}  // namespace hadal::cpu

@@ -1,0 +1,13 @@
+// Linear layers on the CPU: oneDNN's sgemm called serially on each thread's own output rows, then the epilogue.
+// Arguments are checked by the caller (kernels/linear.cc).
+#pragma once
+
+#include "kernels/linear.h"
+
+namespace hadal::cpu {
+
+void LinearForward(const Stream& stream, const LinearForwardArgs& args);
+void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
+void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args);
+
+}  // namespace hadal::cpu

@@ -1,0 +1,17 @@
+// What follows a linear layer's product on the rows a thread has just computed. Serial; the callers own disjoint parts.
+#pragma once
+
+#include "kernels/linear.h"
+
+namespace hadal::cpu {
+
+// y = dropout(relu(y + bias)) on rows [begin, end) of args.y, each part where args has it.
+void ApplyLinearEpilogue(const LinearForwardArgs& args, int64_t begin, int64_t end);
+
+// dx = relu_output > 0 ? dx · mask_scale : 0.  REQUIRES: equal shapes.
+void ApplyReluMask(const ConstMatrix& relu_output, float mask_scale, const Matrix& dx);
+
+// sums[c] += Σ_rows dy[row, c], rows in ascending order, for every column of dy.
+void AddColumnSums(const ConstMatrix& dy, float* sums);
+
+}  // namespace hadal::cpu

@@ -1,0 +1,57 @@
+#include "kernels/linear.h"
+
+#include "kernels/cpu/linear.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+void CheckRowMajor(const ConstMatrix& m) {
+  HADAL_CHECK(!m.empty());
+  HADAL_CHECK_GE(m.columns, 1);
+  HADAL_CHECK_GE(m.stride, m.columns);
+}
+
+}  // namespace
+
+void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
+  CheckRowMajor(args.weight);
+  if (args.y.rows == 0 && args.x.rows == 0) return;
+  CheckRowMajor(args.x);
+  CheckRowMajor(args.y);
+  HADAL_CHECK_EQ(args.x.columns, args.weight.columns);
+  HADAL_CHECK_EQ(args.y.columns, args.weight.rows);
+  HADAL_CHECK_EQ(args.y.rows, args.x.rows);
+  if (!args.bias.empty()) HADAL_CHECK_EQ(args.bias.size, args.weight.rows);
+  cpu::LinearForward(stream, args);
+}
+
+void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args) {
+  CheckRowMajor(args.weight);
+  if (args.dx.rows == 0 && args.dy.rows == 0) return;
+  CheckRowMajor(args.dy);
+  CheckRowMajor(args.dx);
+  HADAL_CHECK_EQ(args.dy.columns, args.weight.rows);
+  HADAL_CHECK_EQ(args.dx.columns, args.weight.columns);
+  HADAL_CHECK_EQ(args.dx.rows, args.dy.rows);
+  if (!args.relu_output.empty()) {
+    HADAL_CHECK(!args.accumulate);
+    HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
+    HADAL_CHECK_EQ(args.relu_output.columns, args.dx.columns);
+  }
+  cpu::LinearBackwardInput(stream, args);
+}
+
+void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {
+  CheckRowMajor(args.d_weight);
+  if (args.dy.rows == 0 && args.x.rows == 0) return;
+  CheckRowMajor(args.dy);
+  CheckRowMajor(args.x);
+  HADAL_CHECK_EQ(args.d_weight.rows, args.dy.columns);
+  HADAL_CHECK_EQ(args.d_weight.columns, args.x.columns);
+  HADAL_CHECK_EQ(args.dy.rows, args.x.rows);
+  if (!args.d_bias.empty()) HADAL_CHECK_EQ(args.d_bias.size, args.dy.columns);
+  cpu::LinearBackwardWeight(stream, args);
+}
+
+}  // namespace hadal

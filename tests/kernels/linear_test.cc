@@ -1,0 +1,257 @@
+#include "kernels/linear.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/each_instruction_set.h"
+#include "tests/support/finite_difference.h"
+#include "tests/support/linear_reference.h"
+#include "tests/support/random_inputs.h"
+#include "tests/support/strided_matrix.h"
+
+namespace hadal {
+namespace {
+
+using testing::Dot;
+using testing::IsGradient;
+using testing::LinearReference;
+using testing::NearReference;
+using testing::NormalValues;
+using testing::SameBits;
+using testing::StridedMatrix;
+using testing::Widen;
+
+struct Shape {
+  int64_t rows, in, out;
+};
+std::ostream& operator<<(std::ostream& out, const Shape& s) {
+  return out << s.rows << " rows, " << s.in << " -> " << s.out;
+}
+
+struct Epilogue {
+  bool bias = false, relu = false, dropout = false;
+};
+constexpr Epilogue kEpilogues[] = {{},
+                                   {.bias = true},
+                                   {.bias = true, .relu = true},
+                                   {.relu = true, .dropout = true},
+                                   {.bias = true, .relu = true, .dropout = true}};
+
+Dropout ActivationDropout(bool on) {
+  return {{.seed = 11, .step = 3, .micro_batch = 2, .sublayer = 7, .site = RandomSite::kActivation},
+          on ? Dropout::Threshold(0.3) : 0};
+}
+
+// Inputs of one layer, in float for the kernel and in double for the reference.
+struct Layer {
+  Layer(const Shape& s, const Epilogue& e) : shape(s), epilogue(e), dropout(ActivationDropout(e.dropout)) {
+    x = NormalValues(s.rows * s.in, 1);
+    weight = NormalValues(s.out * s.in, 2);
+    bias = NormalValues(s.out, 3);
+    dy = NormalValues(s.rows * s.out, 4);
+    reference = {s.rows, s.in, s.out, Widen(x), Widen(weight), e.bias ? Widen(bias) : std::vector<double>(),
+                 e.relu, {}};
+    for (int64_t i = 0; e.dropout && i < s.rows * s.out; ++i) {
+      reference.factors.push_back(DropoutFactor(dropout, i));
+    }
+  }
+
+  // The kernel's y from strided, misaligned views.
+  std::vector<float> Forward(const Stream& stream) const {
+    StridedMatrix xs(x, shape.rows, shape.in), ws(weight, shape.out, shape.in);
+    StridedMatrix y(std::vector<float>(shape.rows * shape.out, NAN), shape.rows, shape.out);
+    LinearForward(stream, {.x = xs.view(),
+                           .weight = ws.view(),
+                           .bias = epilogue.bias ? ConstVector(bias.data(), shape.out) : ConstVector(),
+                           .relu = epilogue.relu,
+                           .dropout = dropout,
+                           .y = y.view()});
+    EXPECT_TRUE(y.guards_intact());
+    return y.dense();
+  }
+
+  Shape shape;
+  Epilogue epilogue;
+  Dropout dropout;
+  std::vector<float> x, weight, bias, dy;
+  LinearReference reference;
+};
+
+constexpr Shape kRaggedShapes[] = {{1, 1, 1},      {3, 5, 7},     {8, 16, 40},  {17, 64, 64},
+                                   {33, 20, 1100}, {100, 31, 65}, {259, 64, 33}};
+
+TEST(LinearReferenceTest, GradientsMatchFiniteDifferences) {
+  for (const Epilogue& epilogue : kEpilogues) {
+    Layer layer({5, 4, 3}, epilogue);
+    LinearReference& reference = layer.reference;
+    const std::vector<double> dy = Widen(layer.dy);
+    const LinearReference::Gradients g = reference.Backward(dy);
+    const auto loss = [&] { return Dot(reference.Forward(), dy); };
+    EXPECT_TRUE(IsGradient(reference.x, loss, g.dx));
+    EXPECT_TRUE(IsGradient(reference.weight, loss, g.d_weight));
+    if (epilogue.bias) {
+      EXPECT_TRUE(IsGradient(reference.bias, loss, g.d_bias));
+    }
+  }
+}
+
+TEST(LinearForwardTest, MatchesReference) {
+  testing::ForEachInstructionSet([] {
+    for (const Shape& shape : kRaggedShapes) {
+      for (const Epilogue& epilogue : kEpilogues) {
+        SCOPED_TRACE(::testing::Message() << shape << ", bias " << epilogue.bias << ", relu " << epilogue.relu
+                                          << ", dropout " << epilogue.dropout);
+        const Layer layer(shape, epilogue);
+        const std::vector<double> expected = layer.reference.Forward();
+        const std::vector<float> y = layer.Forward(Stream::Cpu(1));
+        EXPECT_TRUE(NearReference(y, expected, std::sqrt(shape.in), 8 + 2 * std::sqrt(shape.in)));
+        for (int threads = 2; threads <= 3; ++threads) {
+          EXPECT_TRUE(SameBits(y, layer.Forward(Stream::Cpu(threads)))) << threads << " threads";
+        }
+      }
+    }
+  });
+}
+
+TEST(LinearForwardTest, ReluKeepsNan) {
+  const float nan = NAN, one = 1;
+  float y = 0;
+  LinearForward(Stream::Cpu(1), {.x = {&nan, 1, 1}, .weight = {&one, 1, 1}, .relu = true, .y = {&y, 1, 1}});
+  EXPECT_TRUE(std::isnan(y));
+}
+
+// dx of this layer's product, where x itself came out of a ReLU and dropout (or not).
+std::vector<float> BackwardInput(const Layer& layer, const Stream& stream, const std::vector<float>& relu_output,
+                                 float mask_scale, bool accumulate) {
+  const Shape& s = layer.shape;
+  StridedMatrix dy(layer.dy, s.rows, s.out), weight(layer.weight, s.out, s.in);
+  StridedMatrix mask(relu_output.empty() ? layer.x : relu_output, s.rows, s.in);
+  StridedMatrix dx(accumulate ? layer.x : std::vector<float>(s.rows * s.in, NAN), s.rows, s.in);
+  LinearBackwardInput(stream, {.dy = dy.view(),
+                               .weight = weight.view(),
+                               .relu_output = relu_output.empty() ? ConstMatrix() : ConstMatrix(mask.view()),
+                               .mask_scale = mask_scale,
+                               .accumulate = accumulate,
+                               .dx = dx.view()});
+  EXPECT_TRUE(dx.guards_intact());
+  return dx.dense();
+}
+
+TEST(LinearBackwardInputTest, MatchesReference) {
+  testing::ForEachInstructionSet([] {
+    for (const Shape& shape : kRaggedShapes) {
+      SCOPED_TRACE(shape);
+      const Layer layer(shape, {});
+      const double magnitude = std::sqrt(shape.out), multiple = 8 + 2 * std::sqrt(shape.out);
+      const std::vector<double> dx = layer.reference.Backward(Widen(layer.dy)).dx;
+      std::vector<double> accumulated = dx, masked = dx;
+      std::vector<float> relu_output = layer.x;  // about half of it is not positive
+      const float mask_scale = ActivationDropout(true).scale();
+      for (size_t i = 0; i < dx.size(); ++i) {
+        accumulated[i] += layer.x[i];
+        relu_output[i] = std::max(relu_output[i], 0.0f);
+        masked[i] = relu_output[i] > 0 ? dx[i] * mask_scale : 0;
+      }
+      for (int threads = 1; threads <= 3; ++threads) {
+        const Stream stream = Stream::Cpu(threads);
+        EXPECT_TRUE(NearReference(BackwardInput(layer, stream, {}, 1, false), dx, magnitude, multiple));
+        EXPECT_TRUE(NearReference(BackwardInput(layer, stream, {}, 1, true), accumulated, magnitude, multiple));
+        EXPECT_TRUE(
+            NearReference(BackwardInput(layer, stream, relu_output, mask_scale, false), masked, magnitude, multiple));
+      }
+    }
+  });
+}
+
+// The whole chain that a feed-forward sublayer runs: the mask taken from the stored output equals the mask drawn again.
+TEST(LinearBackwardInputTest, MaskFromStoredOutputEqualsReluAndDropoutGradient) {
+  const Shape first = {40, 24, 48}, second = {40, 48, 24};
+  const Layer hidden(first, {.bias = true, .relu = true, .dropout = true});
+  Layer output(second, {});
+  const std::vector<float> y = hidden.Forward(Stream::Cpu(1));
+  const std::vector<float> dx = BackwardInput(output, Stream::Cpu(2), y, hidden.dropout.scale(), false);
+
+  output.reference.x = hidden.reference.Forward();
+  const std::vector<double> d_hidden = output.reference.Backward(Widen(output.dy)).dx;
+  const std::vector<double> expected = hidden.reference.Backward(d_hidden).d_product;
+  EXPECT_TRUE(NearReference(dx, expected, 5, 16));
+}
+
+struct WeightGradients {
+  std::vector<float> d_weight, d_bias;
+};
+
+WeightGradients BackwardWeight(const Layer& layer, const Stream& stream) {
+  const Shape& s = layer.shape;
+  StridedMatrix dy(layer.dy, s.rows, s.out), x(layer.x, s.rows, s.in), d_weight(layer.weight, s.out, s.in);
+  std::vector<float> d_bias = layer.bias;
+  LinearBackwardWeight(stream,
+                       {.dy = dy.view(), .x = x.view(), .d_weight = d_weight.view(), .d_bias = {d_bias.data(), s.out}});
+  EXPECT_TRUE(d_weight.guards_intact());
+  return {d_weight.dense(), d_bias};
+}
+
+TEST(LinearBackwardWeightTest, AddsToWhatIsThere) {
+  testing::ForEachInstructionSet([] {
+    for (const Shape& shape : kRaggedShapes) {
+      SCOPED_TRACE(shape);
+      const Layer layer(shape, {});
+      LinearReference::Gradients expected = layer.reference.Backward(Widen(layer.dy));
+      for (size_t i = 0; i < expected.d_weight.size(); ++i) expected.d_weight[i] += layer.weight[i];
+      for (size_t i = 0; i < expected.d_bias.size(); ++i) expected.d_bias[i] += layer.bias[i];
+      const double magnitude = std::sqrt(shape.rows), multiple = 8 + 2 * std::sqrt(shape.rows);
+      for (int threads = 1; threads <= 3; ++threads) {
+        const WeightGradients got = BackwardWeight(layer, Stream::Cpu(threads));
+        EXPECT_TRUE(NearReference(got.d_weight, expected.d_weight, magnitude, multiple));
+        EXPECT_TRUE(NearReference(got.d_bias, expected.d_bias, magnitude, multiple));
+      }
+    }
+  });
+}
+
+TEST(LinearTest, NoRowsLeaveEverythingAlone) {
+  std::vector<float> weight = {1, 2}, d_weight = {3, 4}, d_bias = {5};
+  const Stream stream = Stream::Cpu(2);
+  LinearForward(stream, {.x = {nullptr, 0, 2}, .weight = {weight.data(), 1, 2}, .y = {nullptr, 0, 1}});
+  LinearBackwardInput(stream, {.dy = {nullptr, 0, 1}, .weight = {weight.data(), 1, 2}, .dx = {nullptr, 0, 2}});
+  LinearBackwardWeight(
+      stream,
+      {.dy = {nullptr, 0, 1}, .x = {nullptr, 0, 2}, .d_weight = {d_weight.data(), 1, 2}, .d_bias = {d_bias.data(), 1}});
+  EXPECT_EQ(d_weight, (std::vector<float>{3, 4}));
+  EXPECT_EQ(d_bias, (std::vector<float>{5}));
+}
+
+// Where oneDNN's own threading would change most of the bits (d = 512), and where blocks of rows begin and end.
+TEST(LinearTest, ThreadsChangeNoBit) {
+  constexpr Shape kModelShapes[] = {{1000, 64, 64},   {1000, 64, 192},   {1000, 64, 256},   {1000, 256, 64},
+                                    {1000, 64, 1003}, {1000, 512, 1536}, {1000, 512, 2048}, {1000, 2048, 512}};
+  for (const Shape& shape : kModelShapes) {
+    Layer layer(shape, {.bias = true, .relu = true});
+    for (const int64_t rows : {17, 33, 100, 195, 1000}) {
+      layer.shape.rows = rows;  // the first rows of x and dy
+      SCOPED_TRACE(layer.shape);
+      const std::vector<float> y = layer.Forward(Stream::Cpu(1));
+      const std::vector<float> dx = BackwardInput(layer, Stream::Cpu(1), {}, 1, true);
+      const WeightGradients weight = BackwardWeight(layer, Stream::Cpu(1));
+      for (int threads = 2; threads <= 4; ++threads) {
+        const Stream stream = Stream::Cpu(threads);
+        EXPECT_TRUE(SameBits(y, layer.Forward(stream))) << threads << " threads";
+        EXPECT_TRUE(SameBits(dx, BackwardInput(layer, stream, {}, 1, true))) << threads << " threads";
+        const WeightGradients again = BackwardWeight(layer, stream);
+        EXPECT_TRUE(SameBits(weight.d_weight, again.d_weight)) << threads << " threads";
+        EXPECT_TRUE(SameBits(weight.d_bias, again.d_bias)) << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(LinearDeathTest, NamesMismatchedShapes) {
+  std::vector<float> x(6), weight(8), y(4);
+  EXPECT_DEATH(
+      LinearForward(Stream::Cpu(1), {.x = {x.data(), 2, 3}, .weight = {weight.data(), 2, 4}, .y = {y.data(), 2, 2}}),
+      "3 vs. 4");
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,53 @@
+// A matrix that starts off every vector boundary and whose rows are further apart than they are wide: what a column range of
+// a fused buffer looks like to a kernel. Also notices writes beside the rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/tensor.h"
+
+namespace hadal::testing {
+
+class StridedMatrix {
+ public:
+  // Copies dense `values` [rows, columns] to a start of `offset` floats and rows `padding` floats further apart.
+  StridedMatrix(const std::vector<float>& values, int64_t rows, int64_t columns, int64_t offset = 1,
+                int64_t padding = 3)
+      : storage_(offset + rows * (columns + padding), kGuard),
+        rows_(rows),
+        columns_(columns),
+        offset_(offset),
+        stride_(columns + padding) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) storage_[offset + i * stride_ + j] = values[i * columns + j];
+    }
+  }
+
+  Matrix view() { return {storage_.data() + offset_, rows_, columns_, stride_}; }
+  std::vector<float> dense() const {
+    std::vector<float> values(rows_ * columns_);
+    for (int64_t i = 0; i < rows_; ++i) {
+      for (int64_t j = 0; j < columns_; ++j) values[i * columns_ + j] = storage_[offset_ + i * stride_ + j];
+    }
+    return values;
+  }
+  // Whether nothing outside the rows was written.
+  bool guards_intact() const {
+    for (int64_t i = 0; i < static_cast<int64_t>(storage_.size()); ++i) {
+      const bool inside = i >= offset_ && (i - offset_) % stride_ < columns_;
+      if (!inside && storage_[i] != kGuard) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr float kGuard = -12345.0f;
+  std::vector<float> storage_;
+  int64_t rows_, columns_, offset_, stride_;
+};
+
+// The same numbers in double.
+inline std::vector<double> Widen(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+}  // namespace hadal::testing
