@@ -27,6 +27,13 @@ struct BatchCapacity {
 struct BatchRows {
   int64_t source = 0;
   int64_t target = 0;
+
+  BatchRows& operator+=(const BatchRows& other) {
+    source += other.source;
+    target += other.target;
+    return *this;
+  }
+  friend BatchRows operator+(BatchRows a, const BatchRows& b) { return a += b; }
 };
 
 BatchRows RowsOf(const SampleView& sample);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -67,25 +68,33 @@ class SamplingOrder {
   int64_t too_long() const { return too_long_; }
 
  private:
-  SamplingOrder(const Corpus& corpus, const SamplingOptions& options);
+  // One micro-batch: its samples, and the rows they take.
+  struct Batch {
+    std::span<const uint32_t> samples;
+    BatchRows rows;
+  };
+
+  SamplingOrder(const Corpus& corpus, const SamplingOptions& options) : corpus_(&corpus), options_(options) {}
   // Makes the epoch that holds micro-batch `index` of the stream the current one.
   void Seek(int64_t index);
   void EnterEpoch(int64_t epoch);
   void Shuffle(int64_t epoch);
   void Pack();
-  // Calls visit(m, samples) for each micro-batch of the step; returns epochs done.
-  template <typename Visit>
-  double ForEachBatch(int64_t step, Visit&& visit);
+  // Micro-batch `index` of the stream; valid until the next call.
+  Batch BatchAt(int64_t index);
+  // Epochs done when micro-batch `index`, of the current epoch, is done.
+  double EpochsDone(int64_t index) const;
 
   const Corpus* corpus_;
   SamplingOptions options_;
   std::vector<uint32_t> fitting_;  // samples that fit, ascending
   int64_t too_long_ = 0;
 
-  int64_t epoch_ = -1;                // the current epoch; -1: none yet
-  std::vector<uint32_t> order_;       // its samples, shuffled
-  std::vector<int64_t> batch_begin_;  // [micro-batches + 1] places in order_
-  std::vector<int64_t> epoch_begin_;  // [epochs entered + 1] first micro-batch of each epoch in the stream
+  int64_t epoch_ = -1;                 // the current epoch; -1: none yet
+  std::vector<uint32_t> order_;        // its samples, shuffled
+  std::vector<int64_t> batch_begin_;   // [micro-batches + 1] places in order_
+  std::vector<BatchRows> batch_rows_;  // [micro-batches]
+  std::vector<int64_t> epoch_begin_;   // [epochs packed so far + 1] first micro-batch of each epoch in the stream
 };
 
 // A corpus in its own order, for validation and scoring.

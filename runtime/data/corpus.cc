@@ -1,0 +1,82 @@
+#include "runtime/data/corpus.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/data/corpus_shard.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
+
+}  // namespace
+
+Corpus::Corpus() : first_sample_(1, 0) {}
+Corpus::Corpus(Corpus&&) noexcept = default;
+Corpus& Corpus::operator=(Corpus&&) noexcept = default;
+Corpus::~Corpus() = default;
+
+absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix) {
+  const std::string path = prefix + ".json";
+  HADAL_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxManifestBytes));
+  Corpus corpus;
+  HADAL_ASSIGN_OR_RETURN(corpus.manifest_, ManifestFromJson(json, path));
+  corpus.directory_ = DirectoryName(path);
+  const CorpusManifest& manifest = corpus.manifest_;
+  const ShardLimits limits = {.source_vocabulary_size = manifest.source_vocabulary.size,
+                              .target_vocabulary_size = manifest.target_vocabulary.size,
+                              .corpora = static_cast<int32_t>(manifest.corpora.size())};
+  for (const ShardReference& reference : manifest.shards) {
+    HADAL_ASSIGN_OR_RETURN(std::unique_ptr<CorpusShard> shard,
+                           CorpusShard::Open(JoinPath(corpus.directory_, reference.file), reference, limits));
+    corpus.Append(std::move(shard));
+  }
+  return corpus;
+}
+
+absl::StatusOr<Corpus> Corpus::FromSamples(const std::vector<Sample>& samples, int32_t source_vocabulary_size,
+                                           int32_t target_vocabulary_size) {
+  ShardBuilder builder;
+  int32_t corpora = 1;
+  for (const Sample& sample : samples) {
+    HADAL_RETURN_IF_ERROR(builder.Add(sample.view()));
+    corpora = std::max(corpora, sample.corpus_id + 1);
+  }
+  Corpus corpus;
+  corpus.manifest_.samples = builder.samples();
+  corpus.manifest_.source_vocabulary.size = source_vocabulary_size;
+  corpus.manifest_.target_vocabulary.size = target_vocabulary_size;
+  corpus.manifest_.corpora.resize(static_cast<size_t>(corpora), "memory");
+  const ShardLimits limits = {source_vocabulary_size, target_vocabulary_size, corpora};
+  absl::StatusOr<std::unique_ptr<CorpusShard>> shard =
+      CorpusShard::FromBytes(builder.Finish(), "the corpus in memory", limits);
+  if (!shard.ok()) return absl::InvalidArgumentError(shard.status().message());
+  corpus.Append(*std::move(shard));
+  return corpus;
+}
+
+void Corpus::Append(std::unique_ptr<CorpusShard> shard) {
+  size_ += shard->samples();
+  shards_.push_back(std::move(shard));
+  first_sample_.push_back(size_);
+}
+
+SampleView Corpus::sample(int64_t i) const {
+  HADAL_CHECK_GE(i, 0);
+  HADAL_CHECK_LT(i, size_);
+  const auto after = std::upper_bound(first_sample_.begin(), first_sample_.end(), i);
+  const auto shard = static_cast<size_t>(after - first_sample_.begin() - 1);
+  return shards_[shard]->sample(i - first_sample_[shard]);
+}
+
+std::string Corpus::VocabularyPath(const VocabularyReference& reference) const {
+  return reference.file.empty() ? std::string() : JoinPath(directory_, reference.file);
+}
+
+}  // namespace hadal

@@ -1,0 +1,205 @@
+#include "runtime/data/corpus_shard.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/crc32c.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "shards are mapped as they are: little-endian machines only");
+
+constexpr int64_t kMaxSideTokens = std::numeric_limits<int32_t>::max();
+
+absl::Status Damaged(const std::string& name, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(name, ": ", what,
+                                          "; the file is damaged or not the one its manifest was written with: restore "
+                                          "it from a copy, or run hadal prepare again"));
+}
+
+absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_size, absl::string_view side) {
+  for (const int32_t token : tokens) {
+    if (token < kUnknownToken || token >= vocabulary_size) {
+      return absl::DataLossError(absl::StrCat("its ", side, " has the token id ", token, ", the ids of text are ",
+                                              kUnknownToken, " to ", vocabulary_size - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Everything about one record but the place of its tokens.
+absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
+  if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) {
+    return absl::DataLossError("it has a side with a negative length");
+  }
+  if (record.corpus_id < 0 || record.corpus_id >= corpora) {
+    return absl::DataLossError(absl::StrCat("it names corpus ", record.corpus_id, ", there are ", corpora));
+  }
+  if (!std::isfinite(record.weight) || record.weight < 0) {
+    return absl::DataLossError(absl::StrCat("its weight is ", record.weight));
+  }
+  return absl::OkStatus();
+}
+
+// Samples lie one behind the other: record `next` of the sum so far.
+absl::Status CheckPlace(const SampleRecord& record, int64_t expected, int64_t tokens) {
+  if (record.first_token != expected) {
+    return absl::DataLossError(
+        absl::StrCat("its tokens begin at ", record.first_token, ", the samples before it end at ", expected));
+  }
+  const int64_t count = int64_t{record.prefix_tokens} + record.source_tokens + record.target_tokens;
+  if (count > tokens - expected) {
+    return absl::DataLossError(absl::StrCat("it has ", count, " tokens, the shard holds ", tokens - expected, " more"));
+  }
+  return absl::OkStatus();
+}
+
+SampleView ViewOf(const SampleRecord& record, std::span<const int32_t> tokens) {
+  const auto first = static_cast<size_t>(record.first_token);
+  const auto prefix = static_cast<size_t>(record.prefix_tokens);
+  const auto source = static_cast<size_t>(record.source_tokens);
+  return {.corpus_id = record.corpus_id,
+          .weight = record.weight,
+          .prefix = tokens.subspan(first, prefix),
+          .source = tokens.subspan(first + prefix, source),
+          .target = tokens.subspan(first + prefix + source, static_cast<size_t>(record.target_tokens))};
+}
+
+absl::Status CheckSample(const SampleRecord& record, int64_t expected, std::span<const int32_t> tokens,
+                         const ShardLimits& limits) {
+  HADAL_RETURN_IF_ERROR(CheckRecord(record, limits.corpora));
+  HADAL_RETURN_IF_ERROR(CheckPlace(record, expected, static_cast<int64_t>(tokens.size())));
+  const SampleView sample = ViewOf(record, tokens);
+  HADAL_RETURN_IF_ERROR(CheckTokens(sample.prefix, limits.source_vocabulary_size, "prefix"));
+  HADAL_RETURN_IF_ERROR(CheckTokens(sample.source, limits.source_vocabulary_size, "source"));
+  return CheckTokens(sample.target, limits.target_vocabulary_size, "target");
+}
+
+absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {
+  if (header.magic != ShardHeader::kMagic) return absl::DataLossError("it does not begin as a shard does");
+  if (header.version != ShardHeader::kVersion) {
+    return absl::DataLossError(
+        absl::StrCat("it has format version ", header.version, ", this hadal reads ", ShardHeader::kVersion));
+  }
+  // Bounds first, so that no product below can overflow.
+  const auto limit = static_cast<int64_t>(bytes);
+  const bool plausible = header.samples >= 0 && header.tokens >= 0 && header.samples <= limit && header.tokens <= limit;
+  const int64_t wanted = plausible ? int64_t{sizeof(ShardHeader)} + header.samples * int64_t{sizeof(SampleRecord)} +
+                                         header.tokens * int64_t{sizeof(int32_t)}
+                                   : -1;
+  if (wanted != limit) {
+    return absl::DataLossError(absl::StrCat("its header speaks of ", header.samples, " samples and ", header.tokens,
+                                            " tokens, which does not give its ", bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ShardBuilder::Add(const SampleView& sample) {
+  for (const size_t count : {sample.prefix.size(), sample.source.size(), sample.target.size()}) {
+    if (count > static_cast<size_t>(kMaxSideTokens)) {
+      return absl::InvalidArgumentError(absl::StrCat("a side of ", count, " tokens; at most ", kMaxSideTokens));
+    }
+  }
+  records_.push_back({.first_token = static_cast<int64_t>(tokens_.size()),
+                      .prefix_tokens = static_cast<int32_t>(sample.prefix.size()),
+                      .source_tokens = static_cast<int32_t>(sample.source.size()),
+                      .target_tokens = static_cast<int32_t>(sample.target.size()),
+                      .corpus_id = sample.corpus_id,
+                      .weight = sample.weight});
+  for (const std::span<const int32_t> side : {sample.prefix, sample.source, sample.target}) {
+    tokens_.insert(tokens_.end(), side.begin(), side.end());
+  }
+  return absl::OkStatus();
+}
+
+int64_t ShardBuilder::bytes() const {
+  return static_cast<int64_t>(sizeof(ShardHeader) + records_.size() * sizeof(SampleRecord) +
+                              tokens_.size() * sizeof(int32_t));
+}
+
+std::string ShardBuilder::Finish() {
+  const ShardHeader header = {.samples = samples(), .tokens = static_cast<int64_t>(tokens_.size())};
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(this->bytes()));
+  bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  bytes.append(reinterpret_cast<const char*>(records_.data()), records_.size() * sizeof(SampleRecord));
+  bytes.append(reinterpret_cast<const char*>(tokens_.data()), tokens_.size() * sizeof(int32_t));
+  records_.clear();
+  tokens_.clear();
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::Open(const std::string& path, const ShardReference& reference,
+                                                               const ShardLimits& limits) {
+  HADAL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  const std::span<const std::byte> bytes = file.bytes();
+  if (static_cast<int64_t>(bytes.size()) != reference.bytes) {
+    return Damaged(path, absl::StrCat("it has ", bytes.size(), " bytes, its manifest says ", reference.bytes));
+  }
+  const uint32_t crc = Crc32c(bytes);
+  if (crc != reference.crc32c) {
+    return Damaged(path, absl::StrCat("its checksum is ", absl::Hex(crc, absl::kZeroPad8), ", its manifest says ",
+                                      absl::Hex(reference.crc32c, absl::kZeroPad8)));
+  }
+  std::unique_ptr<CorpusShard> shard(new CorpusShard(std::move(file)));
+  if (const absl::Status status = shard->Parse(bytes, limits); !status.ok()) return Damaged(path, status.message());
+  if (shard->samples() != reference.samples) {
+    return Damaged(path, absl::StrCat("it has ", shard->samples(), " samples, its manifest says ", reference.samples));
+  }
+  return shard;
+}
+
+absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::FromBytes(const std::string& bytes, const std::string& name,
+                                                                    const ShardLimits& limits) {
+  std::vector<uint64_t> words(bytes.size() / sizeof(uint64_t) + 1);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  const std::span<const std::byte> stored(reinterpret_cast<const std::byte*>(words.data()), bytes.size());
+  std::unique_ptr<CorpusShard> shard(new CorpusShard(std::move(words)));  // a moved vector keeps its storage
+  if (const absl::Status status = shard->Parse(stored, limits); !status.ok()) return Damaged(name, status.message());
+  return shard;
+}
+
+absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLimits& limits) {
+  ShardHeader header;
+  if (bytes.size() < sizeof(header)) {
+    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes, a header alone takes ", sizeof(header)));
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  HADAL_RETURN_IF_ERROR(CheckHeader(header, bytes.size()));
+  const auto samples = static_cast<size_t>(header.samples);
+  const std::byte* records = bytes.data() + sizeof(header);
+  const std::byte* tokens = records + samples * sizeof(SampleRecord);
+  records_ = {reinterpret_cast<const SampleRecord*>(records), samples};
+  tokens_ = {reinterpret_cast<const int32_t*>(tokens), static_cast<size_t>(header.tokens)};
+
+  int64_t expected = 0;
+  for (size_t i = 0; i < samples; ++i) {
+    const SampleRecord& record = records_[i];
+    if (const absl::Status status = CheckSample(record, expected, tokens_, limits); !status.ok()) {
+      return absl::DataLossError(absl::StrCat("sample ", i, ": ", status.message()));
+    }
+    expected += int64_t{record.prefix_tokens} + record.source_tokens + record.target_tokens;
+  }
+  if (expected != header.tokens) {
+    return absl::DataLossError(absl::StrCat("its samples have ", expected, " tokens, its header says ", header.tokens));
+  }
+  return absl::OkStatus();
+}
+
+SampleView CorpusShard::sample(int64_t i) const {
+  HADAL_CHECK_GE(i, 0);
+  HADAL_CHECK_LT(i, samples());
+  return ViewOf(records_[static_cast<size_t>(i)], tokens_);
+}
+
+}  // namespace hadal

@@ -1,0 +1,96 @@
+// One shard of a corpus: its bytes, how they are made and how they are believed. Internal to runtime/data.
+//
+//   header          32 bytes   ShardHeader
+//   records         32 bytes a sample   SampleRecord
+//   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
+// Little-endian throughout, every field aligned to its size. The checksum of the whole file stands in the manifest.
+// Thread safety: a builder belongs to one thread; a shard is immutable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/corpus.h"
+#include "runtime/mapped_file.h"
+
+namespace hadal {
+
+struct ShardHeader {
+  static constexpr uint64_t kMagic = 0x647273'6c6164'6168;  // "hadalsrd" in memory
+  static constexpr uint32_t kVersion = 1;
+
+  uint64_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t reserved = 0;
+  int64_t samples = 0;
+  int64_t tokens = 0;
+};
+static_assert(sizeof(ShardHeader) == 32);
+
+struct SampleRecord {
+  int64_t first_token = 0;  // counted in tokens from the first sample's first
+  int32_t prefix_tokens = 0;
+  int32_t source_tokens = 0;
+  int32_t target_tokens = 0;
+  int32_t corpus_id = 0;
+  float weight = 1;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(SampleRecord) == 32);
+
+// Collects samples, then gives the shard's bytes.
+class ShardBuilder {
+ public:
+  // Errors: InvalidArgument for a side of more than 2^31 - 1 tokens.
+  absl::Status Add(const SampleView& sample);
+  int64_t samples() const { return static_cast<int64_t>(records_.size()); }
+  // Size of what Finish() gives.
+  int64_t bytes() const;
+  // The file; the builder is empty afterwards.
+  std::string Finish();
+
+ private:
+  std::vector<SampleRecord> records_;
+  std::vector<int32_t> tokens_;
+};
+
+// What a shard's samples must keep to.
+struct ShardLimits {
+  int32_t source_vocabulary_size = 0;
+  int32_t target_vocabulary_size = 0;
+  int32_t corpora = 0;  // corpus ids are below it
+};
+
+class CorpusShard {
+ public:
+  // Verify size, checksum, structure and every token id.
+  // Errors: DataLoss naming the file, the sample where there is one, and what to try.
+  static absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& path, const ShardReference& reference,
+                                                           const ShardLimits& limits);
+  // The same for bytes in memory, which have no reference to agree with.
+  static absl::StatusOr<std::unique_ptr<CorpusShard>> FromBytes(const std::string& bytes, const std::string& name,
+                                                                const ShardLimits& limits);
+
+  int64_t samples() const { return static_cast<int64_t>(records_.size()); }
+  // REQUIRES: 0 ≤ i < samples().
+  SampleView sample(int64_t i) const;
+
+ private:
+  using Storage = std::variant<MappedFile, std::vector<uint64_t>>;  // words: what is in memory must be aligned, too
+
+  explicit CorpusShard(Storage storage) : storage_(std::move(storage)) {}
+  // Finds records and tokens in `bytes`, believing nothing. The message lacks the file's name.
+  absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits);
+
+  Storage storage_;
+  std::span<const SampleRecord> records_;
+  std::span<const int32_t> tokens_;
+};
+
+}  // namespace hadal

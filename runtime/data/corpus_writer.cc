@@ -1,0 +1,83 @@
+#include "runtime/data/corpus_writer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/crc32c.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr std::string_view kTemporaryName = "partial";
+
+// Checks one side's ids and counts the unknown ones.
+absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const VocabularyReference& vocabulary) {
+  int64_t unknown = 0;
+  for (const int32_t token : tokens) {
+    if (token < kUnknownToken || token >= vocabulary.size) {
+      return absl::InvalidArgumentError(absl::StrCat("token id ", token, " is outside the vocabulary: ids of text are ",
+                                                     kUnknownToken, " to ", vocabulary.size - 1));
+    }
+    unknown += token == kUnknownToken ? 1 : 0;
+  }
+  return unknown;
+}
+
+}  // namespace
+
+CorpusWriter::CorpusWriter(CorpusWriterOptions options) : options_(std::move(options)) {
+  manifest_.source_vocabulary = options_.source_vocabulary;
+  manifest_.target_vocabulary = options_.target_vocabulary;
+  manifest_.corpora = options_.corpora;
+}
+
+absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {
+  HADAL_RETURN_IF_ERROR(RemoveTree(options.prefix + ".json"));
+  return CorpusWriter(std::move(options));
+}
+
+absl::Status CorpusWriter::Add(const SampleView& sample) {
+  if (manifest_.samples == std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError("a corpus holds at most 2^32 - 1 samples; split it");
+  }
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_prefix, CountUnknown(sample.prefix, options_.source_vocabulary));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_source, CountUnknown(sample.source, options_.source_vocabulary));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_target, CountUnknown(sample.target, options_.target_vocabulary));
+  HADAL_RETURN_IF_ERROR(shard_.Add(sample));
+  const auto source = static_cast<int64_t>(sample.prefix.size() + sample.source.size());
+  const auto target = static_cast<int64_t>(sample.target.size());
+  CorpusStatistics& statistics = manifest_.statistics;
+  statistics.source_tokens += source;
+  statistics.target_tokens += target;
+  statistics.source_unknown += in_prefix + in_source;
+  statistics.target_unknown += in_target;
+  statistics.longest_source = std::max(statistics.longest_source, source);
+  statistics.longest_target = std::max(statistics.longest_target, target);
+  ++manifest_.samples;
+  return shard_.bytes() >= options_.shard_bytes ? WriteShard() : absl::OkStatus();
+}
+
+absl::Status CorpusWriter::WriteShard() {
+  const std::string path = absl::StrFormat("%s.%05d.shard", options_.prefix, manifest_.shards.size());
+  const int64_t samples = shard_.samples();
+  const std::string bytes = shard_.Finish();
+  manifest_.shards.push_back({.file = BaseName(path),
+                              .bytes = static_cast<int64_t>(bytes.size()),
+                              .samples = samples,
+                              .crc32c = Crc32c(bytes.data(), bytes.size())});
+  return ReplaceFile(path, bytes, kTemporaryName);
+}
+
+absl::StatusOr<CorpusManifest> CorpusWriter::Finish() {
+  if (shard_.samples() > 0 || manifest_.shards.empty()) HADAL_RETURN_IF_ERROR(WriteShard());
+  HADAL_RETURN_IF_ERROR(ReplaceFile(options_.prefix + ".json", ManifestToJson(manifest_), kTemporaryName));
+  return manifest_;
+}
+
+}  // namespace hadal

@@ -1,0 +1,46 @@
+// Writes a corpus (corpus.h): shards while samples come in, the manifest last, so that a half-written corpus cannot be opened.
+//
+// Memory: one shard. Every file is written whole under another name and renamed.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/corpus_manifest.h"
+#include "runtime/data/corpus_shard.h"
+
+namespace hadal {
+
+struct CorpusWriterOptions {
+  std::string prefix;                     // files are PREFIX.json, PREFIX.00000.shard, …
+  VocabularyReference source_vocabulary;  // files beside the manifest
+  VocabularyReference target_vocabulary;
+  std::vector<std::string> corpora;          // [corpus id] names, for people
+  int64_t shard_bytes = int64_t{256} << 20;  // a shard is closed when it has reached this size
+};
+
+class CorpusWriter {
+ public:
+  // Removes a manifest that is there already: from here until Finish() there is no corpus of this name.
+  static absl::StatusOr<CorpusWriter> Create(CorpusWriterOptions options);
+
+  // Errors: those of writing a file; InvalidArgument for a token id outside its vocabulary.
+  absl::Status Add(const SampleView& sample);
+  // Writes the last shard and the manifest, and returns it.  REQUIRES: called once, after all Add().
+  absl::StatusOr<CorpusManifest> Finish();
+
+ private:
+  explicit CorpusWriter(CorpusWriterOptions options);
+  absl::Status WriteShard();
+
+  CorpusWriterOptions options_;
+  CorpusManifest manifest_;
+  ShardBuilder shard_;
+};
+
+}  // namespace hadal

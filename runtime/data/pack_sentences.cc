@@ -1,0 +1,61 @@
+#include "runtime/data/pack_sentences.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hadal {
+
+BatchRows RowsOf(const SampleView& sample) {
+  return {.source = static_cast<int64_t>(sample.prefix.size() + sample.source.size()) + 1,
+          .target = static_cast<int64_t>(sample.target.size()) + 1};
+}
+
+void ClearBatch(PackedBatch& batch) {
+  batch.micro_batch = 0;
+  batch.source.clear();
+  batch.target_input.clear();
+  batch.target.clear();
+  batch.samples.clear();
+  batch.source_offsets.assign(1, 0);
+  batch.target_offsets.assign(1, 0);
+}
+
+void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch) {
+  if (batch.source_offsets.empty()) ClearBatch(batch);
+  batch.source.insert(batch.source.end(), sample.prefix.begin(), sample.prefix.end());
+  batch.source.insert(batch.source.end(), sample.source.begin(), sample.source.end());
+  batch.source.push_back(kEosToken);
+  batch.target_input.push_back(kEosToken);
+  batch.target_input.insert(batch.target_input.end(), sample.target.begin(), sample.target.end());
+  batch.target.insert(batch.target.end(), sample.target.begin(), sample.target.end());
+  batch.target.push_back(kEosToken);
+  batch.source_offsets.push_back(static_cast<int32_t>(batch.source.size()));
+  batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
+  batch.samples.push_back(index);
+}
+
+absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleView> samples,
+                                                       const BatchCapacity& capacity) {
+  std::vector<PackedBatch> batches;
+  BatchRows used;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const BatchRows rows = RowsOf(samples[i]);
+    if (!Fits(rows, capacity)) {
+      return absl::InvalidArgumentError(absl::StrCat("sentence ", i + 1, " takes ", rows.source, " source and ",
+                                                     rows.target, " target rows (</s> counted), a micro-batch holds ",
+                                                     capacity.source_rows, " and ", capacity.target_rows,
+                                                     "; shorten it or raise the capacity"));
+    }
+    if (batches.empty() || !Fits(used + rows, capacity)) {
+      ClearBatch(batches.emplace_back());
+      batches.back().micro_batch = static_cast<int32_t>(batches.size()) - 1;
+      used = {};
+    }
+    used += rows;
+    AppendSentence(samples[i], static_cast<int64_t>(i), batches.back());
+  }
+  return batches;
+}
+
+}  // namespace hadal

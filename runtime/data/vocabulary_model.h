@@ -1,0 +1,72 @@
+// What stands behind a Vocabulary: a token table common to both kinds, and one derived class a kind. Internal to
+// runtime/data; everybody else includes vocabulary.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/vocabulary.h"
+
+namespace hadal {
+
+// Ids ↔ strings. Starts with the four special tokens.
+class TokenTable {
+ public:
+  TokenTable();
+
+  // Gives `token` the next id. A string that has an id already keeps it for look-ups (Id), unless `replace`.
+  // Returns whether the string was new.
+  bool Add(std::string token, bool replace = false);
+
+  int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
+  const std::string& Token(int32_t id) const;
+  int32_t Id(std::string_view token) const;
+  static bool IsSpecial(int32_t id) { return id < kSpecialTokens; }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;
+};
+
+// REQUIRES of all: thread-safe const methods.
+class VocabularyModel {
+ public:
+  VocabularyModel(TokenTable table, std::string contents);
+  virtual ~VocabularyModel() = default;
+  VocabularyModel(const VocabularyModel&) = delete;
+  VocabularyModel& operator=(const VocabularyModel&) = delete;
+
+  virtual VocabularyKind kind() const = 0;
+  virtual std::vector<int32_t> Encode(std::string_view text) const = 0;
+  // PieceJoining::kDefault. `ids` may hold special tokens.
+  virtual std::string Decode(std::span<const int32_t> ids) const = 0;
+
+  const TokenTable& table() const { return table_; }
+  const std::string& contents() const { return contents_; }
+  uint32_t crc32c() const { return crc32c_; }
+
+ private:
+  TokenTable table_;
+  std::string contents_;
+  uint32_t crc32c_;
+};
+
+// Tokens with a space between two; `<s>`, `<pad>` and `</s>` left out.
+std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids);
+
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name);
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::string contents,
+                                                                          const std::string& name);
+
+}  // namespace hadal

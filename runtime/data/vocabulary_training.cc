@@ -1,0 +1,90 @@
+#include "runtime/data/vocabulary_training.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/data/piece_model.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr std::array<const char*, 5> kNormalizations = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"};
+
+absl::Status CheckOptions(const VocabularyTraining& options) {
+  if (options.size <= kSpecialTokens) {
+    return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", options.size, " ids has no room beside the ",
+                                                   kSpecialTokens, " special ones; ask for a few hundred at least"));
+  }
+  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("character coverage ", options.character_coverage, " is outside (0, 1]; 1 keeps every character"));
+  }
+  if (std::ranges::find(kNormalizations, options.normalization) == kNormalizations.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown normalization '", options.normalization, "'; one of ",
+                                                   absl::StrJoin(kNormalizations, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTraining& options) {
+  return {{"model_type", options.algorithm == PieceAlgorithm::kBpe ? "bpe" : "unigram"},
+          {"vocab_size", absl::StrCat(options.size)},
+          {"character_coverage", absl::StrCat(options.character_coverage)},
+          {"normalization_rule_name", options.normalization},
+          {"bos_id", absl::StrCat(kBosToken)},
+          {"pad_id", absl::StrCat(kPadToken)},
+          {"eos_id", absl::StrCat(kEosToken)},
+          {"unk_id", absl::StrCat(kUnknownToken)},
+          {"hard_vocab_limit", "false"},       // a vocabulary that comes out smaller tells the largest possible size
+          {"max_sentence_length", "1048576"},  // bytes; the trainer drops longer ones without a word
+          {"num_threads", "1"},
+          {"minloglevel", "3"}};
+}
+
+// The trainer's error in our words. It names the smallest possible size as "… required_chars. 4 vs 16. …".
+absl::Status TrainingError(const std::string& message, int32_t size) {
+  constexpr std::string_view kTooSmall = "required_chars. ";
+  constexpr std::string_view kVersus = " vs ";
+  const size_t place = message.find(kTooSmall);
+  const size_t number = place == std::string::npos ? place : message.find(kVersus, place);
+  if (number == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("training the vocabulary failed: ", message));
+  }
+  const size_t begin = number + kVersus.size();
+  const std::string smallest = message.substr(begin, message.find('.', begin) - begin);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a vocabulary of ", size, " ids is too small: the text's characters and the special tokens alone need ", smallest,
+      "; ask for more, or lower the character coverage"));
+}
+
+}  // namespace
+
+absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
+                                           const std::vector<std::string>& sentences) {
+  HADAL_RETURN_IF_ERROR(CheckOptions(options));
+  const bool has_text = std::ranges::any_of(
+      sentences, [](const std::string& line) { return line.find_first_not_of(" \t\r\n") != std::string::npos; });
+  if (!has_text) return absl::InvalidArgumentError("there is no text to train a vocabulary on");
+
+  std::string contents;
+  std::string error;
+  if (!TrainPieceModel(TrainerArguments(options), sentences, contents, error)) {
+    return TrainingError(error, options.size);
+  }
+
+  HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(std::move(contents), "the trained vocabulary"));
+  if (vocabulary.size() < options.size) {
+    return absl::InvalidArgumentError(absl::StrCat("this text gives a vocabulary of at most ", vocabulary.size(),
+                                                   " ids, ", options.size, " were asked for; ask for ",
+                                                   vocabulary.size(), " or fewer, or give more text"));
+  }
+  return vocabulary;
+}
+
+}  // namespace hadal
