@@ -22,11 +22,11 @@
 namespace hadal {
 
 // RUN/checkpoints.
-std::string CheckpointsDirectory(std::string_view run_directory);
+std::string CheckpointsDirectory(const std::string& run_directory);
 // "step_00001000".  REQUIRES: step ≥ 0.
 std::string CheckpointName(int64_t step);
 // The step of a name made by CheckpointName; nothing for any other name, those of temporary directories included.
-std::optional<int64_t> ParseCheckpointName(std::string_view name);
+std::optional<int64_t> ParseCheckpointName(const std::string& name);
 
 struct CheckpointEntry {
   int64_t step = 0;
@@ -34,15 +34,15 @@ struct CheckpointEntry {
 };
 // The committed checkpoints of a run, valid or not, in ascending order of steps. No checkpoints directory: an empty
 // list.
-absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(std::string_view run_directory);
+absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& run_directory);
 
 enum class CheckpointPointer { kLatest, kBest };
 // The step that RUN/checkpoints/{latest,best} names; NotFound where there is none, DataLoss where it names something
 // else. The directory itself may be gone.
-absl::StatusOr<int64_t> ReadCheckpointPointer(std::string_view run_directory, CheckpointPointer pointer);
+absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer);
 // Swings the pointer atomically. `unique` makes the temporary name.
-absl::Status SetCheckpointPointer(std::string_view run_directory, CheckpointPointer pointer, int64_t step,
-                                  std::string_view unique);
+absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
+                                  const std::string& unique);
 
 struct RetentionPolicy {
   int64_t keep_last = 0;   // newest checkpoints to keep; 0: all
@@ -50,12 +50,13 @@ struct RetentionPolicy {
 };
 // Removes what the policy does not keep; never what `latest` or `best` name. Returns the directories removed.
 // Errors: the first removal that failed; the others are tried.
-absl::StatusOr<std::vector<std::string>> ApplyRetention(std::string_view run_directory, const RetentionPolicy& policy);
+absl::StatusOr<std::vector<std::string>> ApplyRetention(const std::string& run_directory,
+                                                        const RetentionPolicy& policy);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<unique>, so that a run that goes on from an earlier step is
 // not overtaken by its own former future, and points `latest` at `step`. Returns their new directories.
-absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(std::string_view run_directory, int64_t step,
-                                                                  std::string_view unique);
+absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
+                                                                  const std::string& unique);
 
 struct RejectedCheckpoint {
   std::string directory;
@@ -73,6 +74,6 @@ struct FindOptions {
 };
 // The newest checkpoint that passes. Errors: NotFound when the run has none at all; DataLoss, with every directory and
 // its reason, when none passes.
-absl::StatusOr<FoundCheckpoint> FindLatest(std::string_view run_directory, const FindOptions& options = {});
+absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 
 }  // namespace hadal

@@ -21,20 +21,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "layers/model_options.h"
 #include "pipeline/checkpoint_state.h"
 
 namespace hadal {
 
 inline constexpr int32_t kCheckpointFormat = 1;
+inline constexpr char kManifestName[] = "manifest.json";
+inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
+// Stands before the manifest's own checksum, its last field.
+inline constexpr char kManifestCrcField[] = ",\n\"manifest_crc32c\": ";
 
 // Where a run stands. Everything a resumed run needs beside the slices.
 struct TrainingProgress {
-  int64_t step = 0;         // steps done: data and random numbers; always advances
-  int64_t update = 0;       // updates applied: Adam's t, learning rate, BranchNorm's t
-  uint64_t seed = 0;        // the key of every Philox stream
-  int64_t epoch = 0;        // passes over the corpus completed
-  int64_t next_sample = 0;  // position in the current epoch's order
+  int64_t step = 0;        // steps done: data and random numbers; always advances
+  int64_t update = 0;      // updates applied: Adam's t, learning rate, BranchNorm's t
+  uint64_t seed = 0;       // the key of every Philox stream
+  double epochs_done = 0;  // whole epochs + share of the current one's samples; data order needs the step alone
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, all attempts together
@@ -97,8 +99,5 @@ struct CheckpointManifest {
   // has_moments being false, neither. Errors: DataLoss naming the first slice that is missing, doubled or unknown.
   absl::Status CheckCoverage() const;
 };
-
-// The model's settings as a JSON object with the names of ModelOptions.
-std::string ModelSettingsJson(const ModelOptions& options);
 
 }  // namespace hadal

@@ -57,6 +57,6 @@ absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoin
                                const std::vector<CheckpointParameter>& model);
 
 // "weight/decoder.layers.0.fc1.weight/0".
-std::string StateKey(StateKind kind, std::string_view parameter_name, int64_t slice);
+std::string StateKey(StateKind kind, const std::string& parameter_name, int64_t slice);
 
 }  // namespace hadal

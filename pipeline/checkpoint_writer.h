@@ -34,15 +34,21 @@ struct CheckpointWriterOptions {
   RetentionPolicy retention;
 };
 
+// A small file to carry along: a vocabulary's contents() under a plain file name.
+struct Attachment {
+  std::string name;
+  std::string contents;
+};
+
 // What rank 0 adds to the files.
 struct CommitRequest {
   TrainingProgress progress;
   std::string config_text;
   std::string model_settings;  // ModelSettingsJson, or empty
   bool has_moments = true;
-  std::vector<WrittenFile> files;        // every rank's
-  std::vector<std::string> attachments;  // paths of vocabulary files to carry along, of different names
-  bool is_best = false;                  // also swing `best` here
+  std::vector<WrittenFile> files;       // every rank's
+  std::vector<Attachment> attachments;  // of different names
+  bool is_best = false;                 // also swing `best` here
 };
 
 struct CommitResult {

@@ -29,22 +29,22 @@ class FileDescriptor {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
   // Closes now and reports what close(2) reports (network file systems tell late of failed writes).
-  absl::Status Close(std::string_view path);
+  absl::Status Close(const std::string& path);
 
  private:
   int fd_ = -1;
 };
 
 // "cannot <action> <path>: <errno's text>. <what to try>".
-absl::Status ErrnoStatus(int error, std::string_view action, std::string_view path);
+absl::Status ErrnoStatus(int error, const std::string& action, const std::string& path);
 
 // "a" + "b" = "a/b".
-std::string JoinPath(std::string_view directory, std::string_view name);
+std::string JoinPath(const std::string& directory, const std::string& name);
 // Last component; directory part ("." when there is none).
-std::string BaseName(std::string_view path);
-std::string DirectoryName(std::string_view path);
+std::string BaseName(const std::string& path);
+std::string DirectoryName(const std::string& path);
 // True for a name of one component: not empty, ".", ".." and without '/' and NUL.
-bool IsPlainFileName(std::string_view name);
+bool IsPlainFileName(const std::string& name);
 
 // Opens a regular file for reading. Anything else (directory, pipe, device) is FailedPrecondition, and nothing hangs.
 absl::StatusOr<FileDescriptor> OpenFile(const std::string& path);
@@ -53,13 +53,13 @@ absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const st
 // Creates a file that must not exist.
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path);
 
-absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, std::string_view path);
-absl::Status WriteAll(const FileDescriptor& file, std::string_view bytes, std::string_view path);
+absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, const std::string& path);
+absl::Status WriteAll(const FileDescriptor& file, std::string_view bytes, const std::string& path);
 // Reads exactly `bytes` bytes at `offset`; DataLoss when the file ends before.
 absl::Status ReadAt(const FileDescriptor& file, int64_t offset, int64_t bytes, void* destination,
-                    std::string_view path);
+                    const std::string& path);
 // fsync: on return the bytes are on the device.
-absl::Status SyncFile(const FileDescriptor& file, std::string_view path);
+absl::Status SyncFile(const FileDescriptor& file, const std::string& path);
 // fsync of a directory: on return its entries (creations, renames) are on the device.
 absl::Status SyncDirectory(const std::string& directory);
 
@@ -70,7 +70,7 @@ absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
 // Replaces the contents atomically and durably: a reader, or a crash, sees the old text or the new one. `unique` makes
 // the temporary name `path`.<unique>.
-absl::Status ReplaceFile(const std::string& path, std::string_view text, std::string_view unique);
+absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique);
 
 // Renames, replacing a file (or empty directory) of that name; durable after SyncDirectory of the parent.
 absl::Status RenamePath(const std::string& from, const std::string& to);

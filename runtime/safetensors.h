@@ -105,6 +105,9 @@ class SafetensorsReader {
 
  private:
   SafetensorsReader() = default;
+  static absl::StatusOr<SafetensorsReader> Parse(std::string path, FileDescriptor file);
+  absl::StatusOr<std::string> ReadHeader();
+  absl::Status ParseHeader(const std::string& header);
 
   std::string path_;
   FileDescriptor file_;

@@ -1,0 +1,133 @@
+#include "pipeline/checkpoint_manifest.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/crc32c.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::Status Damaged(const std::string& what) { return absl::DataLossError(absl::StrCat("manifest: ", what)); }
+
+// One line a list entry, so that people can read a manifest and text tools can compare two.
+template <typename Range, typename ToJson>
+std::string Lines(const Range& range, ToJson&& to_json) {
+  std::string text = "[";
+  for (const auto& entry : range) absl::StrAppend(&text, text.size() > 1 ? ",\n  " : "\n  ", to_json(entry));
+  return text + "]";
+}
+
+std::string Quote(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Infinity has no JSON form: null.
+Json FiniteOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json ProgressToJson(const TrainingProgress& progress) {
+  return {{"step", progress.step},
+          {"update", progress.update},
+          {"seed", progress.seed},
+          {"epochs_done", progress.epochs_done},
+          {"samples_seen", progress.samples_seen},
+          {"target_tokens_seen", progress.target_tokens_seen},
+          {"training_seconds", progress.training_seconds},
+          {"validation_nll", FiniteOrNull(progress.validation_nll)},
+          {"best_nll", FiniteOrNull(progress.best_nll)},
+          {"best_step", progress.best_step},
+          {"validations_without_improvement", progress.validations_without_improvement}};
+}
+
+// ["name", rows, columns], vectors ["name", rows].
+std::string ParameterToText(const CheckpointParameter& parameter) {
+  Json json = {parameter.name, parameter.rows};
+  if (!parameter.is_vector) json.push_back(parameter.columns);
+  return json.dump();
+}
+
+// [parameter, slice, crc of weight, of first moment, of second moment], null for what the file does not hold.
+Json SliceToJson(const WrittenSlice& slice) {
+  Json json = {slice.parameter, slice.slice};
+  for (const std::optional<uint32_t>& crc : slice.crc32c) json.push_back(crc ? Json(*crc) : Json(nullptr));
+  return json;
+}
+
+Json FileToJson(const WrittenFile& file) {
+  Json slices = Json::array();
+  for (const WrittenSlice& slice : file.slices) slices.push_back(SliceToJson(slice));
+  return {{"name", file.name},
+          {"bytes", file.bytes},
+          {"crc32c", file.crc32c},
+          {"header_bytes", file.header_bytes},
+          {"header_crc32c", file.header_crc32c},
+          {"slices", std::move(slices)}};
+}
+
+}  // namespace
+
+std::string WrittenFile::ToString() const { return FileToJson(*this).dump(); }
+
+std::string CheckpointManifest::ToString() const {
+  std::string text = absl::StrCat("{\n\"format\": ", kCheckpointFormat, ",\n\"plan_hash\": ", plan_hash,
+                                  ",\n\"slice_elements\": ", kSliceElements, ",\n\"attempt\": ", Quote(attempt),
+                                  ",\n\"time\": \"", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone()),
+                                  "\",\n\"time_unix_seconds\": ", absl::ToUnixSeconds(time));
+  absl::StrAppend(&text, ",\n\"progress\": ", ProgressToJson(progress).dump(),
+                  ",\n\"has_moments\": ", has_moments ? "true" : "false",
+                  ",\n\"model\": ", model_settings.empty() ? "{}" : model_settings,
+                  ",\n\"config\": ", Quote(config_text));
+  absl::StrAppend(&text, ",\n\"parameters\": ", Lines(parameters, ParameterToText));
+  absl::StrAppend(&text, ",\n\"attachments\": ", Lines(attachments, [](const AttachedFile& file) {
+    return Json({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", file.crc32c}}).dump();
+  }));
+  absl::StrAppend(&text, ",\n\"files\": ", Lines(files, [](const WrittenFile& file) { return file.ToString(); }));
+  return absl::StrCat(text, kManifestCrcField, Crc32c(text.data(), text.size()), "\n}\n");
+}
+
+absl::Status CheckpointManifest::CheckCoverage() const {
+  int64_t listed = 0;
+  for (const WrittenFile& file : files) listed += static_cast<int64_t>(file.slices.size());
+  std::vector<int64_t> first_slice = {0};
+  for (const CheckpointParameter& parameter : parameters) {
+    first_slice.push_back(first_slice.back() + parameter.slices());
+    // Before anything is allocated: a declared size is believed only as far as entries were listed for it.
+    if (first_slice.back() > listed) {
+      return Damaged(absl::StrCat("the parameters up to ", parameter.name, " have ", first_slice.back(),
+                                  " slices, the files list only ", listed));
+    }
+  }
+  std::vector<std::array<bool, kStateKinds.size()>> seen(static_cast<size_t>(first_slice.back()));
+  for (const WrittenFile& file : files) {
+    for (const WrittenSlice& slice : file.slices) {
+      if (slice.parameter < 0 || slice.parameter >= static_cast<int64_t>(parameters.size()) || slice.slice < 0 ||
+          slice.slice >= parameters[slice.parameter].slices()) {
+        return Damaged(absl::StrCat(file.name, " lists slice ", slice.slice, " of parameter ", slice.parameter,
+                                    ", which the model does not have"));
+      }
+      for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
+        if (!slice.crc32c[kind]) continue;
+        const std::string key = StateKey(kStateKinds[kind], parameters[slice.parameter].name, slice.slice);
+        bool& was_seen = seen[first_slice[slice.parameter] + slice.slice][kind];
+        if (was_seen) return Damaged(absl::StrCat(key, " is listed twice, the second time in ", file.name));
+        was_seen = true;
+      }
+    }
+  }
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    for (int64_t slice = 0; slice < parameters[p].slices(); ++slice) {
+      for (const StateKind kind : kStateKinds) {
+        const bool wanted = kind == StateKind::kWeight || has_moments;
+        if (seen[first_slice[p] + slice][static_cast<size_t>(kind)] == wanted) continue;
+        return Damaged(absl::StrCat(StateKey(kind, parameters[p].name, slice),
+                                    wanted ? " is in no file" : " is there although the checkpoint has no moments"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,322 @@
+#include "runtime/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int kOpenForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // O_NONBLOCK: a named pipe does not hang open(2)
+
+absl::StatusCode CodeOfErrno(int error) {
+  switch (error) {
+    case ENOENT:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENFILE:
+      return absl::StatusCode::kResourceExhausted;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENOTEMPTY:
+    case ENAMETOOLONG:
+      return absl::StatusCode::kFailedPrecondition;
+    case EIO:
+    case ESTALE:
+      return absl::StatusCode::kDataLoss;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+std::string AdviceFor(int error, const std::string& path) {
+  switch (error) {
+    case ENOSPC: {
+      const absl::StatusOr<int64_t> free = FreeBytes(DirectoryName(path));
+      const std::string left = free.ok() ? absl::StrCat(*free, " bytes are free there; ") : "";
+      return absl::StrCat(left, "free some space, or choose a directory on another file system");
+    }
+    case EDQUOT:
+      return "the disk quota is used up; remove files or ask for more";
+    case EFBIG:
+      return "the file would be larger than the limit allows; see `ulimit -f`";
+    case EMFILE:
+    case ENFILE:
+      return "too many files are open; raise `ulimit -n`";
+    case EACCES:
+    case EPERM:
+      return "check the owner and the permissions of the path and of the directories above it";
+    case EROFS:
+      return "the file system is read-only; choose another directory";
+    case ENOENT:
+      return "check the spelling, and that nothing removed it meanwhile";
+    case ENOTDIR:
+      return "a component of the path is a file, not a directory";
+    case ELOOP:
+      return "a symbolic link is not followed here";
+    case EIO:
+    case ESTALE:
+      return "the device or the file server failed; see the system's log";
+    default:
+      return "";
+  }
+}
+
+std::string_view WithoutTrailingSlashes(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path;
+}
+
+absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  FileDescriptor file(fd);
+  struct stat info;
+  if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot read ", path, ": it is not a regular file"));
+  }
+  return file;
+}
+
+absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open directory", path);
+  return FileDescriptor(fd);
+}
+
+absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::string& path, int64_t max_bytes) {
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
+  if (bytes > max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot read ", path, ": it has ", bytes,
+                                                     " bytes, the limit for this kind of file is ", max_bytes));
+  }
+  std::string contents(static_cast<size_t>(bytes), '\0');
+  HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));
+  return contents;
+}
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    if (valid()) close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (valid()) close(fd_);
+}
+
+absl::Status FileDescriptor::Close(const std::string& path) {
+  HADAL_CHECK(valid());
+  // Linux frees the descriptor even when close(2) is interrupted, so it is never closed twice.
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return ErrnoStatus(errno, "close", path);
+  return absl::OkStatus();
+}
+
+absl::Status ErrnoStatus(int error, const std::string& action, const std::string& path) {
+  const std::string advice = AdviceFor(error, path);
+  return absl::Status(CodeOfErrno(error), absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error),
+                                                       advice.empty() ? "" : "; ", advice));
+}
+
+std::string JoinPath(const std::string& directory, const std::string& name) {
+  if (directory.empty()) return std::string(name);
+  return absl::StrCat(directory, directory.back() == '/' ? "" : "/", name);
+}
+
+std::string BaseName(const std::string& path) {
+  const std::string_view bare = WithoutTrailingSlashes(path);
+  return std::string(bare.substr(bare.rfind('/') + 1));  // npos + 1 = 0
+}
+
+std::string DirectoryName(const std::string& path) {
+  const std::string_view bare = WithoutTrailingSlashes(path);
+  const size_t slash = bare.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(bare.substr(0, std::max<size_t>(slash, 1)));
+}
+
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.size() <= 255 && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+absl::StatusOr<FileDescriptor> OpenFile(const std::string& path) {
+  return CheckRegular(open(path.c_str(), kOpenForReading), path);
+}
+
+absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const std::string& name) {
+  if (!IsPlainFileName(name)) {
+    return absl::DataLossError(absl::StrCat("\"", name, "\" is not the name of a file inside ", directory));
+  }
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor parent, OpenDirectory(directory));
+  return CheckRegular(openat(parent.get(), name.c_str(), kOpenForReading | O_NOFOLLOW), JoinPath(directory, name));
+}
+
+absl::StatusOr<FileDescriptor> CreateFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoStatus(errno, "create", path);
+  return FileDescriptor(fd);
+}
+
+absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, const std::string& path) {
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return ErrnoStatus(errno, "stat", path);
+  return static_cast<int64_t>(info.st_size);
+}
+
+absl::Status WriteAll(const FileDescriptor& file, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "write", path);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadAt(const FileDescriptor& file, int64_t offset, int64_t bytes, void* destination,
+                    const std::string& path) {
+  auto* out = static_cast<char*>(destination);
+  while (bytes > 0) {
+    const ssize_t got = pread(file.get(), out, static_cast<size_t>(bytes), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "read", path);
+    if (got == 0) {
+      return absl::DataLossError(
+          absl::StrCat(path, " ends at byte ", offset, ", ", bytes, " bytes before it should: it was cut short"));
+    }
+    out += got;
+    offset += got;
+    bytes -= got;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFile(const FileDescriptor& file, const std::string& path) {
+  if (fsync(file.get()) != 0) return ErrnoStatus(errno, "sync", path);
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenDirectory(directory));
+  // Some file systems cannot sync directories and say EINVAL; there is nothing more to be done there.
+  if (fsync(file.get()) != 0 && errno != EINVAL) return ErrnoStatus(errno, "sync directory", directory);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFile(path));
+  return ReadWhole(file, path, max_bytes);
+}
+
+absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes) {
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFileIn(directory, name));
+  return ReadWhole(file, JoinPath(directory, name), max_bytes);
+}
+
+absl::Status WriteNewFile(const std::string& path, std::string_view text) {
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, CreateFile(path));
+  absl::Status status = WriteAll(file, text, path);
+  if (status.ok()) status = SyncFile(file, path);
+  if (status.ok()) status = file.Close(path);
+  if (!status.ok()) unlink(path.c_str());
+  return status;
+}
+
+absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique) {
+  const std::string temporary = absl::StrCat(path, ".", unique);
+  HADAL_RETURN_IF_ERROR(WriteNewFile(temporary, text));
+  if (absl::Status status = RenamePath(temporary, path); !status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(DirectoryName(path));
+}
+
+absl::Status RenamePath(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("rename ", from, " to"), to);
+  return absl::OkStatus();
+}
+
+absl::Status MakeDirectories(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string prefix = path.substr(0, end);
+    // EEXIST and, for a directory above the first one that may be written, EROFS or EACCES mean nothing yet: the last
+    // component decides.
+    if (mkdir(prefix.c_str(), 0755) != 0 && end == std::string::npos) {
+      const int error = errno;
+      struct stat info;
+      if (stat(path.c_str(), &info) != 0) return ErrnoStatus(error, "make directory", path);
+      if (!S_ISDIR(info.st_mode)) return ErrnoStatus(EEXIST, "make directory", path);
+    }
+    if (end == std::string::npos) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  const auto closer = [](DIR* directory) { closedir(directory); };
+  std::unique_ptr<DIR, decltype(closer)> directory(opendir(path.c_str()), closer);
+  if (directory == nullptr) return ErrnoStatus(errno, "list", path);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(directory.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) return ErrnoStatus(errno, "list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status RemoveTree(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "remove", path);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "remove", path);
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
+  for (const std::string& name : names) HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(path, name)));
+  return rmdir(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "remove directory", path);
+}
+
+bool PathExists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+absl::StatusOr<int64_t> FreeBytes(const std::string& path) {
+  struct statvfs info;
+  if (statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "ask for free space of", path);
+  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+}
+
+}  // namespace hadal

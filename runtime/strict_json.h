@@ -1,0 +1,26 @@
+// JSON from files nobody vouches for: nlohmann-json behind limits, with its exceptions turned into Status.
+//
+// Refused beyond what JSON itself forbids: text longer than max_bytes, nesting deeper than max_depth (found while parsing,
+// before anything is built), an object with the same key twice (parsers disagree on which one counts), invalid UTF-8.
+// Thread safety: pure functions. Memory: about 16 bytes a byte of text at worst.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+struct StrictJsonLimits {
+  int64_t max_bytes = 0;
+  int max_depth = 8;
+};
+
+// Errors: DataLoss; the message starts with `what` (a path, say).
+absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text, const StrictJsonLimits& limits,
+                                               const std::string& what);
+
+}  // namespace hadal
