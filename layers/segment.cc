@@ -101,7 +101,7 @@ void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* save
   for (size_t i = 0; i < branches_.size(); ++i) {
     branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
     ForwardJoint(context, i + 1, StreamAfter(i, x, saved), branch, saved, out);
-    if (context.progress) context.progress();
+    context.Progress();
   }
 }
 
@@ -146,7 +146,7 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
     const float* branch_saved = saved + branch_saved_[i - 1];
     branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
     branch.BackwardWeight(context, BranchInput(i - 1, x, saved), d_branch, branch_saved);
-    if (context.progress) context.progress();
+    context.Progress();
   }
   if (pre_norm_) BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
 }

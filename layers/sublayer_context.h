@@ -72,8 +72,11 @@ struct SublayerContext {
   StepScalars scalars;
   ConstMatrix memory;              // encoder output [source rows, d]; where there is cross-attention
   Matrix d_memory;                 // its gradient (+=), in backward
-  std::function<void()> progress;  // called between sublayers; moves transfers along
+  const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
 
+  void Progress() const {
+    if (progress != nullptr) (*progress)();
+  }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
   ConstTokens offsets(Stack stack) const {

@@ -11,20 +11,21 @@
 namespace hadal {
 
 struct BatchOptions {
-  int32_t micro_batches = 4;          // M, micro-batches a step (gradient accumulation)
-  int32_t source_tokens = 1024;       // capacity of one micro-batch, </s> counted
+  int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
+  int32_t source_tokens = 1024;  // capacity of one micro-batch, </s> counted
   int32_t target_tokens = 1024;
 };
 
 struct PipelineOptions {
-  int32_t stages = 0;                 // 0: one a rank
-  int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
-  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  std::vector<int32_t> split;         // first sublayer of each chunk after the first, or empty: balanced by cost
-  int32_t outstanding_sends = 2;      // k, messages a channel may have under way
-  int32_t checkpoint_every = 0;       // activation checkpointing every k sublayers; 0: off
-  int64_t memory_limit_bytes = 0;     // refuse (or, with checkpoint_auto, choose k) so that a rank's arena fits; 0: no limit
-  bool checkpoint_auto = false;       // choose checkpoint_every to fit memory_limit_bytes
+  int32_t stages = 0;  // 0: one a rank
+  int32_t chunks = 1;  // v, chunks a rank (interleaved schedule)
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  std::vector<int32_t> split;     // sublayers of each chunk, in order of depth, or empty: balanced by cost
+  int32_t outstanding_sends = 2;  // k, messages a channel may have under way
+  int32_t checkpoint_every = 0;   // activation checkpointing every k sublayers; 0: off
+  int64_t memory_limit_bytes =
+      0;                         // refuse (or, with checkpoint_auto, choose k) so that a rank's arena fits; 0: no limit
+  bool checkpoint_auto = false;  // choose checkpoint_every to fit memory_limit_bytes
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
   int32_t threads = 0;                // CPU threads a rank; 0: the rank's share of the host's CPUs
 };
@@ -47,37 +48,37 @@ enum class RateSchedule : int32_t {
 struct RateOptions {
   RateSchedule schedule = RateSchedule::kInverseSqrt;
   double peak = 5e-4;
-  double warmup_updates = 4000;       // 0 allowed
-  double warmup_fraction = 0;         // > 0: warm-up as a fraction of stop.steps, instead of warmup_updates
+  double warmup_updates = 4000;  // 0 allowed
+  double warmup_fraction = 0;    // > 0: warm-up as a fraction of stop.steps, instead of warmup_updates
   double warmup_initial_rate = 1e-7;
-  double end_rate = 0;                // polynomial
-  double power = 1;                   // polynomial
+  double end_rate = 0;  // polynomial
+  double power = 1;     // polynomial
 };
 
 struct StopOptions {
-  int64_t steps = 0;                  // 0: no limit (one of the limits must be set)
+  int64_t steps = 0;  // 0: no limit (one of the limits must be set)
   double epochs = 0;
   double minutes = 0;
-  int32_t patience = 0;               // validations without improvement of the best nll; 0: off
+  int32_t patience = 0;  // validations without improvement of the best nll; 0: off
 };
 
 struct ValidationOptions {
-  int64_t every_steps = 0;            // 0: off
-  int32_t max_sentences = 0;          // 0: all
-  int32_t bleu_sentences = 0;         // sentences translated for BLEU at each validation; 0: none
+  int64_t every_steps = 0;     // 0: off
+  int32_t max_sentences = 0;   // 0: all
+  int32_t bleu_sentences = 0;  // sentences translated for BLEU at each validation; 0: none
 };
 
 struct CheckpointOptions {
-  int64_t every_steps = 0;            // 0: only at the end
-  int32_t keep_last = 3;              // 0: all
-  int64_t keep_every = 0;             // additionally keep multiples
+  int64_t every_steps = 0;  // 0: only at the end
+  int32_t keep_last = 3;    // 0: all
+  int64_t keep_every = 0;   // additionally keep multiples
   bool save_at_end = true;
 };
 
 struct TrainOptions {
   uint64_t seed = 1;
   std::string run_directory;
-  std::string train_data;             // prefix of a prepared corpus
+  std::string train_data;  // prefix of a prepared corpus
   std::string validation_data;
   ModelOptions model;
   double branch_growth_fraction = 0;  // > 0: BranchNorm's T as a fraction of stop.steps

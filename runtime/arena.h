@@ -52,6 +52,7 @@ class Arena {
   // Errors: ResourceExhausted, with the bytes asked for and what to try.
   static absl::StatusOr<Arena> Allocate(const ArenaLayout& layout);
 
+  Arena() = default;  // empty; holds nothing
   Arena(Arena&&) noexcept;
   Arena& operator=(Arena&&) noexcept;
   ~Arena();

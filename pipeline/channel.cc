@@ -1,0 +1,145 @@
+#include "pipeline/channel.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kHeaderBytes = 64;  // keeps the payload aligned
+
+struct Header {
+  int64_t step = 0;
+  int64_t micro_batch = 0;
+  int64_t source_rows = 0;
+  int64_t target_rows = 0;
+  bool operator==(const Header&) const = default;
+};
+static_assert(sizeof(Header) <= kHeaderBytes);
+
+Header HeaderOf(const PackedBatch& batch, int64_t step) {
+  return {step, batch.micro_batch, batch.source_rows(), batch.target_rows()};
+}
+
+int64_t RowsOf(const Edge& edge, const PackedBatch& batch) {
+  return edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows();
+}
+
+int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
+  int64_t bytes = kHeaderBytes;
+  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * static_cast<int64_t>(sizeof(float));
+  return bytes;
+}
+
+std::string What(const ChannelSpec& spec, int64_t micro_batch) {
+  return absl::StrCat(spec.name, ", micro-batch ", micro_batch);
+}
+
+}  // namespace
+
+int64_t ChannelSpec::message_bytes() const {
+  int64_t bytes = kHeaderBytes;
+  for (const Edge& edge : edges) bytes += capacity.rows(edge.rows) * width * static_cast<int64_t>(sizeof(float));
+  return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
+}
+
+SendChannel::SendChannel(ChannelSpec spec, ArenaLayout& layout)
+    : spec_(std::move(spec)), slice_(layout.ReserveBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
+
+void SendChannel::Bind(const Arena& arena, Communicator& communicator) {
+  buffers_ = arena.Get<std::byte>(slice_);
+  communicator_ = &communicator;
+}
+
+absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
+  Outstanding& oldest = outstanding_.front();
+  HADAL_RETURN_IF_ERROR(communicator_->Wait(oldest.request, absl::Now() + timeout, What(spec_, oldest.micro_batch)));
+  outstanding_.pop_front();
+  return absl::OkStatus();
+}
+
+absl::Status SendChannel::Send(const PackedBatch& batch, int64_t step, std::span<const ConstMatrix> edges,
+                               absl::Duration timeout) {
+  if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
+  std::byte* const buffer = buffers_ + sent_++ % spec_.buffers * spec_.message_bytes();
+  const Header header = HeaderOf(batch, step);
+  std::memcpy(buffer, &header, sizeof(header));
+  std::byte* at = buffer + kHeaderBytes;
+  HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
+  for (const ConstMatrix& edge : edges) {
+    const int64_t bytes = edge.rows * edge.columns * static_cast<int64_t>(sizeof(float));
+    std::memcpy(at, edge.data, bytes);
+    at += bytes;
+  }
+  HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(buffer, at - buffer, spec_.peer, spec_.number));
+  outstanding_.push_back({request, batch.micro_batch});
+  return absl::OkStatus();
+}
+
+absl::Status SendChannel::Drain(absl::Duration timeout) {
+  while (!outstanding_.empty()) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
+  return absl::OkStatus();
+}
+
+ReceiveChannel::ReceiveChannel(ChannelSpec spec, ArenaLayout& layout)
+    : spec_(std::move(spec)), slice_(layout.ReserveBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
+
+void ReceiveChannel::Bind(const Arena& arena, Communicator& communicator) {
+  buffers_ = arena.Get<std::byte>(slice_);
+  communicator_ = &communicator;
+}
+
+absl::Status ReceiveChannel::Begin(int64_t messages) {
+  HADAL_CHECK_EQ(to_post_, 0);
+  to_post_ = messages;
+  for (int i = 0; i < spec_.buffers; ++i) HADAL_RETURN_IF_ERROR(Post());
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveChannel::Post() {
+  if (to_post_ == 0) return absl::OkStatus();
+  --to_post_;
+  std::byte* const buffer = buffers_ + posts_++ % spec_.buffers * spec_.message_bytes();
+  HADAL_ASSIGN_OR_RETURN(CommRequest request,
+                         communicator_->Receive(buffer, spec_.message_bytes(), spec_.peer, spec_.number));
+  posted_.push_back(request);
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveChannel::Receive(const PackedBatch& batch, int64_t step, absl::Duration timeout) {
+  HADAL_CHECK(!posted_.empty());
+  const int64_t position = posts_ - static_cast<int64_t>(posted_.size());  // buffer of the oldest posted receive
+  int64_t bytes = 0;
+  HADAL_RETURN_IF_ERROR(
+      communicator_->Wait(posted_.front(), absl::Now() + timeout, What(spec_, batch.micro_batch), &bytes));
+  posted_.pop_front();
+  Header header;
+  std::memcpy(&header, buffers_ + position % spec_.buffers * spec_.message_bytes(), sizeof(header));
+  if (header == HeaderOf(batch, step) && bytes == BytesOf(spec_, batch)) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(What(spec_, batch.micro_batch), ": expected step ", step, " with ", batch.source_rows(),
+                   " source and ", batch.target_rows(), " target rows, but rank ", spec_.peer, " sent step ",
+                   header.step, ", micro-batch ", header.micro_batch, " with ", header.source_rows, " and ",
+                   header.target_rows, " rows. Start every rank with the same configuration, data and binary."));
+}
+
+EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {
+  EdgeViews edges;
+  const std::byte* at = buffers_ + released_ % spec_.buffers * spec_.message_bytes() + kHeaderBytes;
+  for (const Edge& edge : spec_.edges) {
+    const ConstMatrix view(reinterpret_cast<const float*>(at), RowsOf(edge, batch), spec_.width);
+    edges.push_back(view);
+    at += view.rows * view.columns * static_cast<int64_t>(sizeof(float));
+  }
+  return edges;
+}
+
+absl::Status ReceiveChannel::Release() {
+  ++released_;
+  return Post();
+}
+
+}  // namespace hadal

@@ -1,0 +1,34 @@
+// All channels of one rank, by chunk and direction.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "pipeline/channel.h"
+#include "pipeline/pipeline_plan.h"
+
+namespace hadal {
+
+class Channels {
+ public:
+  // Lays the buffers out. `training`: the backward channels as well.
+  Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, bool training, ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator);
+
+  // Posts the receives of a program.
+  absl::Status Begin(const RankProgram& program);
+  // Waits until every message sent has been received.
+  absl::Status Drain(absl::Duration timeout);
+
+  struct OfChunk {
+    std::optional<ReceiveChannel> receive_forward, receive_backward;
+    std::optional<SendChannel> send_forward, send_backward;
+  };
+  OfChunk& chunk(int index) { return chunks_[index]; }
+
+ private:
+  std::vector<OfChunk> chunks_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,133 @@
+// One contiguous run of sublayers on one rank, and the activations it keeps of the micro-batches under way.
+//
+// A chunk is a list of pieces — an embedding, segments (layers/segment.h), the head — through which a micro-batch flows:
+//
+//   inputs (border edges) → slot → piece → piece → … → outputs (border edges) or the loss
+//
+// Slots: micro-batch m lives in slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how many are
+// needed). A slot keeps the input of every segment and the encoder's memory; without activation checkpointing also what every
+// segment saved. With it, a segment's saved tensors are rebuilt from its input, bit for bit, in a region that all segments of the
+// rank share.
+// Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
+// Pure arithmetic: a chunk never communicates, so it can be compared with the unsplit model.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "layers/border.h"
+#include "layers/output_head.h"
+#include "layers/segment.h"
+#include "layers/sublayer_context.h"
+#include "layers/token_embedding.h"
+#include "runtime/arena.h"
+#include "runtime/metrics_sink.h"
+
+namespace hadal {
+
+struct ChunkSpec {
+  int32_t first = 0, last = 0;   // sublayers [first, last) of the plan
+  int32_t slots = 1;             // micro-batches live at once
+  int32_t checkpoint_every = 0;  // sublayers a segment; 0: no activation checkpointing
+  bool training = true;
+};
+
+// Buffers that the chunks of a rank share because they are in use only while one of them computes.
+class SharedActivations {
+ public:
+  void Require(int64_t saved_floats) { saved_floats_ = std::max(saved_floats_, saved_floats); }
+  // Call once, after every chunk has stated what it requires.
+  void Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training, ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  float* saved() const { return saved_; }                                  // one segment's saved tensors
+  Matrix discard(int64_t rows) const { return {discard_, rows, width_}; }  // output of a recomputation
+  Matrix gradient(Stack stack, int64_t rows) const {
+    return {stack == Stack::kEncoder ? source_gradient_ : target_gradient_, rows, width_};
+  }
+
+ private:
+  int64_t saved_floats_ = 0, width_ = 0;
+  ArenaSlice saved_slice_, discard_slice_, source_slice_, target_slice_;
+  float *saved_ = nullptr, *discard_ = nullptr, *source_gradient_ = nullptr, *target_gradient_ = nullptr;
+};
+
+class Chunk {
+ public:
+  // `plan` and `shared` must outlive the chunk.
+  Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapacity& capacity, SharedActivations& shared,
+        ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  const ChunkSpec& spec() const { return spec_; }
+  // Edges of the border in front of and behind this chunk; empty at the model's ends.
+  const std::vector<Edge>& input_edges() const { return input_edges_; }
+  const std::vector<Edge>& output_edges() const { return output_edges_; }
+
+  // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else zeros.
+  // `row_nll`: see OutputHead::Forward.  REQUIRES: the slot's previous micro-batch is done.
+  LossSums Forward(SublayerContext& context, std::span<const ConstMatrix> inputs, Vector row_nll, StageTimes& times);
+  // Backward of a micro-batch whose forward was the last in its slot. `output_gradients`: one for each output edge.
+  void Backward(SublayerContext& context, std::span<const ConstMatrix> output_gradients, StageTimes& times);
+
+  // What Forward made for each output edge; what Backward made for each input edge.
+  Matrix output(size_t edge, const PackedBatch& batch) const {
+    return EdgeView(output_edges_[edge], outputs_[edge], batch);
+  }
+  Matrix input_gradient(size_t edge, const PackedBatch& batch) const {
+    return EdgeView(input_edges_[edge], input_gradients_[edge], batch);
+  }
+
+ private:
+  // A tensor of one micro-batch, [rows of its stack, d], at `offset` floats of a slot.
+  struct SlotTensor {
+    Stack rows = Stack::kEncoder;
+    int64_t offset = 0;
+  };
+  struct Piece {
+    enum class Kind { kEmbedding, kSegment, kHead } kind = Kind::kSegment;
+    std::optional<TokenEmbedding> embedding;
+    std::unique_ptr<Segment> segment;
+    std::optional<OutputHead> head;
+    Stack stack = Stack::kEncoder;
+    SlotTensor input;           // segments
+    int64_t saved_offset = -1;  // in the slot; -1: in the shared region
+  };
+
+  void AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout);
+  void AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared);
+  int64_t ReserveInSlot(int64_t floats);
+  Matrix EdgeView(const Edge& edge, float* data, const PackedBatch& batch) const;
+  float* Slot(const PackedBatch& batch) const { return slots_ + batch.micro_batch % spec_.slots * slot_floats_; }
+  Matrix SlotView(const SlotTensor& tensor, const PackedBatch& batch) const;
+  Matrix MemoryView(const PackedBatch& batch) const;
+  float* SavedOf(const Piece& piece, const PackedBatch& batch) const;
+  // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
+  Matrix OutputOf(size_t index, const PackedBatch& batch) const;
+  void LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs);
+  void CopyMemoryOut(const PackedBatch& batch);
+  void BackwardSegment(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
+  void StoreInputGradients(const PackedBatch& batch);
+
+  const ModelPlan& plan_;
+  ChunkSpec spec_;
+  int64_t d_model_;
+  const SharedActivations& shared_;
+  std::vector<Edge> input_edges_, output_edges_;
+  std::vector<Piece> pieces_;
+  std::optional<SlotTensor> memory_;         // encoder output, where a cross-attention or a later border needs it
+  std::optional<SlotTensor> head_gradient_;  // gradient of the head's input, made by its forward
+  int64_t slot_floats_ = 0;
+
+  ArenaSlice slots_slice_, head_input_slice_;
+  std::vector<ArenaSlice> output_slices_, input_gradient_slices_;
+  float* slots_ = nullptr;
+  float* head_input_ = nullptr;
+  std::vector<float*> outputs_, input_gradients_;
+};
+
+}  // namespace hadal

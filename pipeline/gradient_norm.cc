@@ -1,0 +1,62 @@
+#include "pipeline/gradient_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/sum_of_squares.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr size_t kLossValues = 3;  // in front of every rank's slice sums
+
+}  // namespace
+
+Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
+  const ParameterRecord& record = parameters.plan().parameters[parameter];
+  if (record.role != ParameterRole::kEmbedding) return parameters.GradientVector(parameter);
+  const Matrix table = parameters.TableGradient(record.sublayer);
+  return {table.data, table.rows * table.columns};
+}
+
+GradientNorm::GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) : plan_(plan), rank_(rank) {
+  for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+    owner_.push_back(pipeline.OwnerOf(plan, p));
+  }
+}
+
+absl::StatusOr<GlobalGradient> GradientNorm::Compute(const ParameterStore& parameters, const LossSums& loss,
+                                                     Collectives& collectives) {
+  mine_ = {loss.loss, loss.nll, static_cast<double>(loss.tokens)};
+  for (const int32_t p : parameters.owned()) {
+    const Vector gradient = OwnedGradient(parameters, p);
+    for (int64_t first = 0; first < gradient.size; first += kSliceElements) {
+      mine_.push_back(SumOfSquares({gradient.data + first, std::min(kSliceElements, gradient.size - first)}));
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine_, "gradient norms"));
+
+  GlobalGradient result;
+  for (const std::vector<double>& values : all) {
+    result.loss.Add({values[0], values[1], static_cast<int64_t>(values[2])});
+  }
+  std::vector<size_t> next(all.size(), kLossValues);
+  std::vector<double> squares(plan_.sublayers.size(), 0.0);
+  double total = 0;
+  for (size_t p = 0; p < owner_.size(); ++p) {
+    for (int64_t slice = 0; slice < SliceCount(plan_.parameters[p]); ++slice) {
+      const double square = all[owner_[p]][next[owner_[p]]++];
+      total += square;
+      squares[plan_.parameters[p].sublayer] += square;
+      if (!std::isfinite(square) && result.first_bad_parameter < 0)
+        result.first_bad_parameter = static_cast<int32_t>(p);
+    }
+  }
+  result.norm = std::sqrt(total);
+  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss);
+  for (const double square : squares) result.sublayer_norms.push_back(static_cast<float>(std::sqrt(square)));
+  return result;
+}
+
+}  // namespace hadal

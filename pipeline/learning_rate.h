@@ -1,0 +1,17 @@
+// Learning rate of an update. Pure functions, fairseq's conventions: update k (1-based) uses rate(k − 1).
+//
+//   inverse_sqrt  t < W: init + t·(peak − init)/W; else peak·sqrt(W/t)      (W = 0: peak·sqrt(1/max(t, 1)))
+//   polynomial    t < W: peak·t/W; else (peak − end)·(1 − (t − W)/(total − W))^power + end
+//   t_fixup       peak·sqrt(4000 / (4000 + t)), no warm-up (Huang et al. 2020; methods.md section 1.13)
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/train_options.h"
+
+namespace hadal {
+
+// `update` is 1-based; `total_updates` is the run's length (polynomial; 0: unknown, the rate stays at its peak).
+double LearningRate(const RateOptions& options, int64_t update, int64_t total_updates);
+
+}  // namespace hadal

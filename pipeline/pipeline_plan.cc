@@ -1,0 +1,117 @@
+#include "pipeline/pipeline_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/partition.h"
+#include "pipeline/schedule_check.h"
+#include "pipeline/schedule_replay.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// Memory is what the caller checks by laying the stages out; here only time is balanced.
+absl::StatusOr<std::vector<int32_t>> CutModel(const std::vector<double>& costs, const ScheduleShape& shape,
+                                              const std::vector<int32_t>& split) {
+  PartitionProblem problem{.stages = shape.stages, .chunks = shape.chunks, .cost = costs};
+  problem.cut_allowed_before.assign(costs.size(), true);
+  HADAL_ASSIGN_OR_RETURN(const Partition partition,
+                         split.empty() ? MakePartition(problem)
+                                       : PartitionByCounts(problem, std::vector<int>(split.begin(), split.end())));
+  return std::vector<int32_t>(partition.borders.begin(), partition.borders.end());
+}
+
+ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
+  ReplayCosts costs;
+  for (int g = 0; g < plan.shape.global_chunks(); ++g) {
+    double forward = 0;
+    for (int32_t s = plan.borders[g]; s < plan.borders[g + 1]; ++s) forward += plan.costs[s];
+    costs.forward_seconds.push_back(forward);
+    costs.backward_seconds.push_back((plan.checkpoint_every > 0 ? 3 : 2) * forward);
+  }
+  return costs;
+}
+
+}  // namespace
+
+std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length) {
+  const double d = plan.options.d_model;
+  const double source = static_cast<double>(capacity.source_rows);
+  const double target = static_cast<double>(capacity.target_rows);
+  std::vector<double> costs;
+  for (const SublayerRecord& sublayer : plan.sublayers) {
+    const double rows = sublayer.stack == Stack::kEncoder ? source : target;
+    const double causal = sublayer.stack == Stack::kDecoder ? 0.5 : 1;
+    switch (sublayer.kind) {
+      // Lookups, no products: charged as one pass over the rows.
+      case SublayerKind::kSourceEmbedding:
+      case SublayerKind::kTargetEmbedding:
+        costs.push_back(rows * d);
+        break;
+      case SublayerKind::kSelfAttention:
+        costs.push_back(rows * (4 * d * d + 2 * causal * length * d));
+        break;
+      case SublayerKind::kCrossAttention:
+        costs.push_back(target * (2 * d * d + 2 * length * d) + source * 2 * d * d);
+        break;
+      case SublayerKind::kFeedForward:
+        costs.push_back(rows * 2 * d * plan.options.d_ff);
+        break;
+      case SublayerKind::kOutputHead:
+        costs.push_back(rows * d * plan.options.target_vocabulary);
+        break;
+    }
+  }
+  return costs;
+}
+
+int PipelinePlan::RankOfSublayer(int32_t sublayer) const {
+  const auto after = std::upper_bound(borders.begin(), borders.end(), sublayer);
+  return shape.RankOf(static_cast<int>(after - borders.begin()) - 1);
+}
+
+int PipelinePlan::OwnerOf(const ModelPlan& plan, int32_t parameter) const {
+  return RankOfSublayer(plan.parameters[parameter].sublayer);
+}
+
+double PipelinePlan::CostOfRank(int rank) const {
+  double cost = 0;
+  for (int c = 0; c < shape.chunks; ++c) {
+    for (int32_t s = first_sublayer(rank, c); s < last_sublayer(rank, c); ++s) cost += costs[s];
+  }
+  return cost;
+}
+
+absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
+                                              const PipelineOptions& options, int ranks) {
+  if (options.stages != 0 && options.stages != ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline.stages = ", options.stages, ", but ", ranks, ranks == 1 ? " rank was" : " ranks were",
+                     " started. Start `mpirun -n ", options.stages, "`, or leave stages unset to use every rank."));
+  }
+  PipelinePlan result;
+  result.shape = {.stages = ranks, .chunks = options.chunks, .micro_batches = batch.micro_batches};
+  result.schedule = options.schedule;
+  result.outstanding_sends = options.outstanding_sends;
+  result.checkpoint_every = options.checkpoint_every;
+  result.capacity = {
+      .source_rows = batch.source_tokens,
+      .target_rows = batch.target_tokens,
+      .max_length = std::min(plan.options.max_positions, std::max(batch.source_tokens, batch.target_tokens))};
+  constexpr double kTypicalSentenceRows = 32;
+  result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
+  HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(result.costs, result.shape, options.split));
+  HADAL_ASSIGN_OR_RETURN(result.programs, MakeSchedules(result.schedule, result.shape));
+  // Twice: on the strictest machine (rendezvous), and with the channels' own buffers.
+  HADAL_RETURN_IF_ERROR(CheckSchedule(result.programs, result.shape, {.outstanding_sends = 1}).status());
+  HADAL_ASSIGN_OR_RETURN(const ScheduleReport report, CheckSchedule(result.programs, result.shape,
+                                                                    {.outstanding_sends = options.outstanding_sends}));
+  result.peak_live = report.peak_live;
+  HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(result.programs, result.shape, CostsOfChunks(result),
+                                                             {.outstanding_sends = options.outstanding_sends}));
+  result.analytic_bubble = replay.BubbleFraction();
+  return result;
+}
+
+}  // namespace hadal

@@ -1,0 +1,37 @@
+#include "pipeline/stage.h"
+
+namespace hadal {
+
+Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, bool training,
+             ArenaLayout& layout)
+    : plan_(plan),
+      stream_(stream),
+      parameters_(plan, Sublayers(pipeline, rank), training, layout),
+      workspace_(plan, pipeline.capacity, stream, training, layout) {
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),
+                         .last = pipeline.last_sublayer(rank, c),
+                         .slots = training ? pipeline.peak_live[rank][c] : 1,
+                         .checkpoint_every = training ? pipeline.checkpoint_every : 1,
+                         .training = training};
+    chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
+  }
+  shared_.Reserve(plan, pipeline.capacity, training, layout);
+}
+
+std::vector<int32_t> Stage::Sublayers(const PipelinePlan& pipeline, int rank) {
+  std::vector<int32_t> sublayers;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    for (int32_t s = pipeline.first_sublayer(rank, c); s < pipeline.last_sublayer(rank, c); ++s) sublayers.push_back(s);
+  }
+  return sublayers;
+}
+
+void Stage::Bind(const Arena& arena) {
+  parameters_.Bind(arena);
+  workspace_.Bind(arena);
+  shared_.Bind(arena);
+  for (std::unique_ptr<Chunk>& chunk : chunks_) chunk->Bind(arena);
+}
+
+}  // namespace hadal
