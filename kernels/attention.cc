@@ -1,0 +1,78 @@
+#include "kernels/attention.h"
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention_work.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+// Offsets cut rows [0, rows) into ascending ranges.
+void CheckOffsets(const ConstTokens& offsets, int64_t rows) {
+  HADAL_CHECK_GE(offsets.size, 1);
+  HADAL_CHECK_EQ(offsets[0], 0);
+  for (int64_t n = 0; n + 1 < offsets.size; ++n) HADAL_CHECK_LE(offsets[n], offsets[n + 1]);
+  HADAL_CHECK_EQ(offsets[offsets.size - 1], rows);
+}
+
+void CheckShape(const AttentionShape& shape, int64_t query_rows, int64_t key_rows, int64_t columns) {
+  HADAL_CHECK_GE(shape.heads, 1);
+  HADAL_CHECK_EQ(columns % shape.heads, 0);
+  HADAL_CHECK_GE(columns, shape.heads);
+  CheckOffsets(shape.query_offsets, query_rows);
+  CheckOffsets(shape.key_offsets, key_rows);
+  HADAL_CHECK_EQ(shape.query_offsets.size, shape.key_offsets.size);
+  if (!shape.causal) return;
+  for (int64_t n = 0; n < shape.query_offsets.size; ++n) HADAL_CHECK_EQ(shape.query_offsets[n], shape.key_offsets[n]);
+}
+
+void CheckMatrix(const ConstMatrix& matrix, int64_t rows, int64_t columns) {
+  HADAL_CHECK_EQ(matrix.rows, rows);
+  HADAL_CHECK_EQ(matrix.columns, columns);
+  HADAL_CHECK_GE(matrix.stride, columns);
+}
+
+// Dropout counters hold 32 bits for (query row, head) and 16 for the key (random.h).
+void CheckDropout(const Dropout& dropout, const AttentionShape& shape, int64_t query_rows) {
+  if (!dropout.active()) return;
+  HADAL_CHECK_LT(dropout.threshold, 65536u);
+  HADAL_CHECK_LE(query_rows * shape.heads, int64_t{1} << 32);
+  HADAL_CHECK_LE(cpu::MaxLength(shape), 65536);
+}
+
+}  // namespace
+
+void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
+  CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);
+  CheckMatrix(args.q, args.q.rows, args.q.columns);
+  CheckMatrix(args.k, args.k.rows, args.q.columns);
+  CheckMatrix(args.v, args.k.rows, args.q.columns);
+  CheckMatrix(args.context, args.q.rows, args.q.columns);
+  CheckMatrix(args.log_sum_exp, args.q.rows, args.shape.heads);
+  CheckDropout(args.dropout, args.shape, args.q.rows);
+  HADAL_CHECK_GE(args.scratch.size,
+                 AttentionScratch(stream, cpu::MaxLength(args.shape), args.q.columns / args.shape.heads));
+  cpu::AttentionForward(stream, args);
+}
+
+void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) {
+  CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);
+  CheckMatrix(args.q, args.q.rows, args.q.columns);
+  CheckMatrix(args.k, args.k.rows, args.q.columns);
+  CheckMatrix(args.v, args.k.rows, args.q.columns);
+  CheckMatrix(args.log_sum_exp, args.q.rows, args.shape.heads);
+  CheckMatrix(args.d_context, args.q.rows, args.q.columns);
+  CheckMatrix(args.d_q, args.q.rows, args.q.columns);
+  CheckMatrix(args.d_k, args.k.rows, args.q.columns);
+  CheckMatrix(args.d_v, args.k.rows, args.q.columns);
+  CheckDropout(args.dropout, args.shape, args.q.rows);
+  HADAL_CHECK_GE(args.scratch.size,
+                 AttentionScratch(stream, cpu::MaxLength(args.shape), args.q.columns / args.shape.heads));
+  cpu::AttentionBackward(stream, args);
+}
+
+int64_t AttentionScratch(const Stream& stream, int64_t max_length, int64_t head_width) {
+  return stream.threads() * cpu::ThreadScratchFloats(cpu::AttentionScratchLayout(max_length, head_width));
+}
+
+}  // namespace hadal

@@ -1,0 +1,12 @@
+// CPU backend of kernels/attention.h.
+#pragma once
+
+#include "kernels/attention.h"
+
+namespace hadal::cpu {
+
+// REQUIRES: what hadal::AttentionForward and hadal::AttentionBackward have checked.
+void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
+void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
+
+}  // namespace hadal::cpu

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cmath>
+#include "kernels/cpu/attention.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_tile-inl.h"
+#include "kernels/cpu/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+namespace {
+
+using Tag = QueryVector::Tag;
+using Vec = QueryVector::Vec;
+
+constexpr int64_t kTile = cpu::kAttentionTile;
+
+// The three keys-by-queries matrices of a tile, transposed, stride kTile.
+struct TileMatrices {
+  float* probabilities;  // scores on entry, then P, at last dS
+  float* dropped;        // dropout(P); unused without dropout
+  float* d_scores;       // gradient of dropout(P), then of P
+};
+
+// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P); returns delta = Σ_j P_j·dP_j.
+HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair,
+                                     const AttentionTile& tile, const QueryVector& vector, Vec log2_sum,
+                                     const TileMatrices& m) {
+  const Tag d;
+  Vec delta = hn::Zero(d);
+  const int64_t first_row = pair.first_query + tile.first_query + vector.column;
+  const auto body = [&](int64_t j, const float* factor, bool masked) HWY_ATTR __attribute__((always_inline)) {
+    const int64_t at = j * kTile + vector.column;
+    Vec p = Exp2(d, hn::Sub(hn::LoadU(d, m.probabilities + at), log2_sum));
+    if (masked) p = hn::IfThenElseZero(vector.Sees(tile, j), p);
+    Vec dp = hn::LoadU(d, m.d_scores + at);
+    if (factor != nullptr) {
+      hn::StoreU(hn::Mul(p, hn::LoadU(d, factor)), d, m.dropped + at);
+      dp = hn::Mul(dp, hn::LoadU(d, factor));
+      hn::StoreU(dp, d, m.d_scores + at);
+    }
+    delta = hn::MulAdd(p, dp, delta);
+    hn::StoreU(p, d, m.probabilities + at);
+  };
+  ForKeys(vector, args.dropout, first_row, args.shape.heads, pair.head, body);
+  return delta;
+}
+
+void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
+                       const TileMatrices& m) {
+  const Tag d;
+  HWY_ALIGN float log2_sums[kTile] = {};
+  for (int64_t i = 0; i < tile.queries; ++i) {
+    log2_sums[i] =
+        static_cast<float>(kLog2E) * args.log_sum_exp.row(pair.first_query + tile.first_query + i)[pair.head];
+  }
+  for (int64_t column = 0; column < tile.queries; column += hn::Lanes(d)) {
+    const QueryVector vector(tile, column);
+    const Vec delta = ProbabilitiesOverKeys(args, pair, tile, vector, hn::Load(d, log2_sums + column), m);
+    for (int64_t at = column; at < vector.end * kTile; at += kTile) {
+      const Vec p = hn::LoadU(d, m.probabilities + at);
+      hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, m.d_scores + at), delta)), d, m.d_scores + at);
+    }
+  }
+}
+
+void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
+                  const cpu::AttentionScratchLayout& layout, float* scratch) {
+  const int64_t head_width = args.q.columns / args.shape.heads;
+  const int64_t width = RoundUpToLanes(head_width);
+  const int64_t first_column = pair.head * head_width;
+  const int64_t first_row = pair.first_query + tile.first_query;
+  const double scale = 1 / std::sqrt(static_cast<double>(head_width));
+  const auto queries_of = [&](const ConstMatrix& x) {
+    return x.Rows(first_row, tile.queries).Columns(first_column, head_width);
+  };
+  const auto keys_of = [&](const ConstMatrix& x) {
+    return x.Rows(pair.first_key, pair.keys).Columns(first_column, head_width);
+  };
+  const TileMatrices m = {scratch + layout.probabilities, scratch + layout.dropped, scratch + layout.d_scores};
+
+  TransposeTile(queries_of(args.q), static_cast<float>(kLog2E * scale), scratch + layout.queries_t, kTile);
+  MultiplyKeysByQueries(tile, keys_of(args.k), scratch + layout.queries_t, m.probabilities);
+  TransposeTile(queries_of(args.d_context), 1.0f, scratch + layout.d_context_t, kTile);
+  MultiplyKeysByQueries(tile, keys_of(args.v), scratch + layout.d_context_t, m.d_scores);
+  BackwardOfSoftmax(args, pair, tile, m);
+
+  CopyTile(queries_of(args.d_context), scratch + layout.d_context);
+  AddSumOverQueries(tile, args.dropout.active() ? m.dropped : m.probabilities, scratch + layout.d_context, width,
+                    scratch + layout.d_values);
+  CopyTile(queries_of(args.q), scratch + layout.queries);
+  AddSumOverQueries(tile, m.d_scores, scratch + layout.queries, width, scratch + layout.d_keys);
+  float* d_queries = scratch + layout.output;
+  SumOverKeys(tile, m.d_scores, scratch + layout.keys, width, d_queries);
+  for (int64_t i = 0; i < tile.queries; ++i) {
+    StoreScaledRow(d_queries + i * width, static_cast<float>(scale), args.d_q.row(first_row + i) + first_column,
+                   head_width);
+  }
+}
+
+void BackwardPair(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair,
+                  const cpu::AttentionScratchLayout& layout, float* scratch) {
+  const int64_t head_width = args.q.columns / args.shape.heads;
+  const int64_t width = RoundUpToLanes(head_width);
+  const int64_t first_column = pair.head * head_width;
+  float* d_keys = scratch + layout.d_keys;
+  float* d_values = scratch + layout.d_values;
+  CopyTile(args.k.Rows(pair.first_key, pair.keys).Columns(first_column, head_width), scratch + layout.keys);
+  std::fill_n(d_keys, pair.keys * width, 0.0f);
+  std::fill_n(d_values, pair.keys * width, 0.0f);
+  for (int64_t first = 0; first < pair.queries; first += kTile) {
+    BackwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);
+  }
+  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_width)));
+  for (int64_t j = 0; j < pair.keys; ++j) {
+    StoreScaledRow(d_keys + j * width, scale, args.d_k.row(pair.first_key + j) + first_column, head_width);
+    StoreScaledRow(d_values + j * width, 1.0f, args.d_v.row(pair.first_key + j) + first_column, head_width);
+  }
+}
+
+// No key was attended to: the queries have no gradient.
+void BackwardWithoutKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair) {
+  const int64_t head_width = args.q.columns / args.shape.heads;
+  for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {
+    std::fill_n(args.d_q.row(i) + pair.head * head_width, head_width, 0.0f);
+  }
+}
+
+}  // namespace
+
+void AttentionBackwardKernel(const AttentionBackwardArgs& args, const cpu::AttentionScratchLayout& layout, int thread,
+                             int threads, float* scratch) {
+  cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& pair) HWY_ATTR {
+    if (pair.keys == 0) return BackwardWithoutKeys(args, pair);
+    BackwardPair(args, pair, layout, scratch);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+
+HWY_EXPORT(AttentionBackwardKernel);
+
+void cpu::AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) {
+  const AttentionScratchLayout layout(MaxLength(args.shape), args.q.columns / args.shape.heads);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionBackwardKernel);
+  stream.Run(
+      [&](int thread) { kernel(args, layout, thread, stream.threads(), ThreadScratch(args.scratch, thread, layout)); });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

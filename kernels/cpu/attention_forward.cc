@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/attention.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_tile-inl.h"
+#include "kernels/cpu/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+namespace {
+
+using Tag = QueryVector::Tag;
+using Vec = QueryVector::Vec;
+
+constexpr int64_t kTile = cpu::kAttentionTile;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Maximum over the keys that each query of the vector sees. Four chains: a maximum does not depend on the order.
+HWY_INLINE Vec MaximumOverKeys(const AttentionTile& tile, const QueryVector& vector, const float* scores) {
+  const Tag d;
+  const float* s = scores + vector.column;
+  Vec m0 = hn::Set(d, -kInfinity), m1 = m0, m2 = m0, m3 = m0;
+  int64_t j = 0;
+  for (; j + 4 <= vector.seen_by_all; j += 4) {
+    m0 = hn::Max(m0, hn::LoadU(d, s + (j + 0) * kTile));
+    m1 = hn::Max(m1, hn::LoadU(d, s + (j + 1) * kTile));
+    m2 = hn::Max(m2, hn::LoadU(d, s + (j + 2) * kTile));
+    m3 = hn::Max(m3, hn::LoadU(d, s + (j + 3) * kTile));
+  }
+  for (; j < vector.seen_by_all; ++j) m0 = hn::Max(m0, hn::LoadU(d, s + j * kTile));
+  for (; j < vector.end; ++j) {
+    const Vec seen = hn::IfThenElse(vector.Sees(tile, j), hn::LoadU(d, s + j * kTile), hn::Set(d, -kInfinity));
+    m1 = hn::Max(m1, seen);
+  }
+  return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+}
+
+// Turns a vector of queries' scores into e^(score − maximum), times dropout factors, in place; returns the sums of the
+// exponentials before dropout.
+HWY_INLINE Vec ExponentialsOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair,
+                                    const AttentionTile& tile, const QueryVector& vector, Vec maximum, float* scores) {
+  const Tag d;
+  Vec sum = hn::Zero(d);
+  const int64_t first_row = pair.first_query + tile.first_query + vector.column;
+  const auto body = [&](int64_t j, const float* factor, bool masked) HWY_ATTR __attribute__((always_inline)) {
+    float* s = scores + j * kTile + vector.column;
+    Vec p = Exp2(d, hn::Sub(hn::LoadU(d, s), maximum));
+    if (masked) p = hn::IfThenElseZero(vector.Sees(tile, j), p);
+    sum = hn::Add(sum, p);
+    if (factor != nullptr) p = hn::Mul(p, hn::LoadU(d, factor));
+    hn::StoreU(p, d, s);
+  };
+  ForKeys(vector, args.dropout, first_row, args.shape.heads, pair.head, body);
+  return sum;
+}
+
+// Softmax down the columns, without the division: the context is divided instead. Leaves 1/sum and the natural logarithm of the
+// sums of exponentials of the tile's queries.
+void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
+                     float* scores, float* reciprocals, float* log_sums) {
+  const Tag d;
+  for (int64_t column = 0; column < tile.queries; column += hn::Lanes(d)) {
+    const QueryVector vector(tile, column);
+    const Vec maximum = MaximumOverKeys(tile, vector, scores);
+    const Vec sum = ExponentialsOverKeys(args, pair, tile, vector, maximum, scores);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, reciprocals + column);
+    // Log is not asked for NaN: it would answer with a number.
+    const Vec log_sum = hn::IfThenElse(hn::Eq(sum, sum), hn::Log(d, sum), sum);
+    hn::Store(hn::MulAdd(maximum, hn::Set(d, static_cast<float>(kLog2)), log_sum), d, log_sums + column);
+  }
+}
+
+void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
+                 const cpu::AttentionScratchLayout& layout, float* scratch) {
+  const int64_t head_width = args.q.columns / args.shape.heads;
+  const int64_t width = RoundUpToLanes(head_width);
+  const int64_t first_column = pair.head * head_width;
+  const int64_t first_row = pair.first_query + tile.first_query;
+  const float scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(head_width)));
+
+  float* queries_t = scratch + layout.queries_t;
+  float* scores = scratch + layout.probabilities;
+  float* context = scratch + layout.output;
+  TransposeTile(args.q.Rows(first_row, tile.queries).Columns(first_column, head_width), scale, queries_t, kTile);
+  MultiplyKeysByQueries(tile, args.k.Rows(pair.first_key, pair.keys).Columns(first_column, head_width), queries_t,
+                        scores);
+  HWY_ALIGN float reciprocals[kTile];
+  HWY_ALIGN float log_sums[kTile];
+  SoftmaxOverKeys(args, pair, tile, scores, reciprocals, log_sums);
+  SumOverKeys(tile, scores, scratch + layout.keys, width, context);
+  for (int64_t i = 0; i < tile.queries; ++i) {
+    StoreScaledRow(context + i * width, reciprocals[i], args.context.row(first_row + i) + first_column, head_width);
+    args.log_sum_exp.row(first_row + i)[pair.head] = log_sums[i];
+  }
+}
+
+// No key to attend to: the context is 0.
+void ForwardWithoutKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair) {
+  const int64_t head_width = args.q.columns / args.shape.heads;
+  for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {
+    std::fill_n(args.context.row(i) + pair.head * head_width, head_width, 0.0f);
+    args.log_sum_exp.row(i)[pair.head] = -kInfinity;
+  }
+}
+
+}  // namespace
+
+void AttentionForwardKernel(const AttentionForwardArgs& args, const cpu::AttentionScratchLayout& layout, int thread,
+                            int threads, float* scratch) {
+  const int64_t head_width = args.q.columns / args.shape.heads;
+  cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& pair) HWY_ATTR {
+    if (pair.keys == 0) return ForwardWithoutKeys(args, pair);
+    const ConstMatrix values = args.v.Rows(pair.first_key, pair.keys).Columns(pair.head * head_width, head_width);
+    CopyTile(values, scratch + layout.keys);
+    for (int64_t first = 0; first < pair.queries; first += kTile) {
+      ForwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+
+HWY_EXPORT(AttentionForwardKernel);
+
+void cpu::AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
+  const AttentionScratchLayout layout(MaxLength(args.shape), args.q.columns / args.shape.heads);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionForwardKernel);
+  stream.Run(
+      [&](int thread) { kernel(args, layout, thread, stream.threads(), ThreadScratch(args.scratch, thread, layout)); });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

@@ -1,0 +1,157 @@
+// What forward and backward share: a tile of up to 32 queries of one (sentence, head) pair against the pair's keys.
+//
+// Everything keys-by-queries is held transposed: row j is a key, the tile's queries are the columns, stride kAttentionTile.
+// So a softmax runs down columns, a vector of queries at a time: sums over keys are plain chains in ascending order, ragged key
+// counts need no masks, and padding (queries up to a whole vector) never meets real results.
+//
+// Causal tiles: key j is seen by the queries i ≥ j − first_query. Products go by strips of kCausalStrip keys or queries and skip
+// what lies wholly above the diagonal; inside the strips on the diagonal the probabilities are exact zeros.
+// A Highway "-inl" header: see dropout-inl.h.
+
+#if defined(HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#undef HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#else
+#define HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_dropout-inl.h"
+#include "kernels/cpu/attention_work.h"
+#include "kernels/cpu/small_product-inl.h"
+#include "kernels/cpu/tile_copy-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Scores are kept in units of log 2, so that probabilities are powers of two: log2(e) is folded into the scale of Q.
+inline constexpr double kLog2E = 1.4426950408889634;
+inline constexpr double kLog2 = 0.6931471805599453;
+
+struct AttentionTile {
+  int64_t first_query;  // counted in the sentence
+  int64_t queries;      // 1 .. kAttentionTile
+  int64_t keys;         // that at least one of the queries sees
+  bool causal;
+
+  AttentionTile(const cpu::AttentionPair& pair, int64_t first, bool is_causal)
+      : first_query(first), queries(std::min(cpu::kAttentionTile, pair.queries - first)), causal(is_causal) {
+    keys = causal ? std::min(pair.keys, first_query + queries) : pair.keys;
+  }
+  // The first query that sees key j.
+  int64_t FirstQueryOf(int64_t j) const { return causal ? std::max<int64_t>(0, j - first_query) : 0; }
+  // Keys that the queries before `end` see.
+  int64_t KeysBefore(int64_t end) const { return causal ? std::min(keys, first_query + end) : keys; }
+  int64_t Strip(int64_t whole) const { return causal ? cpu::kCausalStrip : whole; }
+};
+
+// out[j, i] = Σ_d rows[j, d] · columns[d, i]: scores from K and Qᵀ, gradients of the probabilities from V and dOᵀ.
+HWY_INLINE void MultiplyKeysByQueries(const AttentionTile& tile, const ConstMatrix& rows, const float* columns,
+                                      float* out) {
+  const int64_t lanes = hn::Lanes(hn::ScalableTag<float>());
+  const int64_t strip = tile.Strip(tile.keys);
+  for (int64_t j = 0; j < tile.keys; j += strip) {
+    const int64_t first = tile.FirstQueryOf(j) / lanes * lanes;
+    MultiplySmall<SmallProductA::kRowMajor, false>({.a = rows.row(j),
+                                                    .a_stride = rows.stride,
+                                                    .b = columns + first,
+                                                    .b_stride = cpu::kAttentionTile,
+                                                    .c = out + j * cpu::kAttentionTile + first,
+                                                    .c_stride = cpu::kAttentionTile,
+                                                    .rows = std::min(strip, tile.keys - j),
+                                                    .inner = rows.columns,
+                                                    .columns = RoundUpToLanes(tile.queries) - first});
+  }
+}
+
+// out[i, d] = Σ_j weights[j, i] · rows[j, d]: the context from P and V, dQ from dS and K. `width`: columns of rows and out.
+HWY_INLINE void SumOverKeys(const AttentionTile& tile, const float* weights, const float* rows, int64_t width,
+                            float* out) {
+  const int64_t strip = tile.Strip(tile.queries);
+  for (int64_t i = 0; i < tile.queries; i += strip) {
+    const int64_t count = std::min(strip, tile.queries - i);
+    MultiplySmall<SmallProductA::kTransposed, false>({.a = weights + i,
+                                                      .a_stride = cpu::kAttentionTile,
+                                                      .b = rows,
+                                                      .b_stride = width,
+                                                      .c = out + i * width,
+                                                      .c_stride = width,
+                                                      .rows = count,
+                                                      .inner = tile.KeysBefore(i + count),
+                                                      .columns = width});
+  }
+}
+
+// out[j, d] += Σ_i weights[j, i] · rows[i, d]: dK from dS and Q, dV from P and dO.
+HWY_INLINE void AddSumOverQueries(const AttentionTile& tile, const float* weights, const float* rows, int64_t width,
+                                  float* out) {
+  const int64_t strip = tile.Strip(tile.keys);
+  for (int64_t j = 0; j < tile.keys; j += strip) {
+    const int64_t first = tile.FirstQueryOf(j);
+    MultiplySmall<SmallProductA::kRowMajor, true>({.a = weights + j * cpu::kAttentionTile + first,
+                                                   .a_stride = cpu::kAttentionTile,
+                                                   .b = rows + first * width,
+                                                   .b_stride = width,
+                                                   .c = out + j * width,
+                                                   .c_stride = width,
+                                                   .rows = std::min(strip, tile.keys - j),
+                                                   .inner = tile.queries - first,
+                                                   .columns = width});
+  }
+}
+
+// One vector of the tile's queries, from `column` on, and the keys it sees.
+struct QueryVector {
+  using Tag = hn::ScalableTag<float>;
+  using Vec = hn::Vec<Tag>;
+
+  int64_t column;
+  int64_t seen_by_all;  // keys [0, seen_by_all) are seen by every lane
+  int64_t end;          // keys [seen_by_all, end) by some lanes or none; products read no key beyond
+
+  QueryVector(const AttentionTile& tile, int64_t first_column) : column(first_column) {
+    const int64_t last = column + static_cast<int64_t>(hn::Lanes(Tag()));
+    const int64_t strips = (last + cpu::kCausalStrip - 1) / cpu::kCausalStrip;
+    seen_by_all = tile.KeysBefore(column + 1);
+    end = tile.KeysBefore(strips * cpu::kCausalStrip);
+  }
+  // Lanes that see key j.
+  HWY_INLINE hn::Mask<Tag> Sees(const AttentionTile& tile, int64_t j) const {
+    const Tag d;
+    return hn::Ge(hn::Iota(d, static_cast<float>(column)), hn::Set(d, static_cast<float>(j - tile.first_query)));
+  }
+};
+
+// Walks the keys that a vector of queries sees, in ascending order: body(j, factor, masked). `factor` points to the dropout
+// factors of key j, a lane a query, or is null without dropout; `masked` says that not all lanes see the key.
+template <typename Body>
+HWY_INLINE void ForKeys(const QueryVector& vector, const Dropout& dropout, uint64_t first_row, uint32_t heads,
+                        uint32_t head, Body&& body) {
+  const QueryVector::Tag d;
+  if (!dropout.active()) {
+    for (int64_t j = 0; j < vector.seen_by_all; ++j) body(j, nullptr, false);
+    for (int64_t j = vector.seen_by_all; j < vector.end; ++j) body(j, nullptr, true);
+    return;
+  }
+  HWY_ALIGN float factors[kKeysPerBlock * HWY_MAX_BYTES / sizeof(float)];
+  for (int64_t block = 0; block * kKeysPerBlock < vector.end; ++block) {
+    FillQueryDropoutFactors(dropout, first_row, heads, head, static_cast<uint32_t>(block), factors);
+    const int64_t block_end = std::min(vector.end, (block + 1) * kKeysPerBlock);
+    const float* factor = factors;
+    for (int64_t j = block * kKeysPerBlock; j < block_end; ++j, factor += hn::Lanes(d)) {
+      body(j, factor, j >= vector.seen_by_all);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

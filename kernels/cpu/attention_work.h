@@ -1,0 +1,109 @@
+// How attention's work is cut on CPUs: into (sentence, head) pairs, each computed from start to end by one thread with the
+// thread's own scratch; a pair into tiles of kAttentionTile queries.
+// Plain arithmetic shared by the forward, the backward and the size of the scratch; no vectors here.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "runtime/tensor.h"
+
+namespace hadal::cpu {
+
+// Queries that are computed together. A multiple of every vector width and of kCausalStrip.
+inline constexpr int64_t kAttentionTile = 32;
+// Causal products are cut into strips of this many keys or queries; what lies wholly above the diagonal is skipped.
+inline constexpr int64_t kCausalStrip = 8;
+
+struct AttentionPair {
+  int64_t first_query, queries;  // rows of q, context
+  int64_t first_key, keys;       // rows of k, v
+  int32_t head;
+};
+
+// Calls body(pair) for thread `thread`'s pairs: one contiguous range of the pairs in (sentence, head) order, cut where the work
+// (queries x keys) is shared out evenly. Every pair belongs to exactly one thread.
+template <typename Body>
+void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& body) {
+  const int64_t sentences = shape.query_offsets.size - 1;
+  const auto pair_of = [&](int64_t n) {
+    return AttentionPair{.first_query = shape.query_offsets[n],
+                         .queries = shape.query_offsets[n + 1] - shape.query_offsets[n],
+                         .first_key = shape.key_offsets[n],
+                         .keys = shape.key_offsets[n + 1] - shape.key_offsets[n],
+                         .head = 0};
+  };
+  const auto work_of = [](const AttentionPair& pair) {
+    return pair.queries * pair.keys + pair.queries + pair.keys + 1;  // the last terms: copies, and calls
+  };
+  int64_t total = 0;
+  for (int64_t n = 0; n < sentences; ++n) total += shape.heads * work_of(pair_of(n));
+  const int64_t begin = 2 * total * thread / threads;
+  const int64_t end = 2 * total * (thread + 1) / threads;
+  int64_t middle = 0;  // twice the work before the middle of the pair
+  for (int64_t n = 0; n < sentences; ++n) {
+    AttentionPair pair = pair_of(n);
+    const int64_t work = work_of(pair);
+    for (pair.head = 0; pair.head < shape.heads; ++pair.head, middle += 2 * work) {
+      if (middle + work >= begin && middle + work < end) body(pair);
+    }
+  }
+}
+
+// Where things lie in one thread's scratch, in floats; each part starts on a 64-byte boundary.
+// T = kAttentionTile, L = longest sentence, D = head width, W = D rounded up to 16.
+struct AttentionScratchLayout {
+  AttentionScratchLayout(int64_t max_length, int64_t head_width) {
+    const int64_t width = (head_width + 15) / 16 * 16;
+    const auto reserve = [this](int64_t floats) {
+      const int64_t offset = total;
+      total += floats;
+      return offset;
+    };
+    queries_t = reserve(head_width * kAttentionTile);
+    d_context_t = reserve(head_width * kAttentionTile);
+    probabilities = reserve(max_length * kAttentionTile);
+    dropped = reserve(max_length * kAttentionTile);
+    d_scores = reserve(max_length * kAttentionTile);
+    keys = reserve(max_length * width);
+    queries = reserve(kAttentionTile * width);
+    d_context = reserve(kAttentionTile * width);
+    output = reserve(kAttentionTile * width);
+    d_keys = reserve(max_length * width);
+    d_values = reserve(max_length * width);
+  }
+
+  int64_t total = 0;
+  int64_t queries_t;         // Qᵀ, scaled [D, T]
+  int64_t d_context_t;       // dOᵀ [D, T]
+  int64_t probabilities;     // scores, then probabilities, then score gradients, transposed [L, T]
+  int64_t dropped;           // probabilities after dropout, transposed [L, T]
+  int64_t d_scores;          // gradients of the probabilities, transposed [L, T]
+  int64_t keys;              // K, in the forward V [L, W]
+  int64_t queries;           // Q of a tile [T, W]
+  int64_t d_context;         // dO of a tile [T, W]
+  int64_t output;            // the context or dQ of a tile [T, W]
+  int64_t d_keys, d_values;  // [L, W]
+};
+
+// Floats of one thread: room to start on a 64-byte boundary, so that speed does not hang on where the caller's scratch begins.
+inline int64_t ThreadScratchFloats(const AttentionScratchLayout& layout) { return layout.total + 16; }
+
+// The part of `scratch` that is `thread`'s.  REQUIRES: scratch holds ThreadScratchFloats for each thread.
+inline float* ThreadScratch(const Vector& scratch, int thread, const AttentionScratchLayout& layout) {
+  const auto address = reinterpret_cast<uintptr_t>(scratch.data + thread * ThreadScratchFloats(layout));
+  return reinterpret_cast<float*>((address + 63) / 64 * 64);
+}
+
+// Rows of the longest sentence on either side.
+inline int64_t MaxLength(const AttentionShape& shape) {
+  int64_t longest = 0;
+  for (int64_t n = 0; n + 1 < shape.query_offsets.size; ++n) {
+    longest = std::max<int64_t>(longest, shape.query_offsets[n + 1] - shape.query_offsets[n]);
+    longest = std::max<int64_t>(longest, shape.key_offsets[n + 1] - shape.key_offsets[n]);
+  }
+  return longest;
+}
+
+}  // namespace hadal::cpu

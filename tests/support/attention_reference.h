@@ -1,0 +1,32 @@
+// Attention and its gradient in double precision: the definition of kernels/attention.h, one (query, key) pair after the other.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/random.h"
+
+namespace hadal::testing {
+
+struct AttentionReferenceProblem {
+  std::vector<int32_t> query_offsets, key_offsets;  // [sentences + 1]
+  int32_t heads = 1;
+  int64_t head_width = 1;
+  bool causal = false;
+  Dropout dropout;
+  std::vector<double> q, k, v;  // dense [rows, heads · head_width]
+};
+
+struct AttentionReferenceForward {
+  std::vector<double> context;      // [query rows, heads · head_width]
+  std::vector<double> log_sum_exp;  // [query rows, heads]
+};
+AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& problem);
+
+struct AttentionReferenceBackward {
+  std::vector<double> d_q, d_k, d_v;
+};
+AttentionReferenceBackward AttentionBackwardReference(const AttentionReferenceProblem& problem,
+                                                      const std::vector<double>& d_context);
+
+}  // namespace hadal::testing
