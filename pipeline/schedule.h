@@ -1,0 +1,121 @@
+// A schedule is data: for each rank, the list of instructions that make up one step.
+//
+// What: MakeSchedule is a pure function of (kind, shape, rank). The engine executes the list with one loop and one
+// switch,
+//   the checker proves it free of deadlock before the first step (schedule_check.h), the planner replays it with costs
+//   (schedule_replay.h) and `hadal schedule print` draws it (schedule_print.h).
+// Why: a schedule that is a program cannot be checked, timed or drawn without being run.
+//
+// The depth of the model is cut into stages·chunks global chunks; global chunk g = chunk·stages + rank, so the depth
+// runs through the ranks `chunks` times. Every border between g and g + 1 has two channels: forward (activations, g → g
+// + 1) and backward (gradients, g + 1 → g). Both ends may be the same rank (one stage). The first global chunk receives
+// nothing forward and sends nothing backward; the last sends nothing forward and receives nothing backward.
+//
+// Rules that every schedule keeps (the checker holds it to them):
+//   · a chunk runs forward, and runs backward, in ascending micro-batch order: weight gradients then add up in the same
+//     order under every schedule, which is what makes schedules bit-identical;
+//   · an output is sent before its chunk's next compute in the same direction, an input is received before it is used;
+//   · no deadlock when a send completes only once its receive is reached and one send a channel may be outstanding.
+// Every shape with stages, chunks, micro_batches ≥ 1 is legal, fewer micro-batches than stages included.
+//
+// Shape legend: S stages (ranks of the pipeline), v chunks a rank, M micro-batches a step, G = S·v global chunks.
+// Threads: all functions are pure. Blocking: none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+enum class ScheduleKind {
+  kGpipe,  // "gpipe": all forwards, then all backwards (Huang et al. 2019, "GPipe", section 2.2)
+  k1F1B,   // "1f1b": one forward, one backward (Narayanan et al. 2021, "PipeDream-2BW", section 2.2, with a flush)
+  kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv
+                     // 2104.04473, 2.2)
+};
+inline constexpr ScheduleKind kAllScheduleKinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
+                                                     ScheduleKind::kInterleaved1F1B};
+
+std::string ToString(ScheduleKind kind);
+// Errors: InvalidArgument, with the names there are.
+absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
+
+struct ScheduleShape {
+  int stages = 1;         // S: ranks of the pipeline
+  int chunks = 1;         // v: chunks a rank
+  int micro_batches = 1;  // M
+
+  int global_chunks() const { return stages * chunks; }
+  int GlobalChunk(int rank, int chunk) const { return chunk * stages + rank; }
+  int RankOf(int global_chunk) const { return global_chunk % stages; }
+  int ChunkOf(int global_chunk) const { return global_chunk / stages; }
+  bool IsFirst(int rank, int chunk) const { return GlobalChunk(rank, chunk) == 0; }
+  bool IsLast(int rank, int chunk) const { return GlobalChunk(rank, chunk) == global_chunks() - 1; }
+};
+
+// kBackward stands for backward_input and backward_weight in a row. A schedule that splits them would add an operation
+// for each half and leave the others as they are.
+enum class Operation : int32_t {
+  kReceiveForward,  // the input of (chunk, micro-batch), from global chunk g - 1
+  kForward,
+  kSendForward,      // its output, to g + 1
+  kReceiveBackward,  // the gradient of its output, from g + 1
+  kBackward,
+  kSendBackward,  // the gradient of its input, to g - 1
+  // The tail of a step: no chunk, no micro-batch, once on every rank and in this order.
+  kReduceTiedGradients,  // sums the gradients of a matrix used on several stages
+  kGlobalNorm,
+  kOptimizerStep,
+  kShareTiedWeights,  // sends an updated tied matrix to the stages that use it
+};
+inline constexpr int kOperations = 10;
+inline constexpr int kTailOperations = 4;
+
+struct Instruction {
+  Operation operation = Operation::kForward;
+  int32_t chunk = 0;        // of this rank, 0 … v-1
+  int32_t micro_batch = 0;  // 0 … M-1
+
+  bool operator==(const Instruction&) const = default;
+};
+
+// "send_forward(chunk 0, micro-batch 3)"; the tail's operations have no arguments.
+std::string ToString(const Instruction& instruction);
+inline bool IsTail(Operation operation) { return operation >= Operation::kReduceTiedGradients; }
+inline bool IsSend(Operation operation) {
+  return operation == Operation::kSendForward || operation == Operation::kSendBackward;
+}
+inline bool IsReceive(Operation operation) {
+  return operation == Operation::kReceiveForward || operation == Operation::kReceiveBackward;
+}
+
+// A channel is a border and a direction: number 2·border + (0 forward, 1 backward), where border g lies between global
+// chunks g and g + 1. Message i of a channel is micro-batch i. There are 2·(G - 1) channels; the number serves as a
+// tag.
+struct Channel {
+  int number = 0;
+  int sender = 0;    // rank
+  int receiver = 0;  // rank
+};
+inline int NumberOfChannels(const ScheduleShape& shape) { return 2 * (shape.global_chunks() - 1); }
+// The channel of one of `rank`'s sends or receives.  REQUIRES: IsSend or IsReceive, and the border exists.
+Channel ChannelOf(const ScheduleShape& shape, int rank, const Instruction& instruction);
+
+using RankProgram = std::vector<Instruction>;
+
+// One rank's program of a training step, tail included. O(its length).
+// Errors: InvalidArgument: a number below 1, a rank outside the stages, or 1f1b with more than one chunk.
+absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape& shape, int rank);
+// Every rank's program: [S].
+absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape);
+
+// One rank's forward-only program, for validation and scoring: receive, forward, send; no tail.
+// Errors: as MakeSchedule.
+absl::StatusOr<RankProgram> MakeForwardSchedule(const ScheduleShape& shape, int rank);
+absl::StatusOr<std::vector<RankProgram>> MakeForwardSchedules(const ScheduleShape& shape);
+
+}  // namespace hadal

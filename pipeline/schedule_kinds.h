@@ -1,0 +1,17 @@
+// The schedules there are, one file each. Each file's opening says what the schedule costs in time and memory.
+//
+// REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; MakeSchedule (schedule.h) has checked them.
+#pragma once
+
+#include "pipeline/schedule.h"
+
+namespace hadal {
+
+// schedule_gpipe.cc: all forwards, then all backwards; any number of chunks.
+RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank);
+// schedule_1f1b.cc: one forward, one backward.  REQUIRES: shape.chunks = 1.
+RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank);
+// schedule_interleaved.cc: 1F1B over v chunks a rank; with one chunk it is 1F1B.
+RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank);
+
+}  // namespace hadal

@@ -1,0 +1,62 @@
+// Replays a schedule with costs: when each compute would start and end, how long the step takes, how long each rank
+// idles.
+//
+// Model: forward and backward take their global chunk's seconds; send i of a channel starts when the rank reaches it
+// and message i - k has been received (k = outstanding sends: a full ring blocks); its data arrive transfer_seconds
+// after its start, at once where sender and receiver are the same rank; a receive waits for the arrival. Copies and the
+// tail take no time: whoever plans a step adds the optimizer's. Times depend on the programs and costs alone, not on
+// the order of replaying (schedule_run.h).
+//
+// Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473,
+// sections 2.2.1-2.2.2):
+//   bubble / makespan = (S-1) / (v·M + S-1)        bubble / compute = (S-1) / (v·M)
+// GPipe and 1F1B with v = 1: for every M. With v > 1: where S divides M; otherwise only the replay knows.
+// Threads: pure. Blocking: none.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule.h"
+
+namespace hadal {
+
+struct ReplayCosts {
+  std::vector<double> forward_seconds;   // [G] by global chunk
+  std::vector<double> backward_seconds;  // [G]
+  double transfer_seconds = 0;           // of one message between two ranks
+};
+// The same costs for every global chunk.
+ReplayCosts EqualCosts(const ScheduleShape& shape, double forward_seconds, double backward_seconds);
+
+struct ReplayOptions {
+  int outstanding_sends = 1;
+  bool forward_only = false;
+};
+
+// One forward or backward.
+struct ComputeSpan {
+  Instruction instruction;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+
+struct Replay {
+  double makespan_seconds = 0;
+  std::vector<double> busy_seconds;             // [S] compute
+  std::vector<std::vector<ComputeSpan>> spans;  // [S] in order of time
+
+  double BubbleSeconds(int rank) const { return makespan_seconds - busy_seconds[rank]; }
+  // Idle share of all ranks' time, 0 … 1.
+  double BubbleFraction() const;
+};
+
+// Errors: CheckSchedule's; InvalidArgument when costs are not G finite numbers ≥ 0.
+absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                                      const ReplayCosts& costs, const ReplayOptions& options);
+
+// The formula above, as share of the makespan; nullopt where it does not hold.
+std::optional<double> AnalyticBubbleFraction(ScheduleKind kind, const ScheduleShape& shape);
+
+}  // namespace hadal

@@ -1,0 +1,40 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/schedule_print.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using enum Operation;
+
+TEST(Schedule1F1BTest, DrawsAsInThePaper) {
+  const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3};
+  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::k1F1B, shape), shape, {}).value(),
+            "rank 0  F0 F1 .  .  B0 -- F2 B1 -- .  B2 --\n"
+            "rank 1  .  F0 B0 -- F1 B1 -- F2 B2 -- .  .\n"
+            "12 units, 25.0% idle\n");
+}
+
+TEST(Schedule1F1BTest, EveryComputeStandsBetweenItsReceiveAndItsSend) {
+  const ScheduleShape shape{.stages = 3, .chunks = 1, .micro_batches = 2};
+  EXPECT_THAT(
+      *MakeSchedule(ScheduleKind::k1F1B, shape, 1),
+      ElementsAre(Instruction{kReceiveForward, 0, 0}, Instruction{kForward, 0, 0}, Instruction{kSendForward, 0, 0},
+                  Instruction{kReceiveForward, 0, 1}, Instruction{kForward, 0, 1}, Instruction{kSendForward, 0, 1},
+                  Instruction{kReceiveBackward, 0, 0}, Instruction{kBackward, 0, 0}, Instruction{kSendBackward, 0, 0},
+                  Instruction{kReceiveBackward, 0, 1}, Instruction{kBackward, 0, 1}, Instruction{kSendBackward, 0, 1},
+                  Instruction{kReduceTiedGradients}, Instruction{kGlobalNorm}, Instruction{kOptimizerStep},
+                  Instruction{kShareTiedWeights}));
+}
+
+TEST(Schedule1F1BTest, FewerMicroBatchesThanStages) {
+  const ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 2};
+  const auto programs = MakeSchedules(ScheduleKind::k1F1B, shape);
+  EXPECT_EQ(SummarizeProgram((*programs)[0], shape), "F0-1 B0-1");
+  EXPECT_EQ(SummarizeProgram((*programs)[2], shape), "F0-1 B0-1");
+  EXPECT_EQ(SummarizeProgram((*programs)[3], shape), "F0 B0 F1 B1");
+}
+
+}  // namespace
+}  // namespace hadal
