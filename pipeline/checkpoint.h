@@ -2,6 +2,7 @@
 //
 //   checkpoint_state.h      what is saved: slices of parameters and Adam's moments, and their keys
 //   checkpoint_manifest.h   the manifest that makes a directory a checkpoint
+//   checkpoint_file.h       one directory's files, streamed
 //   checkpoint_writer.h     every rank writes its slices, rank 0 commits
 //   checkpoint_reader.h     read any slices, verify everything
 //   checkpoint_directory.h  names, `latest` and `best`, retention, finding the newest good one
@@ -18,6 +19,7 @@
 #pragma once
 
 #include "pipeline/checkpoint_directory.h"
+#include "pipeline/checkpoint_file.h"
 #include "pipeline/checkpoint_manifest.h"
 #include "pipeline/checkpoint_reader.h"
 #include "pipeline/checkpoint_state.h"

@@ -13,11 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "pipeline/checkpoint_reader.h"
 #include "runtime/check.h"
-#include "runtime/crc32c.h"
 #include "runtime/files.h"
-#include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -28,10 +25,6 @@ constexpr char kReplaced[] = ".replaced.";
 
 std::string ClaimPath(const std::string& run_directory) {
   return JoinPath(CheckpointsDirectory(run_directory), "attempt");
-}
-
-std::string_view AsBytes(const Vector& values) {
-  return {reinterpret_cast<const char*>(values.data), static_cast<size_t>(values.size) * sizeof(float)};
 }
 
 // The names in `parent` that are a checkpoint's temporary directory or a pointer's temporary link.
@@ -98,73 +91,41 @@ absl::Status CheckpointWriter::CheckClaim() const {
 
 absl::StatusOr<WrittenFile> CheckpointWriter::WriteRankFile(int64_t step, int rank,
                                                             std::span<const SliceState> slices) {
-  std::vector<SafetensorsTensor> tensors;
+  std::vector<CheckpointFileWriter::Entry> entries;
+  entries.reserve(slices.size());
   for (const SliceState& slice : slices) {
-    const CheckpointParameter& parameter = options_.parameters.at(static_cast<size_t>(slice.parameter));
-    for (const StateKind kind : kStateKinds) {
-      const Vector& values = slice.view(kind);
-      if (values.empty()) continue;
-      HADAL_CHECK_EQ(values.size, parameter.slice_elements(slice.slice));
-      tensors.push_back({.name = StateKey(kind, parameter.name, slice.slice), .shape = {values.size}});
-    }
+    CheckpointFileWriter::Entry& entry = entries.emplace_back();
+    entry.parameter = slice.parameter;
+    entry.slice = slice.slice;
+    for (const StateKind kind : kStateKinds) entry.kinds[static_cast<size_t>(kind)] = !slice.view(kind).empty();
   }
   const std::string directory = TemporaryDirectory(step);
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
-  WrittenFile file;
-  file.name = absl::StrFormat("rank_%05d.safetensors", rank);
-  const SafetensorsMetadata metadata = {{"format", absl::StrCat("hadal checkpoint ", kCheckpointFormat)},
-                                        {"plan_hash", absl::StrFormat("%016x", options_.plan_hash)},
-                                        {"rank", absl::StrCat(rank)},
-                                        {"step", absl::StrCat(step)}};
-  HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                         SafetensorsWriter::Create(JoinPath(directory, file.name), std::move(tensors), metadata));
-  for (const SliceState& slice : slices) {
-    for (const StateKind kind : kStateKinds) HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(slice.view(kind))));
-  }
-  HADAL_ASSIGN_OR_RETURN(const SafetensorsSummary summary, writer.Finish());
-  file.bytes = summary.bytes;
-  file.crc32c = summary.crc32c;
-  file.header_bytes = summary.header_bytes;
-  file.header_crc32c = summary.header_crc32c;
-  size_t tensor = 0;
-  for (const SliceState& slice : slices) {
-    WrittenSlice& written = file.slices.emplace_back();
-    written.parameter = slice.parameter;
-    written.slice = slice.slice;
-    for (const StateKind kind : kStateKinds) {
-      if (!slice.view(kind).empty()) written.crc32c[static_cast<size_t>(kind)] = summary.tensor_crc32c[tensor++];
-    }
-  }
-  return file;
+  HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create({.directory = directory,
+                                                                                    .rank = rank,
+                                                                                    .step = step,
+                                                                                    .plan_hash = options_.plan_hash,
+                                                                                    .parameters = &options_.parameters},
+                                                                                   entries));
+  for (const SliceState& slice : slices) HADAL_RETURN_IF_ERROR(writer.Append(slice));
+  return writer.Finish();
 }
 
 absl::Status CheckpointWriter::PrepareCommit(const CommitRequest& request) {
   const std::string directory = TemporaryDirectory(request.progress.step);
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
-  CheckpointManifest manifest = {.progress = request.progress,
-                                 .plan_hash = options_.plan_hash,
-                                 .attempt = options_.attempt,
-                                 .time = absl::Now(),
-                                 .config_text = request.config_text,
-                                 .model_settings = request.model_settings,
-                                 .has_moments = request.has_moments,
-                                 .parameters = options_.parameters,
-                                 .files = request.files,
-                                 .attachments = {}};
-  for (const Attachment& attachment : request.attachments) {
-    HADAL_CHECK(IsPlainFileName(attachment.name));
-    HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, attachment.name), attachment.contents));
-    manifest.attachments.push_back({.name = attachment.name,
-                                    .bytes = static_cast<int64_t>(attachment.contents.size()),
-                                    .crc32c = Crc32c(attachment.contents.data(), attachment.contents.size())});
-  }
-  HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, kManifestName), manifest.ToString()));
-  // Opened as a reader would: what cannot be loaded is never committed.
-  if (absl::Status status = CheckpointReader::Open(directory).status(); !status.ok()) {
-    return absl::InternalError(absl::StrCat("what the ranks wrote makes no checkpoint: ", status.message(),
-                                            "; is the run directory on a file system that all ranks share?"));
-  }
-  return SyncDirectory(directory);
+  return CompleteCheckpointDirectory(directory,
+                                     {.progress = request.progress,
+                                      .plan_hash = options_.plan_hash,
+                                      .attempt = options_.attempt,
+                                      .time = absl::Now(),
+                                      .config_text = request.config_text,
+                                      .model_settings = request.model_settings,
+                                      .has_moments = request.has_moments,
+                                      .parameters = options_.parameters,
+                                      .files = request.files,
+                                      .attachments = {}},
+                                     request.attachments);
 }
 
 absl::StatusOr<CommitResult> CheckpointWriter::Commit(const CommitRequest& request) {

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint_directory.h"
+#include "pipeline/checkpoint_file.h"
 #include "pipeline/checkpoint_manifest.h"
 #include "pipeline/checkpoint_state.h"
 
@@ -32,12 +33,6 @@ struct CheckpointWriterOptions {
   uint64_t plan_hash = 0;
   std::vector<CheckpointParameter> parameters;
   RetentionPolicy retention;
-};
-
-// A small file to carry along: a vocabulary's contents() under a plain file name.
-struct Attachment {
-  std::string name;
-  std::string contents;
 };
 
 // What rank 0 adds to the files.
