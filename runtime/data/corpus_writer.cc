@@ -14,7 +14,7 @@
 namespace hadal {
 namespace {
 
-constexpr std::string_view kTemporaryName = "partial";
+constexpr char kTemporaryName[] = "partial";
 
 // Checks one side's ids and counts the unknown ones.
 absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const VocabularyReference& vocabulary) {

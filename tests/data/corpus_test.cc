@@ -1,0 +1,288 @@
+#include "runtime/data/corpus.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/crc32c.h"
+#include "runtime/data/corpus_shard.h"
+#include "runtime/data/corpus_writer.h"
+#include "runtime/files.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+std::vector<Sample> Samples(int32_t count) {
+  std::vector<Sample> samples;
+  for (int32_t i = 0; i < count; ++i) {
+    Sample& sample = samples.emplace_back();
+    sample.corpus_id = i % 2;
+    sample.weight = 0.5f * static_cast<float>(i % 3);
+    if (i % 4 == 0) sample.prefix = {7};
+    for (int32_t k = 0; k < i % 6; ++k) sample.source.push_back(4 + (i + k) % 90);
+    for (int32_t k = 0; k < i % 5; ++k) sample.target.push_back(3 + (i * k) % 40);
+  }
+  return samples;
+}
+
+void ExpectEqual(const SampleView& actual, const Sample& expected) {
+  EXPECT_EQ(actual.corpus_id, expected.corpus_id);
+  EXPECT_EQ(actual.weight, expected.weight);
+  EXPECT_THAT(actual.prefix, ElementsAreArray(expected.prefix));
+  EXPECT_THAT(actual.source, ElementsAreArray(expected.source));
+  EXPECT_THAT(actual.target, ElementsAreArray(expected.target));
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void Write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+class CorpusTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ =
+        ::testing::TempDir() + "hadal_corpus_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string prefix() const { return directory_ + "/train"; }
+  std::string shard() const { return prefix() + ".00000.shard"; }
+
+  CorpusManifest Store(const std::vector<Sample>& samples, int64_t shard_bytes = int64_t{1} << 20) {
+    CorpusWriter writer = *CorpusWriter::Create({.prefix = prefix(),
+                                                 .source_vocabulary = {"source.model", 100, 17},
+                                                 .target_vocabulary = {"target.model", 50, 18},
+                                                 .corpora = {"one", "two"},
+                                                 .shard_bytes = shard_bytes});
+    for (const Sample& sample : samples) EXPECT_TRUE(writer.Add(sample.view()).ok());
+    return *writer.Finish();
+  }
+
+  // Opening must fail as damage, and the message must name `file`.
+  void ExpectDamage(const std::string& file, const std::string& what) {
+    const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
+    ASSERT_FALSE(corpus.ok()) << what;
+    EXPECT_EQ(corpus.status().code(), absl::StatusCode::kDataLoss) << what << corpus.status();
+    EXPECT_THAT(std::string(corpus.status().message()), HasSubstr(file)) << what;
+    EXPECT_THAT(std::string(corpus.status().message()), HasSubstr("hadal prepare")) << what;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(CorpusTest, WhatIsWrittenIsReadAcrossShards) {
+  const std::vector<Sample> samples = Samples(60);
+  const CorpusManifest written = Store(samples, 500);
+  EXPECT_GT(written.shards.size(), 3u);
+  const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  ASSERT_EQ(corpus->size(), 60);
+  for (int64_t i = 0; i < 60; ++i) ExpectEqual(corpus->sample(i), samples[static_cast<size_t>(i)]);
+  const CorpusManifest& manifest = corpus->manifest();
+  EXPECT_EQ(manifest.source_vocabulary.file, "source.model");
+  EXPECT_EQ(manifest.source_vocabulary.crc32c, 17u);
+  EXPECT_EQ(manifest.target_vocabulary.size, 50);
+  EXPECT_THAT(manifest.corpora, ::testing::ElementsAre("one", "two"));
+  EXPECT_EQ(corpus->VocabularyPath(manifest.target_vocabulary), directory_ + "/target.model");
+}
+
+TEST_F(CorpusTest, StatisticsCountWhatIsThere) {
+  const std::vector<Sample> samples = {{.prefix = {9}, .source = {4, 3, 5}, .target = {3, 3}},
+                                       {.source = {4}, .target = {6, 7, 8}}};
+  const CorpusStatistics statistics = Store(samples).statistics;
+  EXPECT_EQ(statistics.source_tokens, 5);
+  EXPECT_EQ(statistics.target_tokens, 5);
+  EXPECT_EQ(statistics.source_unknown, 1);
+  EXPECT_EQ(statistics.target_unknown, 2);
+  EXPECT_EQ(statistics.longest_source, 4);
+  EXPECT_EQ(statistics.longest_target, 3);
+}
+
+TEST_F(CorpusTest, AnEmptyCorpusIsACorpus) {
+  Store({});
+  EXPECT_EQ(Corpus::Open(prefix())->size(), 0);
+}
+
+TEST_F(CorpusTest, InMemoryEqualsOnDisk) {
+  const std::vector<Sample> samples = Samples(20);
+  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(samples, 100, 50);
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  const Corpus moved = *std::move(corpus);
+  ASSERT_EQ(moved.size(), 20);
+  for (int64_t i = 0; i < 20; ++i) ExpectEqual(moved.sample(i), samples[static_cast<size_t>(i)]);
+}
+
+TEST_F(CorpusTest, IdsOutsideTheVocabularyAreRefusedWhenWriting) {
+  CorpusWriter writer = *CorpusWriter::Create(
+      {.prefix = prefix(), .source_vocabulary = {"v", 10, 0}, .target_vocabulary = {"v", 10, 0}, .corpora = {"one"}});
+  for (const int32_t id : {-1, 0, 2, 10}) {
+    EXPECT_FALSE(writer.Add(Sample{.source = {id}, .target = {4}}.view()).ok()) << id;
+    EXPECT_FALSE(writer.Add(Sample{.source = {4}, .target = {id}}.view()).ok()) << id;
+    EXPECT_FALSE(Corpus::FromSamples({{.source = {id}, .target = {4}}}, 10, 10).ok()) << id;
+  }
+  EXPECT_TRUE(writer.Add(Sample{.source = {3}, .target = {9}}.view()).ok());
+}
+
+TEST_F(CorpusTest, AnUnfinishedCorpusCannotBeOpened) {
+  Store(Samples(5));
+  CorpusWriter writer = *CorpusWriter::Create({.prefix = prefix()});
+  EXPECT_EQ(Corpus::Open(prefix()).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CorpusTest, TruncationAtEveryLengthIsRefused) {
+  Store(Samples(4));
+  for (const std::string& path : {shard(), prefix() + ".json"}) {
+    const std::string bytes = Read(path);
+    const size_t end = path == shard() ? bytes.size() : bytes.size() - 1;  // the manifest's last byte is a newline
+    for (size_t length = 0; length < end; ++length) {
+      Write(path, bytes.substr(0, length));
+      ExpectDamage(std::filesystem::path(path).filename(), absl::StrCat("cut to ", length));
+    }
+    Write(path, bytes);
+  }
+  Write(shard(), Read(shard()) + '\0');
+  ExpectDamage("train.00000.shard", "one byte more");
+}
+
+TEST_F(CorpusTest, EveryFlippedByteOfAShardIsRefused) {
+  Store(Samples(4));
+  const std::string bytes = Read(shard());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string altered = bytes;
+    altered[i] = static_cast<char>(altered[i] ^ 0x10);
+    Write(shard(), altered);
+    ExpectDamage("train.00000.shard", absl::StrCat("byte ", i));
+  }
+}
+
+TEST_F(CorpusTest, EveryChangedLetterOrDigitOfAManifestIsRefused) {
+  Store(Samples(4));
+  const std::string bytes = Read(prefix() + ".json");
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] == ' ' || bytes[i] == '\n') continue;  // layout means nothing
+    std::string altered = bytes;
+    altered[i] = static_cast<char>(altered[i] ^ 1);
+    Write(prefix() + ".json", altered);
+    const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
+    EXPECT_FALSE(corpus.ok()) << i;
+    EXPECT_EQ(corpus.status().code(), absl::StatusCode::kDataLoss) << i << corpus.status();
+  }
+}
+
+TEST_F(CorpusTest, AMissingShardIsNamed) {
+  Store(Samples(4));
+  std::filesystem::remove(shard());
+  const absl::Status status = Corpus::Open(prefix()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("train.00000.shard"));
+}
+
+// A shard whose checksum is right and whose content lies.
+class HostileShardTest : public CorpusTest {
+ protected:
+  void SetUp() override {
+    CorpusTest::SetUp();
+    manifest_ = Store(Samples(5));
+    bytes_ = Read(shard());
+  }
+
+  // Stores the altered shard with a manifest that agrees with it.
+  void StoreAltered(const std::string& bytes) {
+    Write(shard(), bytes);
+    manifest_.shards[0].bytes = static_cast<int64_t>(bytes.size());
+    manifest_.shards[0].crc32c = Crc32c(bytes.data(), bytes.size());
+    Write(prefix() + ".json", ManifestToJson(manifest_));
+  }
+  template <typename T>
+  void ExpectRefused(size_t offset, T value, const std::string& what) {
+    std::string altered = bytes_;
+    std::memcpy(altered.data() + offset, &value, sizeof(value));
+    StoreAltered(altered);
+    ExpectDamage("train.00000.shard", what);
+  }
+  static size_t Record(size_t i, size_t field) { return sizeof(ShardHeader) + i * sizeof(SampleRecord) + field; }
+
+  CorpusManifest manifest_;
+  std::string bytes_;
+};
+
+TEST_F(HostileShardTest, TheUnalteredShardOpens) {
+  StoreAltered(bytes_);
+  EXPECT_TRUE(Corpus::Open(prefix()).ok());
+}
+
+TEST_F(HostileShardTest, HeadersThatLie) {
+  ExpectRefused<uint64_t>(0, 1, "magic");
+  ExpectRefused<uint32_t>(8, 2, "version");
+  for (const int64_t value : {int64_t{-1}, int64_t{0}, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
+    ExpectRefused<int64_t>(16, value, absl::StrCat("samples ", value));
+    ExpectRefused<int64_t>(24, value, absl::StrCat("tokens ", value));
+  }
+  StoreAltered(bytes_.substr(0, 20));
+  ExpectDamage("train.00000.shard", "shorter than a header");
+  StoreAltered("");
+  ExpectDamage("train.00000.shard", "empty");
+}
+
+TEST_F(HostileShardTest, RecordsThatLie) {
+  ExpectRefused<int64_t>(Record(2, offsetof(SampleRecord, first_token)), -4, "negative place");
+  ExpectRefused<int64_t>(Record(2, offsetof(SampleRecord, first_token)), int64_t{1} << 60, "place beyond the file");
+  for (const size_t field : {offsetof(SampleRecord, prefix_tokens), offsetof(SampleRecord, source_tokens),
+                             offsetof(SampleRecord, target_tokens)}) {
+    ExpectRefused<int32_t>(Record(4, field), -1, "negative length");
+    ExpectRefused<int32_t>(Record(4, field), 1000, "length beyond the file");
+    ExpectRefused<int32_t>(Record(4, field), std::numeric_limits<int32_t>::max(), "huge length");
+  }
+  ExpectRefused<int32_t>(Record(1, offsetof(SampleRecord, corpus_id)), 2, "corpus");
+  ExpectRefused<float>(Record(1, offsetof(SampleRecord, weight)), -1.0f, "negative weight");
+  ExpectRefused<float>(Record(1, offsetof(SampleRecord, weight)), std::numeric_limits<float>::infinity(), "weight");
+}
+
+TEST_F(HostileShardTest, TokensOutsideTheVocabulary) {
+  const size_t last = bytes_.size() - sizeof(int32_t);  // a target token: ids below 50
+  for (const int32_t id : {-1, 0, 1, 2, 50, 99, std::numeric_limits<int32_t>::max()}) {
+    ExpectRefused<int32_t>(last, id, absl::StrCat("id ", id));
+  }
+}
+
+TEST_F(HostileShardTest, ManifestsThatLeadElsewhere) {
+  for (const char* file : {"../train.00000.shard", "/etc/passwd", "", ".."}) {
+    CorpusManifest altered = manifest_;
+    altered.shards[0].file = file;
+    Write(prefix() + ".json", ManifestToJson(altered));
+    ExpectDamage("train.json", file);
+  }
+  CorpusManifest altered = manifest_;
+  altered.shards[0].samples = 4;
+  altered.samples = 4;
+  Write(prefix() + ".json", ManifestToJson(altered));
+  ExpectDamage("train.00000.shard", "fewer samples than the shard");
+}
+
+TEST_F(HostileShardTest, TextThatIsNoManifest) {
+  for (const char* text :
+       {"", "{}", "[]", "null", "{\"format\": 3}", "{\"format\": \"hadal corpus\"}",
+        "{\"format\": \"hadal corpus\", \"version\": 1e99, \"crc32c\": -1}", "\xff\xfe", "[[[[[[[["}) {
+    Write(prefix() + ".json", text);
+    ExpectDamage("train.json", text);
+  }
+}
+
+}  // namespace
+}  // namespace hadal

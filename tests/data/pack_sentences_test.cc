@@ -1,0 +1,70 @@
+#include "runtime/data/pack_sentences.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<Sample> kSamples = {{.source = {10, 11}, .target = {20}},
+                                      {.prefix = {9}, .source = {12}, .target = {21, 22}},
+                                      {.source = {}, .target = {23}}};
+
+std::vector<SampleView> Views() {
+  std::vector<SampleView> views;
+  for (const Sample& sample : kSamples) views.push_back(sample.view());
+  return views;
+}
+
+TEST(PackSentencesTest, RowsFollowFairseqsConventions) {
+  const std::vector<PackedBatch> batches = *PackSentences(Views(), {100, 100});
+  ASSERT_EQ(batches.size(), 1u);
+  const PackedBatch& batch = batches[0];
+  EXPECT_THAT(batch.source, ElementsAre(10, 11, kEosToken, 9, 12, kEosToken, kEosToken));
+  EXPECT_THAT(batch.source_offsets, ElementsAre(0, 3, 6, 7));
+  EXPECT_THAT(batch.target_input, ElementsAre(kEosToken, 20, kEosToken, 21, 22, kEosToken, 23));
+  EXPECT_THAT(batch.target, ElementsAre(20, kEosToken, 21, 22, kEosToken, 23, kEosToken));
+  EXPECT_THAT(batch.target_offsets, ElementsAre(0, 2, 5, 7));
+  EXPECT_THAT(batch.samples, ElementsAre(0, 1, 2));
+}
+
+TEST(PackSentencesTest, EachSideOpensANewBatchWhenItIsFull) {
+  const std::vector<PackedBatch> by_source = *PackSentences(Views(), {6, 100});
+  ASSERT_EQ(by_source.size(), 2u);
+  EXPECT_THAT(by_source[0].samples, ElementsAre(0, 1));  // exactly full
+  EXPECT_THAT(by_source[1].samples, ElementsAre(2));
+  EXPECT_EQ(by_source[1].micro_batch, 1);
+  EXPECT_EQ(PackSentences(Views(), {5, 100})->size(), 2u);
+  EXPECT_EQ(PackSentences(Views(), {100, 4})->size(), 3u);
+  EXPECT_EQ(PackSentences({}, {5, 5})->size(), 0u);
+}
+
+TEST(PackSentencesTest, TooLongNamesTheSentence) {
+  const absl::Status status = PackSentences(Views(), {3, 2}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("sentence 2 takes 3 source and 3 target rows"));
+}
+
+TEST(PackSentencesTest, AClearedBatchEqualsANewOne) {
+  PackedBatch reused;
+  AppendSentence(kSamples[0].view(), 5, reused);
+  ClearBatch(reused);
+  AppendSentence(kSamples[1].view(), 6, reused);
+  PackedBatch fresh;
+  AppendSentence(kSamples[1].view(), 6, fresh);
+  EXPECT_EQ(reused.source, fresh.source);
+  EXPECT_EQ(reused.source_offsets, fresh.source_offsets);
+  EXPECT_EQ(reused.target, fresh.target);
+  EXPECT_EQ(reused.target_input, fresh.target_input);
+  EXPECT_EQ(reused.target_offsets, fresh.target_offsets);
+  EXPECT_EQ(reused.samples, fresh.samples);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,215 @@
+#include "runtime/data/sampling_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Lengths 1 … 9, each sample recognisable.
+Corpus MakeCorpus(int32_t count) {
+  std::vector<Sample> samples;
+  for (int32_t i = 0; i < count; ++i) {
+    const auto source = static_cast<size_t>(1 + i * 7 % 9);
+    const auto target = static_cast<size_t>(1 + i * 5 % 9);
+    samples.push_back({.source = std::vector<int32_t>(source, 4 + i), .target = std::vector<int32_t>(target, 4 + i)});
+  }
+  return *Corpus::FromSamples(samples, 4 + count, 4 + count);
+}
+
+SamplingOrder MakeOrder(const Corpus& corpus, uint64_t seed, int32_t micro_batches, BatchCapacity capacity = {24, 20}) {
+  return *SamplingOrder::Create(corpus, {seed, capacity, micro_batches});
+}
+
+std::vector<int64_t> SamplesOf(const StepBatches& step) {
+  std::vector<int64_t> samples;
+  for (const PackedBatch& batch : step.micro_batches) {
+    samples.insert(samples.end(), batch.samples.begin(), batch.samples.end());
+  }
+  return samples;
+}
+
+void ExpectEqual(const StepBatches& a, const StepBatches& b) {
+  ASSERT_EQ(a.micro_batches.size(), b.micro_batches.size());
+  for (size_t m = 0; m < a.micro_batches.size(); ++m) {
+    EXPECT_EQ(a.micro_batches[m].micro_batch, b.micro_batches[m].micro_batch);
+    EXPECT_EQ(a.micro_batches[m].samples, b.micro_batches[m].samples);
+    EXPECT_EQ(a.micro_batches[m].source, b.micro_batches[m].source);
+    EXPECT_EQ(a.micro_batches[m].target, b.micro_batches[m].target);
+    EXPECT_EQ(a.micro_batches[m].target_input, b.micro_batches[m].target_input);
+  }
+  EXPECT_EQ(a.target_tokens, b.target_tokens);
+  EXPECT_EQ(a.epochs_done, b.epochs_done);
+}
+
+TEST(SamplingOrderTest, EverySampleExactlyOnceAnEpoch) {
+  const Corpus corpus = MakeCorpus(101);
+  SamplingOrder order = MakeOrder(corpus, 3, 1);
+  int64_t step = 0;
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    std::vector<int64_t> seen;
+    for (double done = epoch - 1; done < epoch; ++step) {
+      const StepBatches batches = order.At(step);
+      const std::vector<int64_t> samples = SamplesOf(batches);
+      seen.insert(seen.end(), samples.begin(), samples.end());
+      EXPECT_DOUBLE_EQ(batches.epochs_done, epoch - 1 + static_cast<double>(seen.size()) / 101);
+      done = batches.epochs_done;
+    }
+    std::sort(seen.begin(), seen.end());
+    ASSERT_EQ(seen.size(), 101u);
+    for (int64_t i = 0; i < 101; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST(SamplingOrderTest, SeekingEqualsGoingForward) {
+  const Corpus corpus = MakeCorpus(40);
+  SamplingOrder forward = MakeOrder(corpus, 3, 3);
+  std::vector<StepBatches> steps;
+  for (int64_t step = 0; step < 30; ++step) steps.push_back(forward.At(step));
+  EXPECT_GT(steps.back().epochs_done, 5);
+  for (const int64_t step : {29, 0, 17, 16, 3, 28}) {
+    SamplingOrder fresh = MakeOrder(corpus, 3, 3);
+    ExpectEqual(fresh.At(step), steps[static_cast<size_t>(step)]);
+    ExpectEqual(forward.At(step), steps[static_cast<size_t>(step)]);  // also backward, with what it has seen
+  }
+}
+
+TEST(SamplingOrderTest, BatchesAreGreedyAndWithinCapacity) {
+  const Corpus corpus = MakeCorpus(60);
+  const BatchCapacity capacity = {24, 20};
+  SamplingOrder order = MakeOrder(corpus, 9, 1, capacity);
+  for (int64_t step = 0; step < 30; ++step) {
+    const StepBatches now = order.At(step);
+    const PackedBatch& batch = now.micro_batches[0];
+    EXPECT_LE(batch.source_rows(), capacity.source_rows);
+    EXPECT_LE(batch.target_rows(), capacity.target_rows);
+    const StepBatches next = order.At(step + 1);
+    if (std::floor(next.epochs_done) != std::floor(now.epochs_done) || now.epochs_done == std::floor(now.epochs_done)) {
+      continue;  // the next batch may belong to the next epoch
+    }
+    const BatchRows first = RowsOf(corpus.sample(next.micro_batches[0].samples[0]));
+    EXPECT_FALSE(Fits(BatchRows{batch.source_rows(), batch.target_rows()} + first, capacity)) << step;
+  }
+}
+
+TEST(SamplingOrderTest, AStepIsConsecutiveMicroBatchesOfTheStream) {
+  const Corpus corpus = MakeCorpus(40);
+  SamplingOrder one = MakeOrder(corpus, 5, 1);
+  SamplingOrder four = MakeOrder(corpus, 5, 4);
+  for (int64_t step = 0; step < 12; ++step) {
+    const StepBatches batches = four.At(step);
+    ASSERT_EQ(batches.micro_batches.size(), 4u);
+    int64_t target_rows = 0;
+    for (int32_t m = 0; m < 4; ++m) {
+      const PackedBatch& batch = batches.micro_batches[static_cast<size_t>(m)];
+      EXPECT_EQ(batch.micro_batch, m);
+      EXPECT_EQ(batch.samples, one.At(step * 4 + m).micro_batches[0].samples);
+      target_rows += batch.target_rows();
+    }
+    EXPECT_EQ(batches.target_tokens, target_rows);
+  }
+}
+
+TEST(SamplingOrderTest, AStepMaySpanSeveralEpochs) {
+  const Corpus corpus = MakeCorpus(3);
+  SamplingOrder order = MakeOrder(corpus, 5, 8);
+  std::map<int64_t, int> times;
+  for (const int64_t sample : SamplesOf(order.At(0))) ++times[sample];
+  EXPECT_EQ(times.size(), 3u);
+  EXPECT_GT(order.At(0).epochs_done, 2);
+}
+
+TEST(SamplingOrderTest, ShapesEqualTheBatches) {
+  const Corpus corpus = MakeCorpus(40);
+  SamplingOrder order = MakeOrder(corpus, 5, 4);
+  for (const int64_t step : {0, 1, 7, 2}) {
+    const StepShapes shapes = order.ShapesAt(step);
+    const StepBatches batches = order.At(step);
+    ASSERT_EQ(shapes.micro_batches.size(), 4u);
+    for (size_t m = 0; m < 4; ++m) {
+      EXPECT_EQ(shapes.micro_batches[m].sentences, batches.micro_batches[m].sentences());
+      EXPECT_EQ(shapes.micro_batches[m].source_rows, batches.micro_batches[m].source_rows());
+      EXPECT_EQ(shapes.micro_batches[m].target_rows, batches.micro_batches[m].target_rows());
+    }
+    EXPECT_EQ(shapes.target_tokens, batches.target_tokens);
+    EXPECT_EQ(shapes.source_tokens, batches.source_tokens);
+    EXPECT_EQ(shapes.epochs_done, batches.epochs_done);
+  }
+}
+
+TEST(SamplingOrderTest, SeedsAndEpochsDiffer) {
+  const Corpus corpus = MakeCorpus(50);
+  const BatchCapacity all = {10000, 10000};  // one micro-batch is an epoch
+  SamplingOrder first = MakeOrder(corpus, 1, 1, all);
+  SamplingOrder second = MakeOrder(corpus, 2, 1, all);
+  EXPECT_NE(SamplesOf(first.At(0)), SamplesOf(second.At(0)));
+  EXPECT_NE(SamplesOf(first.At(0)), SamplesOf(first.At(1)));
+  SamplingOrder again = MakeOrder(corpus, 1, 1, all);
+  EXPECT_EQ(SamplesOf(first.At(1)), SamplesOf(again.At(1)));
+}
+
+// Chi-squared over the 24 orders of four samples: 23 degrees of freedom, 49.7 is its 0.1% point.
+TEST(SamplingOrderTest, EveryOrderIsEquallyLikely) {
+  const Corpus corpus = MakeCorpus(4);
+  SamplingOrder order = MakeOrder(corpus, 11, 1, {1000, 1000});
+  std::map<std::vector<int64_t>, int> counts;
+  const int epochs = 4800;
+  for (int epoch = 0; epoch < epochs; ++epoch) ++counts[SamplesOf(order.At(epoch))];
+  ASSERT_EQ(counts.size(), 24u);
+  double chi_squared = 0;
+  for (const auto& [permutation, count] : counts) chi_squared += std::pow(count - epochs / 24.0, 2) / (epochs / 24.0);
+  EXPECT_LT(chi_squared, 49.7);
+}
+
+TEST(SamplingOrderTest, TooLongSamplesAreCountedAndNeverTrainedOn) {
+  const Corpus corpus = MakeCorpus(45);                     // each length five times a side
+  SamplingOrder order = MakeOrder(corpus, 1, 1, {6, 100});  // source up to 5 tokens
+  EXPECT_EQ(order.too_long(), 20);
+  EXPECT_EQ(order.samples(), 25);
+  for (int64_t step = 0; step < 60; ++step) {
+    for (const int64_t sample : SamplesOf(order.At(step))) EXPECT_LE(corpus.sample(sample).source.size(), 5u);
+  }
+}
+
+TEST(SamplingOrderTest, ErrorsSayWhatWouldFit) {
+  const Corpus corpus = MakeCorpus(9);
+  const absl::Status nothing = SamplingOrder::Create(corpus, {1, {1, 1}, 1}).status();
+  EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(nothing.message()), HasSubstr("the shortest takes 2 and 2"));
+  EXPECT_FALSE(SamplingOrder::Create(corpus, {1, {100, 100}, 0}).ok());
+  const Corpus empty = *Corpus::FromSamples({}, 10, 10);
+  EXPECT_THAT(std::string(SamplingOrder::Create(empty, {1, {9, 9}, 1}).status().message()), HasSubstr("no samples"));
+}
+
+TEST(ValidationBatchesTest, CorpusOrderWithoutTheTooLong) {
+  const Corpus corpus = MakeCorpus(45);
+  const ValidationBatches all = *MakeValidationBatches(corpus, {6, 30}, 0);
+  EXPECT_EQ(all.too_long, 20);
+  std::vector<int64_t> samples;
+  int64_t target_rows = 0;
+  for (const PackedBatch& batch : all.batches) {
+    EXPECT_LE(batch.source_rows(), 6);
+    samples.insert(samples.end(), batch.samples.begin(), batch.samples.end());
+    target_rows += batch.target_rows();
+  }
+  EXPECT_EQ(samples.size(), 25u);
+  EXPECT_TRUE(std::is_sorted(samples.begin(), samples.end()));
+  EXPECT_EQ(all.target_tokens, target_rows);
+
+  const ValidationBatches some = *MakeValidationBatches(corpus, {6, 30}, 7);
+  int64_t sentences = 0;
+  for (const PackedBatch& batch : some.batches) sentences += batch.sentences();
+  EXPECT_EQ(sentences, 7);
+  EXPECT_FALSE(MakeValidationBatches(corpus, {1, 1}, 0).ok());
+}
+
+}  // namespace
+}  // namespace hadal

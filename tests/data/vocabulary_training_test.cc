@@ -1,0 +1,105 @@
+#include "runtime/data/vocabulary_training.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kSentences = {
+    "The old man reads a long letter.",      "Der alte Mann liest einen langen Brief.",
+    "We have not seen the green house.",     "Wir haben das grüne Haus nicht gesehen.",
+    "The children play behind the garden.",  "Die Kinder spielen hinter dem Garten.",
+    "Does the teacher know the new answer?", "Kennt die Lehrerin die neue Antwort?"};
+
+std::string Message(const absl::StatusOr<Vocabulary>& vocabulary) { return std::string(vocabulary.status().message()); }
+
+class VocabularyTrainingTest : public ::testing::TestWithParam<PieceAlgorithm> {};
+
+TEST_P(VocabularyTrainingTest, TextRoundTripsAndIdsAreOurs) {
+  const int32_t size = GetParam() == PieceAlgorithm::kBpe ? 80 : 60;
+  const absl::StatusOr<Vocabulary> vocabulary = TrainVocabulary({.algorithm = GetParam(), .size = size}, kSentences);
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  EXPECT_EQ(vocabulary->kind(), VocabularyKind::kSentencePiece);
+  EXPECT_EQ(vocabulary->size(), size);
+  EXPECT_EQ(vocabulary->Token(kEosToken), "</s>");
+  EXPECT_EQ(vocabulary->extension(), ".model");
+  for (const std::string& sentence : kSentences) {
+    const std::vector<int32_t> ids = vocabulary->Encode(sentence);
+    EXPECT_FALSE(ids.empty());
+    for (const int32_t id : ids) EXPECT_GE(id, kSpecialTokens) << vocabulary->Token(id);
+    EXPECT_EQ(vocabulary->Decode(ids), sentence);
+    EXPECT_EQ(vocabulary->Decode(ids, PieceJoining::kSentencePiece), sentence);
+    std::vector<int32_t> with_special = ids;
+    with_special.push_back(kEosToken);
+    with_special.push_back(kPadToken);
+    EXPECT_EQ(vocabulary->Decode(with_special), sentence);
+  }
+}
+
+TEST_P(VocabularyTrainingTest, UnseenCharactersAreUnknownAndBlankIsNothing) {
+  const Vocabulary vocabulary = *TrainVocabulary({.algorithm = GetParam(), .size = 60}, kSentences);
+  const std::vector<int32_t> ids = vocabulary.Encode("Ж");
+  EXPECT_THAT(ids, ::testing::Contains(kUnknownToken));
+  EXPECT_TRUE(vocabulary.Encode("").empty());
+  EXPECT_TRUE(vocabulary.Encode("  ").empty());
+  for (const int32_t id : vocabulary.Encode("</s> <pad>")) EXPECT_GE(id, kUnknownToken);
+}
+
+TEST_P(VocabularyTrainingTest, SameSentencesGiveTheSameBytes) {
+  const VocabularyTraining options = {.algorithm = GetParam(), .size = 60};
+  EXPECT_EQ(TrainVocabulary(options, kSentences)->contents(), TrainVocabulary(options, kSentences)->contents());
+}
+
+TEST_P(VocabularyTrainingTest, ALoadedModelEqualsTheTrainedOne) {
+  const Vocabulary trained = *TrainVocabulary({.algorithm = GetParam(), .size = 60}, kSentences);
+  const std::string path = ::testing::TempDir() + "hadal_vocabulary.model";
+  ASSERT_TRUE(trained.Save(path).ok());
+  const Vocabulary loaded = *Vocabulary::Load(path);
+  EXPECT_EQ(loaded.contents(), trained.contents());
+  EXPECT_EQ(loaded.crc32c(), trained.crc32c());
+  EXPECT_EQ(loaded.Encode(kSentences[3]), trained.Encode(kSentences[3]));
+}
+
+TEST_P(VocabularyTrainingTest, TooLargeNamesTheLargestAndThatOneWorks) {
+  const std::vector<std::string> tiny = {"the cat sat", "the cat"};
+  VocabularyTraining options = {.algorithm = GetParam(), .size = 5000};
+  const std::string message = Message(TrainVocabulary(options, tiny));
+  ASSERT_THAT(message, HasSubstr("at most "));
+  options.size = std::stoi(message.substr(message.find("at most ") + 8));
+  EXPECT_LT(options.size, 5000);
+  const absl::StatusOr<Vocabulary> largest = TrainVocabulary(options, tiny);
+  ASSERT_TRUE(largest.ok()) << largest.status();
+  EXPECT_EQ(largest->Decode(largest->Encode("the cat sat")), "the cat sat");
+}
+
+TEST_P(VocabularyTrainingTest, TooSmallNamesTheSmallestAndThatOneWorks) {
+  VocabularyTraining options = {.algorithm = GetParam(), .size = 10};
+  const std::string message = Message(TrainVocabulary(options, kSentences));
+  ASSERT_THAT(message, HasSubstr("alone need "));
+  options.size = std::stoi(message.substr(message.find("alone need ") + 11));
+  EXPECT_TRUE(TrainVocabulary(options, kSentences).ok());
+}
+
+TEST_P(VocabularyTrainingTest, NoTextIsAnError) {
+  const VocabularyTraining options = {.algorithm = GetParam(), .size = 60};
+  EXPECT_THAT(Message(TrainVocabulary(options, {})), HasSubstr("no text"));
+  EXPECT_THAT(Message(TrainVocabulary(options, {"", "  "})), HasSubstr("no text"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, VocabularyTrainingTest,
+                         ::testing::Values(PieceAlgorithm::kBpe, PieceAlgorithm::kUnigram));
+
+TEST(VocabularyTrainingOptionsTest, BadOptionsAreRefused) {
+  EXPECT_THAT(Message(TrainVocabulary({.size = 4}, kSentences)), HasSubstr("no room"));
+  EXPECT_THAT(Message(TrainVocabulary({.size = 60, .character_coverage = 1.5}, kSentences)), HasSubstr("1.5"));
+  EXPECT_THAT(Message(TrainVocabulary({.size = 60, .normalization = "nfkd"}, kSentences)), HasSubstr("nmt_nfkc"));
+}
+
+}  // namespace
+}  // namespace hadal
