@@ -1,0 +1,88 @@
+#include "kernels/cpu/embedding.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "kernels/cpu/columns-inl.h"
+#include "kernels/cpu/dropout-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+
+void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.x.columns;
+  const float multiplier = args.multiplier;
+  const int32_t* offsets_end = args.offsets.data + args.offsets.size;
+  // The sentence of row `begin`: the last that starts at or before it (empty sentences start there too, and hold no row).
+  const int32_t* sentence = std::upper_bound(args.offsets.data, offsets_end, begin) - 1;
+  DropoutWindow window(args.dropout, end * width);
+  for (int64_t row = begin; row < end; ++row) {
+    while (sentence[1] <= row) ++sentence;
+    const float* token = args.table.row(args.tokens[row]);
+    const float* position = args.positions.row(row - *sentence);
+    float* x = args.x.row(row);
+    for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
+      const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
+      const float* factors = args.dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
+      ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
+        auto value = hn::MulAdd(hn::Set(d, multiplier), hn::LoadU(d, token + c), hn::LoadU(d, position + c));
+        if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
+        hn::StoreU(value, d, x + c);
+      });
+    }
+  }
+}
+
+void EmbeddingBackwardColumns(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.dx.columns;
+  const float multiplier = args.multiplier;
+  float buffer[DropoutWindow::kCapacity + kDropoutSlack];
+  for (int64_t row = 0; row < args.tokens.size; ++row) {
+    const float* dx = args.dx.row(row);
+    float* d_token = args.d_table.row(args.tokens[row]);
+    for (int64_t first = begin; first < end; first += DropoutWindow::kCapacity) {
+      const int64_t last = std::min(end, first + DropoutWindow::kCapacity);
+      const float* factors = nullptr;
+      if (args.dropout.active()) {
+        factors = FillDropoutFactors(args.dropout, row * width + first, last - first, buffer) - first;
+      }
+      ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
+        auto gradient = hn::LoadU(d, dx + c);
+        if (factors != nullptr) gradient = hn::Mul(gradient, hn::LoadU(d, factors + c));
+        hn::StoreU(hn::MulAdd(hn::Set(d, multiplier), gradient, hn::LoadU(d, d_token + c)), d, d_token + c);
+      });
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+namespace {
+HWY_EXPORT(EmbeddingForwardRows);
+HWY_EXPORT(EmbeddingBackwardColumns);
+}  // namespace
+
+void cpu::EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
+  stream.ForRanges(args.tokens.size, /*grain=*/16, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(EmbeddingForwardRows)(args, begin, end);
+  });
+}
+
+void cpu::EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
+  stream.ForRanges(args.dx.columns, /*grain=*/16, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(EmbeddingBackwardColumns)(args, begin, end);
+  });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

@@ -1,0 +1,152 @@
+#include <algorithm>
+
+#include "kernels/cpu/residual_norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/residual_norm_backward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "kernels/cpu/columns-inl.h"
+#include "kernels/cpu/dropout-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+
+// What one block of rows adds to each column sum: [3, W] of the block in ResidualNormBackwardArgs::partials.
+struct BlockSums {
+  BlockSums(const ResidualNormBackwardArgs& args, int64_t block) {
+    const int64_t width = args.d_stream.columns;
+    float* base = args.partials.data + block * 3 * width;
+    if (!args.d_bias.empty()) bias = base;
+    if (!args.d_normed.empty()) scale = base + width, shift = base + 2 * width;
+    if (bias != nullptr) std::fill_n(bias, width, 0.0f);
+    if (scale != nullptr) std::fill_n(scale, 2 * width, 0.0f);
+  }
+  float* bias = nullptr;
+  float* scale = nullptr;
+  float* shift = nullptr;
+};
+
+// The two means of a row that LayerNorm's gradient subtracts (residual_norm.md):
+//   of_gradient = mean(g), of_product = mean(g ⊙ h) with g = dn ⊙ scale, h = (s − mean)·rstd.
+struct RowMeans {
+  float of_gradient = 0, of_product = 0;
+};
+
+// Also adds the row to the block's d_scale and d_shift.
+HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, const BlockSums& sums) {
+  const int64_t width = args.d_stream.columns;
+  const float *dn = args.d_normed.row(row), *s = args.sum.row(row), *scale = args.scale.data;
+  const float mean = args.mean[row], rstd = args.rstd[row];
+  float *d_scale = sums.scale, *d_shift = sums.shift;
+  RowMeans means;
+  SumColumnPairs(width, means.of_gradient, means.of_product, [&](auto d, int64_t c, auto& g, auto& product) HWY_ATTR {
+    const auto gradient = hn::LoadU(d, dn + c);
+    const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
+    g = hn::Mul(gradient, hn::LoadU(d, scale + c));
+    product = hn::Mul(g, normalised);
+    hn::StoreU(hn::MulAdd(gradient, normalised, hn::LoadU(d, d_scale + c)), d, d_scale + c);
+    hn::StoreU(hn::Add(gradient, hn::LoadU(d, d_shift + c)), d, d_shift + c);
+  });
+  means.of_gradient /= width;
+  means.of_product /= width;
+  return means;
+}
+
+// ds of one row, and from it d_stream, d_branch, d_skip and the block's d_bias. Reads before it writes at each column, so
+// that d_stream may lie over d_normed or d_sum.
+HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, const RowMeans means,
+                            DropoutWindow& window, const BlockSums& sums) {
+  const int64_t width = args.d_stream.columns;
+  const bool norm = !args.d_normed.empty();
+  const float* dn = norm ? args.d_normed.row(row) : nullptr;
+  const float* s = norm ? args.sum.row(row) : nullptr;
+  const float* scale = args.scale.data;
+  const float mean = norm ? args.mean[row] : 0.0f, rstd = norm ? args.rstd[row] : 0.0f;
+  const float* d_sum = args.d_sum.empty() ? nullptr : args.d_sum.row(row);
+  float* d_stream = args.d_stream.row(row);
+  float* d_branch = args.d_branch.empty() ? nullptr : args.d_branch.row(row);
+  float* d_skip = args.d_skip.empty() ? nullptr : args.d_skip.row(row);
+  const bool dropout = d_branch != nullptr && args.dropout.active();
+  const float residual_gain = d_branch != nullptr ? args.residual_gain : 1.0f;  // the norm alone: s = x
+  const float branch_gain = args.branch_gain;
+  float* d_bias = sums.bias;
+  for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
+    const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
+    const float* factors = dropout ? window.Get(row * width + first, last - first) - first : nullptr;
+    ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
+      auto ds = hn::Zero(d);
+      if (norm) {
+        const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
+        const auto g = hn::Mul(hn::LoadU(d, dn + c), hn::LoadU(d, scale + c));
+        const auto centred = hn::Sub(g, hn::Set(d, means.of_gradient));
+        ds = hn::Mul(hn::NegMulAdd(normalised, hn::Set(d, means.of_product), centred), hn::Set(d, rstd));
+      }
+      if (d_sum != nullptr) ds = hn::Add(ds, hn::LoadU(d, d_sum + c));
+      if (d_skip != nullptr) hn::StoreU(hn::Add(hn::LoadU(d, d_skip + c), ds), d, d_skip + c);
+      hn::StoreU(hn::Mul(hn::Set(d, residual_gain), ds), d, d_stream + c);
+      if (d_branch == nullptr) return;
+      auto db = hn::Mul(hn::Set(d, branch_gain), ds);
+      if (factors != nullptr) db = hn::Mul(db, hn::LoadU(d, factors + c));
+      hn::StoreU(db, d, d_branch + c);
+      if (d_bias != nullptr) hn::StoreU(hn::Add(hn::LoadU(d, d_bias + c), db), d, d_bias + c);
+    });
+  }
+}
+
+void ResidualNormBackwardBlocks(const ResidualNormBackwardArgs& args, int64_t begin_block, int64_t end_block) {
+  const int64_t rows = args.d_stream.rows, width = args.d_stream.columns;
+  DropoutWindow window(args.dropout, std::min(rows, end_block * kResidualNormRowBlock) * width);
+  for (int64_t block = begin_block; block < end_block; ++block) {
+    const BlockSums sums(args, block);
+    const int64_t end = std::min(rows, (block + 1) * kResidualNormRowBlock);
+    for (int64_t row = block * kResidualNormRowBlock; row < end; ++row) {
+      const RowMeans means = args.d_normed.empty() ? RowMeans() : NormSums(args, row, sums);
+      GradientRow(args, row, means, window, sums);
+    }
+  }
+}
+
+// sum[c] += Σ_blocks partials[block · 3·W + c] for columns [begin, end), blocks in ascending order.
+void MergeBlocks(const float* partials, int64_t blocks, int64_t width, float* sum, int64_t begin, int64_t end) {
+  ForColumns(begin, end, [&](auto d, int64_t c) HWY_ATTR {
+    auto total = hn::LoadU(d, sum + c);
+    for (int64_t block = 0; block < blocks; ++block) {
+      total = hn::Add(total, hn::LoadU(d, partials + block * 3 * width + c));
+    }
+    hn::StoreU(total, d, sum + c);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+namespace {
+HWY_EXPORT(ResidualNormBackwardBlocks);
+HWY_EXPORT(MergeBlocks);
+}  // namespace
+
+void cpu::ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
+  const int64_t width = args.d_stream.columns;
+  const int64_t blocks = (args.d_stream.rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock;
+  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(ResidualNormBackwardBlocks)(args, begin, end);
+  });
+  if (args.d_bias.empty() && args.d_scale.empty()) return;
+  stream.ForRanges(width, /*grain=*/64, [&](int64_t begin, int64_t end) {
+    const float* partials = args.partials.data;
+    for (const Vector& sum : {args.d_bias, args.d_scale, args.d_shift}) {
+      if (!sum.empty()) HWY_DYNAMIC_DISPATCH(MergeBlocks)(partials, blocks, width, sum.data, begin, end);
+      partials += width;
+    }
+  });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

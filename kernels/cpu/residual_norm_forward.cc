@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/residual_norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/residual_norm_forward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "kernels/cpu/columns-inl.h"
+#include "kernels/cpu/dropout-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+
+// s = r·x + b·dropout(y + bias) + e for one row: fma(b, f·(y + bias), r·x + e), f the dropout factor.
+HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, DropoutWindow& window, float* s) {
+  const int64_t width = args.stream.columns;
+  const float* x = args.stream.row(row);
+  const float* y = args.branch.row(row);
+  const float* bias = args.bias.data;
+  const float* skip = args.skip.empty() ? nullptr : args.skip.row(row);
+  const float residual_gain = args.residual_gain, branch_gain = args.branch_gain;
+  for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
+    const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
+    const float* factors = args.dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
+    ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
+      auto branch = hn::LoadU(d, y + c);
+      if (bias != nullptr) branch = hn::Add(branch, hn::LoadU(d, bias + c));
+      if (factors != nullptr) branch = hn::Mul(branch, hn::LoadU(d, factors + c));
+      auto rest = hn::Mul(hn::Set(d, residual_gain), hn::LoadU(d, x + c));
+      if (skip != nullptr) rest = hn::Add(rest, hn::LoadU(d, skip + c));
+      hn::StoreU(hn::MulAdd(hn::Set(d, branch_gain), branch, rest), d, s + c);
+    });
+  }
+}
+
+// LayerNorm of one row: n = (s − mean)·rstd·scale + shift. `n` may be `s`.
+HWY_INLINE void NormRow(const ResidualNormForwardArgs& args, int64_t row, const float* s, float* n) {
+  const int64_t width = args.stream.columns;
+  const float mean = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR { return hn::LoadU(d, s + c); }) / width;
+  const float squares = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
+    const auto centred = hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean));
+    return hn::Mul(centred, centred);
+  });
+  const float rstd = 1.0f / std::sqrt(squares / width + kLayerNormEpsilon);
+  const float *scale = args.scale.data, *shift = args.shift.data;
+  ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
+    const auto centred = hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean));
+    const auto normalised = hn::Mul(centred, hn::Set(d, rstd));
+    hn::StoreU(hn::MulAdd(normalised, hn::LoadU(d, scale + c), hn::LoadU(d, shift + c)), d, n + c);
+  });
+  args.mean[row] = mean;
+  args.rstd[row] = rstd;
+}
+
+void ResidualNormForwardRows(const ResidualNormForwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.stream.columns;
+  DropoutWindow window(args.dropout, end * width);
+  for (int64_t row = begin; row < end; ++row) {
+    const float* s = args.stream.row(row);
+    if (!args.branch.empty()) {
+      // Where s is not wanted, the row of n holds it until it is normalised in place.
+      float* to = args.sum.empty() ? args.normed.row(row) : args.sum.row(row);
+      ResidualRow(args, row, window, to);
+      s = to;
+    } else if (!args.sum.empty() && args.sum.row(row) != s) {
+      std::copy(s, s + width, args.sum.row(row));
+    }
+    if (!args.normed.empty()) NormRow(args, row, s, args.normed.row(row));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+namespace {
+HWY_EXPORT(ResidualNormForwardRows);
+}  // namespace
+
+void cpu::ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args) {
+  stream.ForRanges(args.stream.rows, kResidualNormRowBlock, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(ResidualNormForwardRows)(args, begin, end);
+  });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

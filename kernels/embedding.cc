@@ -1,0 +1,59 @@
+#include "kernels/embedding.h"
+
+#include <cmath>
+
+#include "kernels/cpu/embedding.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+void CheckTokens(const ConstTokens& tokens, int64_t vocabulary) {
+  for (int64_t row = 0; row < tokens.size; ++row) {
+    HADAL_CHECK_GE(tokens[row], 0);
+    HADAL_CHECK_LT(tokens[row], vocabulary);
+  }
+}
+
+}  // namespace
+
+void FillSinusoidalPositions(Matrix table) {
+  constexpr int64_t kFirstPosition = 2;  // fairseq: padding index 1, plus 1
+  const int64_t half = table.columns / 2;
+  for (int64_t p = 0; p < table.rows; ++p) {
+    float* row = table.row(p);
+    for (int64_t i = 0; i < half; ++i) {
+      const double exponent = half > 1 ? static_cast<double>(i) / (half - 1) : 0.0;
+      const double angle = (p + kFirstPosition) * std::pow(10000.0, -exponent);
+      row[i] = static_cast<float>(std::sin(angle));
+      row[half + i] = static_cast<float>(std::cos(angle));
+    }
+    if (table.columns % 2 == 1) row[table.columns - 1] = 0.0f;
+  }
+}
+
+void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
+  if (args.tokens.size == 0) return;
+  HADAL_CHECK_EQ(args.x.rows, args.tokens.size);
+  HADAL_CHECK_EQ(args.table.columns, args.x.columns);
+  HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
+  HADAL_CHECK_GE(args.offsets.size, 2);
+  HADAL_CHECK_EQ(args.offsets[0], 0);
+  HADAL_CHECK_EQ(args.offsets[args.offsets.size - 1], args.tokens.size);
+  for (int64_t n = 0; n + 1 < args.offsets.size; ++n) {
+    HADAL_CHECK_LE(args.offsets[n], args.offsets[n + 1]);
+    HADAL_CHECK_LE(args.offsets[n + 1] - args.offsets[n], args.positions.rows);
+  }
+  CheckTokens(args.tokens, args.table.rows);
+  cpu::EmbeddingForward(stream, args);
+}
+
+void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
+  if (args.tokens.size == 0) return;
+  HADAL_CHECK_EQ(args.dx.rows, args.tokens.size);
+  HADAL_CHECK_EQ(args.d_table.columns, args.dx.columns);
+  CheckTokens(args.tokens, args.d_table.rows);
+  cpu::EmbeddingBackward(stream, args);
+}
+
+}  // namespace hadal

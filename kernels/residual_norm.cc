@@ -1,0 +1,75 @@
+#include "kernels/residual_norm.h"
+
+#include "kernels/cpu/residual_norm.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+// An empty matrix stands for "not given" and passes.
+void CheckShape(const ConstMatrix& m, int64_t rows, int64_t width) {
+  if (m.empty()) return;
+  HADAL_CHECK_EQ(m.rows, rows);
+  HADAL_CHECK_EQ(m.columns, width);
+  HADAL_CHECK_GE(m.stride, m.columns);
+}
+
+void CheckSize(const ConstVector& v, int64_t size) {
+  if (!v.empty()) HADAL_CHECK_EQ(v.size, size);
+}
+
+}  // namespace
+
+void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args) {
+  const int64_t rows = args.stream.rows, width = args.stream.columns;
+  if (rows == 0) return;
+  HADAL_CHECK(!args.stream.empty());
+  HADAL_CHECK_GE(width, 1);
+  for (const ConstMatrix& m : {args.stream, args.branch, args.skip, ConstMatrix(args.sum), ConstMatrix(args.normed)}) {
+    CheckShape(m, rows, width);
+  }
+  const bool norm = !args.scale.empty();
+  HADAL_CHECK_EQ(!args.shift.empty(), norm);
+  HADAL_CHECK_EQ(!args.normed.empty(), norm);
+  HADAL_CHECK_EQ(!args.mean.empty(), norm);
+  HADAL_CHECK_EQ(!args.rstd.empty(), norm);
+  HADAL_CHECK(norm || !args.sum.empty());
+  for (const ConstVector& v : {args.bias, args.scale, args.shift}) CheckSize(v, width);
+  for (const ConstVector& v : {ConstVector(args.mean), ConstVector(args.rstd)}) CheckSize(v, rows);
+  if (norm) {
+    HADAL_CHECK_NE(args.normed.data, args.stream.data);
+    HADAL_CHECK_NE(args.normed.data, args.branch.data);
+    HADAL_CHECK_NE(args.normed.data, args.sum.data);
+  }
+  cpu::ResidualNormForward(stream, args);
+}
+
+void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
+  const int64_t rows = args.d_stream.rows, width = args.d_stream.columns;
+  if (rows == 0) return;
+  HADAL_CHECK(!args.d_stream.empty());
+  HADAL_CHECK_GE(width, 1);
+  for (const ConstMatrix& m :
+       {args.d_normed, args.d_sum, args.sum, ConstMatrix(args.d_branch), ConstMatrix(args.d_skip)}) {
+    CheckShape(m, rows, width);
+  }
+  const bool norm = !args.d_normed.empty();
+  HADAL_CHECK(norm || !args.d_sum.empty());
+  HADAL_CHECK_EQ(!args.sum.empty(), norm);
+  HADAL_CHECK_EQ(!args.mean.empty(), norm);
+  HADAL_CHECK_EQ(!args.rstd.empty(), norm);
+  HADAL_CHECK_EQ(!args.scale.empty(), norm);
+  HADAL_CHECK_EQ(!args.d_scale.empty(), norm);
+  HADAL_CHECK_EQ(!args.d_shift.empty(), norm);
+  HADAL_CHECK(args.d_bias.empty() || !args.d_branch.empty());
+  for (const ConstVector& v :
+       {args.scale, ConstVector(args.d_bias), ConstVector(args.d_scale), ConstVector(args.d_shift)}) {
+    CheckSize(v, width);
+  }
+  for (const ConstVector& v : {args.mean, args.rstd}) CheckSize(v, rows);
+  if (norm || !args.d_bias.empty()) HADAL_CHECK_GE(args.partials.size, ResidualNormPartials(rows, width));
+  HADAL_CHECK_NE(args.d_branch.data, args.d_stream.data);
+  cpu::ResidualNormBackward(stream, args);
+}
+
+}  // namespace hadal

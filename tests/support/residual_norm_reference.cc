@@ -1,0 +1,65 @@
+#include "tests/support/residual_norm_reference.h"
+
+#include <cmath>
+
+namespace hadal::testing {
+
+ResidualNormReference::Output ResidualNormReference::Forward() const {
+  Output out{stream, {}, {}, {}};
+  if (!branch.empty()) {
+    for (int64_t i = 0; i < rows * width; ++i) {
+      const double y = branch[i] + (bias.empty() ? 0 : bias[i % width]);
+      out.sum[i] = residual_gain * stream[i] + BranchFactor(i) * y + (skip.empty() ? 0 : skip[i]);
+    }
+  }
+  if (scale.empty()) return out;
+  out.normed.resize(rows * width);
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* s = &out.sum[r * width];
+    double mean = 0, variance = 0;
+    for (int64_t c = 0; c < width; ++c) mean += s[c] / width;
+    for (int64_t c = 0; c < width; ++c) variance += (s[c] - mean) * (s[c] - mean) / width;
+    const double rstd = 1 / std::sqrt(variance + 1e-5);
+    for (int64_t c = 0; c < width; ++c) out.normed[r * width + c] = scale[c] * (s[c] - mean) * rstd + shift[c];
+    out.mean.push_back(mean);
+    out.rstd.push_back(rstd);
+  }
+  return out;
+}
+
+ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vector<double>& d_normed,
+                                                                 const std::vector<double>& d_sum) const {
+  std::vector<double> ds = d_sum.empty() ? std::vector<double>(rows * width) : d_sum;
+  Gradients g;
+  if (!d_normed.empty()) {
+    const Output forward = Forward();
+    g.d_scale.resize(width);
+    g.d_shift.resize(width);
+    for (int64_t r = 0; r < rows; ++r) {
+      // The full Jacobian of the normalisation, column by column (residual_norm.md).
+      const double q = forward.rstd[r];
+      std::vector<double> h(width);
+      for (int64_t c = 0; c < width; ++c) h[c] = (forward.sum[r * width + c] - forward.mean[r]) * q;
+      for (int64_t i = 0; i < width; ++i) {
+        const double dn = d_normed[r * width + i];
+        g.d_scale[i] += dn * h[i];
+        g.d_shift[i] += dn;
+        for (int64_t j = 0; j < width; ++j) {
+          ds[r * width + j] += dn * scale[i] * q * ((i == j) - 1.0 / width - h[i] * h[j] / width);
+        }
+      }
+    }
+  }
+  g.d_skip = g.d_stream = ds;
+  if (branch.empty()) return g;
+  g.d_branch.resize(rows * width);
+  g.d_bias.resize(width);
+  for (int64_t i = 0; i < rows * width; ++i) {
+    g.d_stream[i] = residual_gain * ds[i];
+    g.d_branch[i] = BranchFactor(i) * ds[i];
+    g.d_bias[i % width] += g.d_branch[i];
+  }
+  return g;
+}
+
+}  // namespace hadal::testing
