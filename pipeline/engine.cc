@@ -180,7 +180,7 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
 
 absl::Status Engine::ComputeNorm() {
   const Stopwatch watch;
-  HADAL_ASSIGN_OR_RETURN(result_.gradient, norm_.Compute(stage().parameters(), loss_, collectives_));
+  HADAL_ASSIGN_OR_RETURN(result_.gradient, norm_.Compute(stage().parameters(), loss_, update_.vote, collectives_));
   result_.applied = result_.gradient.finite;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();

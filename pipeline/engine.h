@@ -30,6 +30,7 @@ namespace hadal {
 struct UpdateSettings {
   OptimizerOptions optimizer;
   double learning_rate = 0;
+  StopVote vote = StopVote::kContinue;
 };
 
 struct StepResult {

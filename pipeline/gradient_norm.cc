@@ -9,7 +9,7 @@
 namespace hadal {
 namespace {
 
-constexpr size_t kLossValues = 3;  // in front of every rank's slice sums
+constexpr size_t kHeadValues = 4;  // loss, nll, tokens, stop vote: in front of every rank's slice sums
 
 }  // namespace
 
@@ -27,8 +27,8 @@ GradientNorm::GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, 
 }
 
 absl::StatusOr<GlobalGradient> GradientNorm::Compute(const ParameterStore& parameters, const LossSums& loss,
-                                                     Collectives& collectives) {
-  mine_ = {loss.loss, loss.nll, static_cast<double>(loss.tokens)};
+                                                     StopVote vote, Collectives& collectives) {
+  mine_ = {loss.loss, loss.nll, static_cast<double>(loss.tokens), static_cast<double>(vote)};
   for (const int32_t p : parameters.owned()) {
     const Vector gradient = OwnedGradient(parameters, p);
     for (int64_t first = 0; first < gradient.size; first += kSliceElements) {
@@ -40,8 +40,9 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const ParameterStore& param
   GlobalGradient result;
   for (const std::vector<double>& values : all) {
     result.loss.Add({values[0], values[1], static_cast<int64_t>(values[2])});
+    result.stop = std::max(result.stop, static_cast<StopVote>(static_cast<int32_t>(values[3])));
   }
-  std::vector<size_t> next(all.size(), kLossValues);
+  std::vector<size_t> next(all.size(), kHeadValues);
   std::vector<double> squares(plan_.sublayers.size(), 0.0);
   double total = 0;
   for (size_t p = 0; p < owner_.size(); ++p) {

@@ -18,8 +18,12 @@
 
 namespace hadal {
 
+// A rank's wish to end the run after this step; the strongest counts.
+enum class StopVote : int32_t { kContinue, kOutOfTime, kRequested };
+
 struct GlobalGradient {
   LossSums loss;    // of the step, all ranks
+  StopVote stop = StopVote::kContinue;
   double norm = 0;  // of the whole gradient; not finite when any element is not
   bool finite = true;
   int32_t first_bad_parameter = -1;   // first in plan order whose gradient is not finite
@@ -30,8 +34,8 @@ class GradientNorm {
  public:
   GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, int rank);
 
-  // `loss`: this rank's sums (zeros but on the head's rank).
-  absl::StatusOr<GlobalGradient> Compute(const ParameterStore& parameters, const LossSums& loss,
+  // `loss`: this rank's sums (zeros but on the head's rank). `vote` rides along: a step ends with one exchange.
+  absl::StatusOr<GlobalGradient> Compute(const ParameterStore& parameters, const LossSums& loss, StopVote vote,
                                          Collectives& collectives);
 
  private:

@@ -1,0 +1,265 @@
+#include "pipeline/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "pipeline/learning_rate.h"
+#include "pipeline/parameter_broadcast.h"
+#include "runtime/clock.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+absl::Duration WaitTimeout(const TrainOptions& options) { return absl::Seconds(options.pipeline.wait_timeout_seconds); }
+
+BatchCapacity CapacityOf(const TrainOptions& options) {
+  return {.source_rows = options.batch.source_tokens, .target_rows = options.batch.target_tokens};
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
+                 const TrainingSurroundings& surroundings, SamplingOrder order)
+    : options_(options),
+      plan_(plan),
+      pipeline_(pipeline),
+      surroundings_(surroundings),
+      order_(std::move(order)),
+      collectives_(surroundings.communicator, WaitTimeout(options)) {
+  progress_.seed = options.seed;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& options, const ModelPlan& plan,
+                                                         const PipelinePlan& pipeline,
+                                                         const TrainingSurroundings& surroundings,
+                                                         TrainingCheckpointsOptions checkpoints) {
+  HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
+                         SamplingOrder::Create(surroundings.train, {.seed = options.seed,
+                                                                    .capacity = CapacityOf(options),
+                                                                    .micro_batches_per_step = options.batch.micro_batches}));
+  std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
+  if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
+    HADAL_ASSIGN_OR_RETURN(ValidationBatches validation,
+                           MakeValidationBatches(*surroundings.validation, CapacityOf(options),
+                                                 options.validation.max_sentences));
+    trainer->validation_batches_ = std::move(validation.batches);
+    for (const PackedBatch& batch : trainer->validation_batches_) trainer->validation_sentences_ += batch.sentences();
+  }
+  Communicator& communicator = surroundings.communicator;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(plan, pipeline, surroundings.stream,
+                                                                  /*training=*/true, communicator, WaitTimeout(options));
+  HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
+  trainer->engine_ = *std::move(engine);
+  const ParameterStore& parameters = trainer->engine_->stage().parameters();
+  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream, communicator,
+                                             WaitTimeout(options)));
+  HADAL_RETURN_IF_ERROR(trainer->engine_->ShareTiedWeights());
+  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), parameters,
+                                                                communicator.rank(), trainer->collectives_);
+  return trainer;
+}
+
+absl::StatusOr<bool> Trainer::ResumeLatest() {
+  HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest());
+  if (!progress.has_value()) return false;
+  progress_ = *progress;
+  HADAL_RETURN_IF_ERROR(engine_->ShareTiedWeights());
+  return true;
+}
+
+absl::Status Trainer::Resume(const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(directory, /*weights_only=*/false));
+  return engine_->ShareTiedWeights();
+}
+
+absl::Status Trainer::InitializeFrom(const std::string& directory) {
+  HADAL_RETURN_IF_ERROR(checkpoints_->Load(directory, /*weights_only=*/true).status());
+  return engine_->ShareTiedWeights();
+}
+
+RunInfo Trainer::DescribeRun() const {
+  const ModelOptions& model = plan_.options;
+  return {.run_directory = options_.run_directory,
+          .model = absl::StrFormat("%dL-%dL, d_model %d, %d heads, d_ff %d: %d sublayers", model.encoder_layers,
+                                   model.decoder_layers, model.d_model, model.heads, model.d_ff,
+                                   2 * model.encoder_layers + 3 * model.decoder_layers),
+          .parameters = plan_.ParameterElements(),
+          .encoder_sublayers = 2 * model.encoder_layers,
+          .decoder_sublayers = 3 * model.decoder_layers,
+          .ranks = surroundings_.communicator.size(),
+          .stages = pipeline_.shape.stages,
+          .threads = surroundings_.stream.threads(),
+          .first_step = progress_.step,
+          .total_steps = options_.stop.steps};
+}
+
+StepScalars Trainer::Scalars() const {
+  return {.seed = progress_.seed,
+          .step = progress_.step,
+          .update = progress_.update + 1,
+          .training = true,
+          .gradient_scale = 1.0f / static_cast<float>(std::max<int64_t>(batches_.target_tokens, 1))};
+}
+
+StopVote Trainer::Vote() const {
+  if (surroundings_.stop_requested && surroundings_.stop_requested()) return StopVote::kRequested;
+  const bool out_of_time = options_.stop.minutes > 0 && progress_.training_seconds >= options_.stop.minutes * 60;
+  return IsMain() && out_of_time ? StopVote::kOutOfTime : StopVote::kContinue;
+}
+
+absl::StatusOr<StepResult> Trainer::Step() {
+  order_.At(progress_.step, batches_);
+  const double learning_rate = LearningRate(options_.rate, progress_.update + 1, options_.stop.steps);
+  const UpdateSettings update{.optimizer = options_.optimizer, .learning_rate = learning_rate, .vote = Vote()};
+  HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
+  ++progress_.step;
+  progress_.update += result.applied ? 1 : 0;
+  progress_.epochs_done = batches_.epochs_done;
+  progress_.target_tokens_seen += result.gradient.loss.tokens;
+  for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
+  progress_.training_seconds += result.seconds;
+  session_seconds_ += result.seconds;
+  if (!result.applied) OnNotFinite(result.gradient);
+  HADAL_RETURN_IF_ERROR(Report(result, learning_rate));
+  return result;
+}
+
+void Trainer::OnNotFinite(const GlobalGradient& gradient) {
+  if (!IsMain()) return;
+  const int32_t parameter = gradient.first_bad_parameter;
+  surroundings_.sink.OnText(
+      progress_.step - 1, TextKind::kWarning,
+      parameter < 0 ? std::string("the loss is not finite; the update was skipped")
+                    : absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
+                                   plan_.SublayerName(plan_.parameters[parameter].sublayer),
+                                   ") is not finite; the update was skipped"));
+}
+
+absl::StatusOr<std::vector<StageTimes>> Trainer::GatherTimes(const StageTimes& times) {
+  const double mine[] = {times.forward_seconds, times.recompute_seconds,     times.backward_seconds,
+                         times.wait_seconds,    times.communication_seconds, times.optimizer_seconds};
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
+  std::vector<StageTimes> stages;
+  for (const std::vector<double>& v : all) stages.push_back({v[0], v[1], v[2], v[3], v[4], v[5]});
+  return stages;
+}
+
+absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
+  const int64_t step = progress_.step - 1;
+  if (options_.log_every_steps > 1 && progress_.step % options_.log_every_steps != 0 && result.applied) {
+    return absl::OkStatus();
+  }
+  HADAL_ASSIGN_OR_RETURN(std::vector<StageTimes> stages, GatherTimes(result.times));
+  if (!IsMain()) return absl::OkStatus();
+  const LossSums& sums = result.gradient.loss;
+  const double tokens = static_cast<double>(std::max<int64_t>(sums.tokens, 1));
+  double waited = 0;
+  for (const StageTimes& stage : stages) waited += stage.wait_seconds;
+  StepMetrics metrics{.step = step,
+                      .update = progress_.update,
+                      .total_steps = options_.stop.steps,
+                      .loss = sums.loss / tokens,
+                      .nll = sums.nll / tokens,
+                      .perplexity = std::exp(sums.nll / tokens),
+                      .learning_rate = learning_rate,
+                      .gradient_norm = result.gradient.norm,
+                      .target_tokens = sums.tokens,
+                      .tokens_per_second = tokens / result.seconds,
+                      .step_seconds = result.seconds,
+                      .elapsed_seconds = session_seconds_,
+                      .epoch = progress_.epochs_done,
+                      .skipped = !result.applied,
+                      .measured_bubble = waited / (result.seconds * static_cast<double>(stages.size())),
+                      .analytic_bubble = pipeline_.analytic_bubble};
+  const double per_step = session_seconds_ / static_cast<double>(progress_.step - first_step_);
+  if (options_.stop.steps > 0) metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
+  if (options_.stop.minutes > 0) {
+    const double left = std::max(0.0, options_.stop.minutes * 60 - progress_.training_seconds);
+    metrics.eta_seconds = std::min(metrics.eta_seconds.value_or(left), left);
+  }
+  metrics.stages = std::move(stages);
+  for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
+    if (plan_.sublayers[s].layer >= 0) metrics.depth_gradient_norms.push_back(result.gradient.sublayer_norms[s]);
+  }
+  surroundings_.sink.OnStep(metrics);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Validate() {
+  const Stopwatch watch;
+  StepScalars scalars = Scalars();
+  scalars.update = std::max<int64_t>(progress_.update, 1);
+  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine_->Evaluate(validation_batches_, scalars));
+  const double nll = sums.nll / static_cast<double>(std::max<int64_t>(sums.tokens, 1));
+  ValidationMetrics metrics{.step = progress_.step,
+                            .nll = nll,
+                            .perplexity = std::exp(nll),
+                            .best = nll < progress_.best_nll,
+                            .sentences = validation_sentences_};
+  progress_.validation_nll = nll;
+  if (metrics.best) {
+    progress_.best_nll = nll;
+    progress_.best_step = progress_.step;
+    progress_.validations_without_improvement = 0;
+  } else {
+    ++progress_.validations_without_improvement;
+  }
+  if (surroundings_.validation_bleu) {
+    HADAL_ASSIGN_OR_RETURN(metrics.bleu, surroundings_.validation_bleu(*engine_, scalars.update));
+  }
+  metrics.seconds = watch.Seconds();
+  if (IsMain()) surroundings_.sink.OnValidation(metrics);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Save(bool is_best) {
+  const Stopwatch watch;
+  HADAL_ASSIGN_OR_RETURN(last_checkpoint_, checkpoints_->Save(progress_, is_best));
+  last_saved_step_ = progress_.step;
+  if (IsMain()) {
+    surroundings_.sink.OnText(progress_.step, TextKind::kNotice,
+                              absl::StrFormat("checkpoint saved in %.1f s: %s", watch.Seconds(), last_checkpoint_));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<StopReason> Trainer::ReachedLimit() const {
+  const StopOptions& stop = options_.stop;
+  if (stop.steps > 0 && progress_.step >= stop.steps) return StopReason::kSteps;
+  if (stop.epochs > 0 && progress_.epochs_done >= stop.epochs) return StopReason::kEpochs;
+  if (stop.patience > 0 && progress_.validations_without_improvement >= stop.patience) return StopReason::kPatience;
+  return std::nullopt;
+}
+
+absl::StatusOr<TrainingOutcome> Trainer::Run() {
+  HADAL_RETURN_IF_ERROR(checkpoints_->Claim());
+  first_step_ = progress_.step;
+  if (IsMain()) surroundings_.sink.OnStart(DescribeRun());
+  std::optional<StopReason> reason = ReachedLimit();
+  const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
+  while (!reason.has_value()) {
+    HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
+    bool is_best = false;
+    if (validate_every > 0 && progress_.step % validate_every == 0) {
+      HADAL_RETURN_IF_ERROR(Validate());
+      is_best = progress_.best_step == progress_.step;
+    }
+    reason = ReachedLimit();
+    if (!reason.has_value() && result.gradient.stop != StopVote::kContinue) {
+      reason = result.gradient.stop == StopVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
+    }
+    const int64_t save_every = options_.checkpoint.every_steps;
+    const bool save_now = save_every > 0 && progress_.step % save_every == 0;
+    if (save_now || (is_best && save_every > 0)) HADAL_RETURN_IF_ERROR(Save(is_best));
+  }
+  if (options_.checkpoint.save_at_end && last_saved_step_ != progress_.step && progress_.step > first_step_) {
+    HADAL_RETURN_IF_ERROR(Save(progress_.best_step == progress_.step));
+  }
+  return TrainingOutcome{*reason, progress_, last_checkpoint_};
+}
+
+}  // namespace hadal

@@ -1,0 +1,103 @@
+// The trainer: steps, validation, checkpoints and stopping, the same on every rank.
+//
+// A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs it; metrics
+// leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
+// `step` always advances; `update` only when the update was applied (a gradient that is not finite skips it on all ranks alike).
+// Threads: one a rank. Blocking. After an error the job can only end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "layers/model_plan.h"
+#include "pipeline/engine.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/train_options.h"
+#include "pipeline/training_checkpoints.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/metrics_sink.h"
+
+namespace hadal {
+
+// What surrounds a training run. Referenced objects must outlive the trainer.
+struct TrainingSurroundings {
+  Communicator& communicator;
+  Stream stream;
+  const Corpus& train;
+  const Corpus* validation = nullptr;       // may be null
+  MetricsSink& sink;                        // called on rank 0 only
+  std::function<bool()> stop_requested;     // polled once a step on every rank (a signal's flag); may be empty
+  // Translates `sentences` validation sentences with the weights as they are and returns BLEU on every rank; may be empty.
+  std::function<absl::StatusOr<double>(Engine&, int64_t update)> validation_bleu;
+};
+
+enum class StopReason { kSteps, kEpochs, kMinutes, kPatience, kRequested };
+
+struct TrainingOutcome {
+  StopReason reason = StopReason::kSteps;
+  TrainingProgress progress;
+  std::string checkpoint;  // the last one written, if any (rank 0)
+};
+
+class Trainer {
+ public:
+  // Lays out and allocates this rank's memory, and initialises the parameters on rank 0.  `plan` and `pipeline` must outlive it.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainOptions& options, const ModelPlan& plan,
+                                                         const PipelinePlan& pipeline,
+                                                         const TrainingSurroundings& surroundings,
+                                                         TrainingCheckpointsOptions checkpoints);
+
+  // Continues from the newest good checkpoint of the run; false where there is none.
+  absl::StatusOr<bool> ResumeLatest();
+  // Continues from one checkpoint / starts a new run from its weights.
+  absl::Status Resume(const std::string& directory);
+  absl::Status InitializeFrom(const std::string& directory);
+
+  // Trains until a limit or a request to stop; saves as the options say.
+  absl::StatusOr<TrainingOutcome> Run();
+
+  Engine& engine() { return *engine_; }
+  const TrainingProgress& progress() const { return progress_; }
+
+ private:
+  Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
+          const TrainingSurroundings& surroundings, SamplingOrder order);
+
+  StopVote Vote() const;
+  absl::StatusOr<StepResult> Step();
+  absl::Status Report(const StepResult& result, double learning_rate);
+  absl::StatusOr<std::vector<StageTimes>> GatherTimes(const StageTimes& times);
+  absl::Status Validate();
+  absl::Status Save(bool is_best);
+  std::optional<StopReason> ReachedLimit() const;
+  StepScalars Scalars() const;
+  bool IsMain() const { return surroundings_.communicator.rank() == 0; }
+  RunInfo DescribeRun() const;
+  void OnNotFinite(const GlobalGradient& gradient);
+
+  const TrainOptions options_;
+  const ModelPlan& plan_;
+  const PipelinePlan& pipeline_;
+  TrainingSurroundings surroundings_;
+  SamplingOrder order_;
+  StepBatches batches_;
+  std::vector<PackedBatch> validation_batches_;
+  int64_t validation_sentences_ = 0;
+  Collectives collectives_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<TrainingCheckpoints> checkpoints_;
+  TrainingProgress progress_;
+  int64_t first_step_ = 0;
+  double session_seconds_ = 0;
+  std::string last_checkpoint_;
+  int64_t last_saved_step_ = -1;
+};
+
+}  // namespace hadal

@@ -1,0 +1,119 @@
+#include "pipeline/training_checkpoints.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/model_settings.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const ParameterStore& parameters, int rank,
+                                         Collectives& collectives)
+    : options_(std::move(options)), parameters_(parameters), rank_(rank), collectives_(collectives) {}
+
+void TrainingCheckpoints::Warn(std::string_view text) const {
+  if (rank_ == 0 && options_.warn) options_.warn(text);
+}
+
+absl::Status TrainingCheckpoints::Claim() {
+  std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
+  writer_ = std::make_unique<CheckpointWriter>(
+      CheckpointWriterOptions{.run_directory = options_.run_directory,
+                              .attempt = attempt,
+                              .plan_hash = parameters_.plan().Hash(),
+                              .parameters = DescribeParameters(parameters_.plan()),
+                              .retention = options_.retention});
+  return collectives_.AllOk(rank_ == 0 ? writer_->Claim() : absl::OkStatus(), "claiming the run directory");
+}
+
+std::vector<SliceState> TrainingCheckpoints::OwnedSlices(bool weights_only) const {
+  std::vector<SliceState> slices;
+  for (const int32_t p : parameters_.owned()) {
+    const int64_t elements = parameters_.plan().parameters[p].elements();
+    for (int64_t first = 0; first < elements; first += kSliceElements) {
+      const int64_t size = std::min(kSliceElements, elements - first);
+      SliceState& slice = slices.emplace_back();
+      slice.parameter = p;
+      slice.slice = first / kSliceElements;
+      slice.weight = {parameters_.WeightVector(p).data + first, size};
+      if (weights_only) continue;
+      slice.first_moment = {parameters_.FirstMoment(p).data + first, size};
+      slice.second_moment = {parameters_.SecondMoment(p).data + first, size};
+    }
+  }
+  return slices;
+}
+
+absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& progress, bool is_best) {
+  const absl::StatusOr<WrittenFile> file =
+      writer_->WriteRankFile(progress.step, rank_, OwnedSlices(/*weights_only=*/false));
+  if (absl::Status all = collectives_.AllOk(file.status(), "writing a checkpoint"); !all.ok()) {
+    if (rank_ == 0) all.Update(writer_->Abandon(progress.step));
+    return all;
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                         collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
+  absl::StatusOr<CommitResult> committed = CommitResult{};
+  if (rank_ == 0) {
+    CommitRequest request{.progress = progress,
+                          .config_text = options_.config_text,
+                          .model_settings = ModelSettingsJson(parameters_.plan().options),
+                          .attachments = options_.attachments,
+                          .is_best = is_best};
+    for (const std::string& text : texts) {
+      HADAL_ASSIGN_OR_RETURN(WrittenFile written, WrittenFile::Parse(text));
+      request.files.push_back(std::move(written));
+    }
+    committed = writer_->Commit(request);
+    if (committed.ok() && !committed->retention.ok()) {
+      Warn(absl::StrCat("old checkpoints could not be removed: ", committed->retention.message()));
+    }
+  }
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(committed.status(), "committing a checkpoint"));
+  return committed->directory;
+}
+
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string& directory, bool weights_only) {
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
+  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(parameters_.plan())));
+  HADAL_RETURN_IF_ERROR(reader.ReadSlices(OwnedSlices(weights_only)));
+  return reader.manifest().progress;
+}
+
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(const std::string& directory, bool weights_only) {
+  const absl::StatusOr<TrainingProgress> progress = LoadHere(directory, weights_only);
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(progress.status(), "loading a checkpoint"));
+  return progress;
+}
+
+absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest() {
+  FindOptions find{.need_moments = true};
+  while (true) {
+    absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};
+    std::string directory;
+    if (rank_ == 0) {
+      found = FindLatest(options_.run_directory, find);
+      if (found.ok()) {
+        for (const RejectedCheckpoint& rejected : found->rejected) {
+          Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
+        }
+        directory = found->checkpoint.directory;
+      } else if (absl::IsNotFound(found.status())) {
+        found = FoundCheckpoint{};  // none yet: an empty directory name says so
+      }
+    }
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(found.status(), "looking for a checkpoint"));
+    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(directory, 0, "checkpoint to load"));
+    if (directory.empty()) return std::nullopt;
+    absl::StatusOr<TrainingProgress> progress = Load(directory, /*weights_only=*/false);
+    if (progress.ok()) return *progress;
+    if (!absl::IsDataLoss(progress.status())) return progress.status();
+    Warn(absl::StrCat("CHECKPOINT REFUSED: ", directory, ": ", progress.status().message(), " — trying an older one"));
+    if (rank_ == 0) find.before_step = found->checkpoint.step;
+  }
+}
+
+}  // namespace hadal

@@ -1,0 +1,60 @@
+// A run's checkpoints, as all ranks of the pipeline save and load them together.
+//
+// Saving: every rank writes the slices it owns, the ranks vote, rank 0 commits (checkpoint_writer.h). Loading: rank 0 finds the
+// newest good checkpoint, every rank reads the slices it owns — whatever layout wrote them — and the ranks vote; a checkpoint that
+// any rank refuses is passed over, loudly, for the next older one.
+// Threads: one a rank. Blocking: all. Every rank calls each method at the same place.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "layers/parameter_store.h"
+#include "pipeline/checkpoint.h"
+#include "runtime/comm/collectives.h"
+
+namespace hadal {
+
+struct TrainingCheckpointsOptions {
+  std::string run_directory;
+  RetentionPolicy retention;
+  std::string config_text;               // the resolved configuration
+  std::vector<Attachment> attachments;   // vocabularies
+  std::function<void(std::string_view)> warn;  // called on rank 0 with what people must know
+};
+
+class TrainingCheckpoints {
+ public:
+  // `parameters`, `collectives` must outlive the object.
+  TrainingCheckpoints(TrainingCheckpointsOptions options, const ParameterStore& parameters, int rank,
+                      Collectives& collectives);
+
+  // Claims the run directory for this attempt. Call once before the first Save.
+  absl::Status Claim();
+  // Saves weights, moments and progress. Returns the directory. Errors leave earlier checkpoints untouched.
+  absl::StatusOr<std::string> Save(const TrainingProgress& progress, bool is_best);
+
+  // Loads the newest good checkpoint of the run; nullopt where the run has none.
+  // Errors: DataLoss when there are some and none is good.
+  absl::StatusOr<std::optional<TrainingProgress>> LoadLatest();
+  // Loads one checkpoint directory. `weights_only`: moments stay zero (a new run that starts from these weights).
+  absl::StatusOr<TrainingProgress> Load(const std::string& directory, bool weights_only);
+
+ private:
+  std::vector<SliceState> OwnedSlices(bool weights_only) const;
+  absl::StatusOr<TrainingProgress> LoadHere(const std::string& directory, bool weights_only);
+  void Warn(std::string_view text) const;
+
+  TrainingCheckpointsOptions options_;
+  const ParameterStore& parameters_;
+  int rank_;
+  Collectives& collectives_;
+  std::unique_ptr<CheckpointWriter> writer_;
+};
+
+}  // namespace hadal

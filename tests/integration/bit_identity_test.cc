@@ -1,0 +1,121 @@
+// The same bits, whatever the layout: stages, threads, schedules, chunks, activation checkpointing, validation.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/integration/pipeline_run.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int kVocabulary = 203;
+
+RunSpec BaseSpec(ResidualMethod method, int d_model) {
+  RunSpec spec;
+  spec.model = SmallModel(method, d_model, kVocabulary);
+  spec.batch = {.micro_batches = 5, .source_tokens = 96, .target_tokens = 96};
+  spec.optimizer.clip_norm = 0.5;
+  spec.optimizer.weight_decay = 0.01;
+  return spec;
+}
+
+struct Layout {
+  int ranks = 1;
+  int threads = 1;
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int chunks = 1;
+  int checkpoint_every = 0;
+  bool validate = false;
+};
+
+std::string ToString(const Layout& l) {
+  return std::to_string(l.ranks) + " ranks, " + std::to_string(l.threads) + " threads, " +
+         std::string(ToString(l.schedule)) + ", " + std::to_string(l.chunks) + " chunks, checkpoint every " +
+         std::to_string(l.checkpoint_every) + (l.validate ? ", validating" : "");
+}
+
+RunSpec WithLayout(RunSpec spec, const Layout& layout) {
+  spec.ranks = layout.ranks;
+  spec.threads = layout.threads;
+  spec.pipeline.schedule = layout.schedule;
+  spec.pipeline.chunks = layout.chunks;
+  spec.pipeline.checkpoint_every = layout.checkpoint_every;
+  spec.validate_every_step = layout.validate;
+  return spec;
+}
+
+void ExpectSameBits(const RunSpec& base, const std::vector<Layout>& layouts) {
+  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
+  const RunOutcome reference = Train(base, corpus);
+  ASSERT_EQ(static_cast<int>(reference.loss.size()), base.steps);
+  for (const double loss : reference.loss) EXPECT_TRUE(std::isfinite(loss));
+  for (const Layout& layout : layouts) {
+    EXPECT_EQ(FirstDifference(reference, Train(WithLayout(base, layout), corpus)), "") << ToString(layout);
+  }
+}
+
+// Every combination of the axes; d_model 64.
+std::vector<Layout> AllLayouts() {
+  std::vector<Layout> layouts;
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const int threads : {1, 2}) {
+      for (const int checkpoint_every : {0, 3}) {
+        for (const bool validate : {false, true}) {
+          for (const ScheduleKind schedule : {ScheduleKind::kGpipe, ScheduleKind::k1F1B}) {
+            layouts.push_back({ranks, threads, schedule, 1, checkpoint_every, validate});
+          }
+          layouts.push_back({ranks, threads, ScheduleKind::kInterleaved1F1B, 3, checkpoint_every, validate});
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+// Each axis away from the reference, and all together, where threads bite: d_model 512.
+std::vector<Layout> SomeLayouts() {
+  return {{1, 2, ScheduleKind::k1F1B, 1, 0, false},
+          {2, 1, ScheduleKind::k1F1B, 1, 0, false},
+          {3, 2, ScheduleKind::kGpipe, 1, 4, false},
+          {4, 2, ScheduleKind::k1F1B, 1, 1, true},
+          {2, 2, ScheduleKind::kInterleaved1F1B, 2, 5, true}};
+}
+
+class BitIdentityTest : public ::testing::TestWithParam<ResidualMethod> {};
+
+TEST_P(BitIdentityTest, EveryLayoutAtWidth64) { ExpectSameBits(BaseSpec(GetParam(), 64), SomeLayouts()); }
+
+TEST(BitIdentityTest, EveryCombinationOfTheAxes) {
+  ExpectSameBits(BaseSpec(ResidualMethod::kDeepNorm, 64), AllLayouts());
+}
+
+TEST(BitIdentityTest, WhereThreadsBiteAtWidth512) {
+  RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 512);
+  spec.steps = 2;
+  ExpectSameBits(spec, SomeLayouts());
+}
+
+TEST(BitIdentityTest, SeparateAndHalfTiedEmbeddings) {
+  for (const EmbeddingSharing sharing : {EmbeddingSharing::kNone, EmbeddingSharing::kDecoder}) {
+    RunSpec spec = BaseSpec(ResidualMethod::kBranchNorm, 32);
+    spec.model.sharing = sharing;
+    ExpectSameBits(spec, SomeLayouts());
+  }
+}
+
+TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
+  RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 32);
+  spec.batch.micro_batches = 2;
+  ExpectSameBits(spec, {{4, 1, ScheduleKind::k1F1B, 1, 0, false},
+                        {4, 1, ScheduleKind::kGpipe, 1, 2, false},
+                        {4, 1, ScheduleKind::kInterleaved1F1B, 3, 0, false}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, BitIdentityTest,
+                         ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm,
+                                           ResidualMethod::kBranchNorm),
+                         [](const auto& info) { return ResidualMethodName(info.param); });
+
+}  // namespace
+}  // namespace hadal::testing

@@ -1,0 +1,44 @@
+// Trains a small model for a few steps on ranks that are threads of this process, and hands back every bit of the outcome.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/model_options.h"
+#include "pipeline/train_options.h"
+#include "runtime/data/corpus.h"
+
+namespace hadal::testing {
+
+struct RunSpec {
+  ModelOptions model;
+  BatchOptions batch;
+  PipelineOptions pipeline;
+  OptimizerOptions optimizer;
+  double learning_rate = 1e-3;
+  int ranks = 1;
+  int threads = 1;
+  int steps = 3;
+  uint64_t seed = 11;
+  bool validate_every_step = false;
+};
+
+struct RunOutcome {
+  std::vector<double> loss;           // [steps] sums over target tokens
+  std::vector<double> gradient_norm;  // [steps]
+  std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
+  std::vector<std::vector<float>> first_moments;
+};
+
+// Random sentence pairs of 1 … `longest` tokens.
+Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed);
+// A 5L-7L model with tied embeddings and every kind of dropout.
+ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary);
+
+RunOutcome Train(const RunSpec& spec, const Corpus& corpus);
+
+// "" when both are the same bits, else the first difference.
+std::string FirstDifference(const RunOutcome& a, const RunOutcome& b);
+
+}  // namespace hadal::testing
