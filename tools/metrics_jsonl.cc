@@ -1,0 +1,150 @@
+#include "tools/metrics_jsonl.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Whether a line still holds for a run that goes on at `first_step`. A validation carries the number of steps before it.
+bool StillHolds(const Json& line, int64_t first_step) {
+  const std::string event = line.value("event", "");
+  const int64_t step = line.value("step", int64_t{-1});
+  if (event == "step") return step < first_step;
+  return event != "validation" || step <= first_step;
+}
+
+// Bytes of the longest beginning of `path` made of whole lines that still hold.
+absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be opened for reading"));
+  int64_t bytes = 0;
+  std::string text;
+  while (std::getline(in, text) && !in.eof()) {  // eof: the last line has no newline
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || !StillHolds(line, first_step)) break;
+    bytes += static_cast<int64_t>(text.size()) + 1;
+  }
+  if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed after ", bytes, " bytes"));
+  return bytes;
+}
+
+absl::Status DropLaterSteps(const std::string& path, int64_t first_step) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, BytesToKeep(path, first_step));
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes), error);
+  if (error) return absl::InternalError(absl::StrCat(path, ": cannot be truncated: ", error.message()));
+  return absl::OkStatus();
+}
+
+Json ToJson(const StageTimes& times) {
+  return {{"forward", times.forward_seconds},
+          {"recompute", times.recompute_seconds},
+          {"backward", times.backward_seconds},
+          {"wait", times.wait_seconds},
+          {"communication", times.communication_seconds},
+          {"optimizer", times.optimizer_seconds}};
+}
+
+void AddOptional(Json& json, const char* key, const std::optional<double>& value) {
+  if (value.has_value()) json[key] = *value;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {
+  HADAL_RETURN_IF_ERROR(DropLaterSteps(options.path, options.first_step));
+  std::FILE* file = std::fopen(options.path.c_str(), "ab");
+  if (file == nullptr) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(options.path, ": cannot be opened for appending: ", std::strerror(errno)));
+  }
+  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, file));
+}
+
+void MetricsJsonl::OnStart(const RunInfo& run) {
+  WriteLine(Dump({{"event", "run"},
+                  {"model", run.model},
+                  {"parameters", run.parameters},
+                  {"encoder_sublayers", run.encoder_sublayers},
+                  {"decoder_sublayers", run.decoder_sublayers},
+                  {"ranks", run.ranks},
+                  {"stages", run.stages},
+                  {"threads", run.threads},
+                  {"first_step", run.first_step},
+                  {"total_steps", run.total_steps}}));
+}
+
+void MetricsJsonl::OnStep(const StepMetrics& metrics) {
+  Json json = {{"event", "step"},
+               {"step", metrics.step},
+               {"update", metrics.update},
+               {"loss", metrics.loss},
+               {"nll", metrics.nll},
+               {"perplexity", metrics.perplexity},
+               {"learning_rate", metrics.learning_rate},
+               {"gradient_norm", metrics.gradient_norm},
+               {"target_tokens", metrics.target_tokens},
+               {"tokens_per_second", metrics.tokens_per_second},
+               {"step_seconds", metrics.step_seconds},
+               {"elapsed_seconds", metrics.elapsed_seconds},
+               {"epoch", metrics.epoch},
+               {"skipped", metrics.skipped}};
+  AddOptional(json, "measured_bubble", metrics.measured_bubble);
+  AddOptional(json, "analytic_bubble", metrics.analytic_bubble);
+  for (const StageTimes& times : metrics.stages) json["stages"].push_back(ToJson(times));
+  if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
+    for (const float norm : metrics.depth_gradient_norms) {
+      json["depth_gradient_norms"].push_back(std::strtod(absl::StrFormat("%.3e", norm).c_str(), nullptr));
+    }
+  }
+  WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
+  Json json = {
+      {"event", "validation"}, {"step", metrics.step}, {"nll", metrics.nll}, {"perplexity", metrics.perplexity}};
+  AddOptional(json, "bleu", metrics.bleu);
+  json["best"] = metrics.best;
+  json["sentences"] = metrics.sentences;
+  json["seconds"] = metrics.seconds;
+  WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnText(int64_t step, TextKind kind, std::string_view text) {
+  const char* event = kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice";
+  WriteLine(Dump({{"event", event}, {"step", step}, {"text", std::string(text)}}));
+}
+
+void MetricsJsonl::OnFinish(std::string_view reason) {
+  WriteLine(Dump({{"event", "finish"}, {"reason", std::string(reason)}}));
+}
+
+absl::Status MetricsJsonl::Flush() { return std::exchange(trouble_, absl::OkStatus()); }
+
+void MetricsJsonl::WriteLine(std::string line) {
+  line += '\n';
+  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
+  if ((!written || std::fflush(file_.get()) != 0) && trouble_.ok()) {
+    trouble_ = absl::DataLossError(
+        absl::StrCat(options_.path, ": a line could not be written: ", std::strerror(errno), "; is the disk full?"));
+  }
+}
+
+}  // namespace hadal

@@ -1,0 +1,197 @@
+#include "tools/tensorboard.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "runtime/status_macros.h"
+#include "tools/tensorboard_event.pb.h"
+
+namespace hadal {
+namespace {
+
+using tensorboard::Event;
+using tensorboard::Histogram;
+using tensorboard::Summary;
+
+constexpr int kTensorFlowString = 7;
+
+double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Event EventAt(int64_t step) {
+  Event event;
+  event.set_wall_time(WallSeconds());
+  event.set_step(step);
+  return event;
+}
+
+void AddScalar(Summary& summary, const std::string& tag, double value) {
+  Summary::Value* entry = summary.add_value();
+  entry->set_tag(tag);
+  entry->set_simple_value(static_cast<float>(value));
+}
+
+void AddOptional(Summary& summary, const std::string& tag, const std::optional<double>& value) {
+  if (value.has_value()) AddScalar(summary, tag, *value);
+}
+
+void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
+  for (size_t k = 0; k < stages.size(); ++k) {
+    const std::string prefix = absl::StrCat("pipe/stage_", k, "/");
+    AddScalar(summary, prefix + "forward", stages[k].forward_seconds);
+    AddScalar(summary, prefix + "recompute", stages[k].recompute_seconds);
+    AddScalar(summary, prefix + "backward", stages[k].backward_seconds);
+    AddScalar(summary, prefix + "wait", stages[k].wait_seconds);
+    AddScalar(summary, prefix + "communication", stages[k].communication_seconds);
+    AddScalar(summary, prefix + "optimizer", stages[k].optimizer_seconds);
+  }
+}
+
+// log10 of the norms that have one.
+std::vector<double> Log10Norms(absl::Span<const float> norms) {
+  std::vector<double> logs;
+  for (const float norm : norms) {
+    if (std::isfinite(norm) && norm > 0) logs.push_back(std::log10(static_cast<double>(norm)));
+  }
+  return logs;
+}
+
+// Ten buckets a decade.
+void AddHistogram(Summary& summary, const std::string& tag, const std::vector<double>& values) {
+  constexpr double kBucketsPerUnit = 10;
+  if (values.empty()) return;
+  Summary::Value* entry = summary.add_value();
+  entry->set_tag(tag);
+  Histogram* histogram = entry->mutable_histogram();
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  histogram->set_min(*low);
+  histogram->set_max(*high);
+  histogram->set_num(static_cast<double>(values.size()));
+  const auto bucket_of = [](double value) { return static_cast<int>(std::floor(value * kBucketsPerUnit)); };
+  const int first = bucket_of(*low);
+  std::vector<double> counts(bucket_of(*high) - first + 1);
+  double sum = 0;
+  double sum_squares = 0;
+  for (const double value : values) {
+    counts[bucket_of(value) - first] += 1;
+    sum += value;
+    sum_squares += value * value;
+  }
+  histogram->set_sum(sum);
+  histogram->set_sum_squares(sum_squares);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    histogram->add_bucket_limit((first + static_cast<double>(i) + 1) / kBucketsPerUnit);
+    histogram->add_bucket(counts[i]);
+  }
+}
+
+void AddGeometricMean(Summary& summary, const std::string& tag, absl::Span<const float> norms) {
+  const std::vector<double> logs = Log10Norms(norms);
+  if (logs.empty()) return;
+  double sum = 0;
+  for (const double value : logs) sum += value;
+  AddScalar(summary, tag, std::pow(10.0, sum / static_cast<double>(logs.size())));
+}
+
+void AddSide(Summary& summary, const std::string& side, absl::Span<const float> norms) {
+  if (norms.empty()) return;
+  const size_t tenth = std::max<size_t>(1, norms.size() / 10);
+  AddGeometricMean(summary, absl::StrCat("depth/gradient_norm/", side, "_bottom"), norms.first(tenth));
+  AddGeometricMean(summary, absl::StrCat("depth/gradient_norm/", side, "_top"), norms.last(tenth));
+}
+
+void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder_sublayers) {
+  AddHistogram(summary, "depth/log10_gradient_norm", Log10Norms(norms));
+  const size_t border = std::min(norms.size(), static_cast<size_t>(encoder_sublayers));
+  AddSide(summary, "encoder", absl::MakeConstSpan(norms).first(border));
+  AddSide(summary, "decoder", absl::MakeConstSpan(norms).subspan(border));
+}
+
+// events.out.tfevents.<seconds>.<host>.<process>: TensorBoard reads a directory's files in the order of their names.
+std::string FileName() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return absl::StrFormat("events.out.tfevents.%010d.%s.%d", static_cast<int64_t>(WallSeconds()), host.data(), getpid());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error)
+    return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
+  HADAL_ASSIGN_OR_RETURN(RecordFile file, RecordFile::Create(absl::StrCat(options.directory, "/", FileName())));
+  auto sink = std::unique_ptr<TensorBoard>(new TensorBoard(options, std::move(file)));
+  Event version = EventAt(0);
+  version.set_file_version("brain.Event:2");
+  sink->Append(version.SerializeAsString());
+  HADAL_RETURN_IF_ERROR(sink->Flush());
+  return sink;
+}
+
+void TensorBoard::OnStart(const RunInfo& run) {
+  run_ = run;
+  if (run.first_step == 0) return;
+  Event event = EventAt(run.first_step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnStep(const StepMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "train/loss", metrics.loss);
+  AddScalar(summary, "train/nll", metrics.nll);
+  AddScalar(summary, "train/ppl", metrics.perplexity);
+  AddScalar(summary, "train/lr", metrics.learning_rate);
+  AddScalar(summary, "train/gradient_norm", metrics.gradient_norm);
+  AddScalar(summary, "train/epoch", metrics.epoch);
+  if (metrics.skipped) AddScalar(summary, "train/skipped", 1);
+  AddScalar(summary, "perf/tokens_per_second", metrics.tokens_per_second);
+  AddScalar(summary, "perf/step_seconds", metrics.step_seconds);
+  AddOptional(summary, "pipe/bubble/measured", metrics.measured_bubble);
+  AddOptional(summary, "pipe/bubble/analytic", metrics.analytic_bubble);
+  AddStages(summary, metrics.stages);
+  if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
+    AddDepth(summary, metrics.depth_gradient_norms, run_.encoder_sublayers);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "valid/nll", metrics.nll);
+  AddScalar(summary, "valid/ppl", metrics.perplexity);
+  AddOptional(summary, "valid/bleu", metrics.bleu);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnText(int64_t step, TextKind kind, std::string_view text) {
+  Event event = EventAt(step);
+  Summary::Value* entry = event.mutable_summary()->add_value();
+  entry->set_tag(kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice");
+  entry->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  entry->mutable_tensor()->set_dtype(kTensorFlowString);
+  entry->mutable_tensor()->add_string_val(std::string(text));
+  Append(event.SerializeAsString());
+}
+
+absl::Status TensorBoard::Flush() { return std::exchange(trouble_, absl::OkStatus()); }
+
+void TensorBoard::Append(const std::string& event) { trouble_.Update(file_.Append(event)); }
+
+}  // namespace hadal

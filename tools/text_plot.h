@@ -1,0 +1,41 @@
+// Curves as text: a frame of characters with one box-drawn line a curve, for terminals and logs.
+//
+//   6.52 ┤━┓
+//        │ ┗━┓         ────────
+//   …
+//   2.10 ┤      ┗━━━━━━━━━
+//        └────────────────
+//         0             1,000
+// A column shows the mean of the points that fall into it; between columns with points the line is interpolated. The first
+// curve lies on top. Points that are not finite are left out, and the legend says how many. Where some curve falls (a loss), one
+// that rises above 1.25 times the highest first value runs along the frame's top edge, so that a diverging run does not flatten
+// the others.
+// Threads: pure function.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace hadal {
+
+struct Curve {
+  std::string label;
+  std::vector<std::pair<double, double>> points;  // (x, y), x ascending
+};
+
+struct TextPlotOptions {
+  int columns = 60;  // of the plotting area.  REQUIRES: ≥ 8
+  int rows = 12;     // REQUIRES: ≥ 3
+  std::string title;
+  std::string x_label;
+  bool unicode = true;
+  bool color = false;
+};
+
+// The plot with a newline after each line, or one line that says there is nothing to plot.
+std::string PlotCurves(absl::Span<const Curve> curves, const TextPlotOptions& options);
+
+}  // namespace hadal
