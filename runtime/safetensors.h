@@ -25,6 +25,12 @@ namespace hadal {
 
 enum class SafetensorsType : int32_t { kF32, kBF16, kI64 };
 int64_t SafetensorsTypeBytes(SafetensorsType type);
+// "F32", "BF16", "I64".
+const char* SafetensorsTypeName(SafetensorsType type);
+
+inline constexpr int64_t kSafetensorsLengthBytes = 8;
+inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;  // the limit of the reference implementation
+inline constexpr char kSafetensorsMetadataKey[] = "__metadata__";
 
 struct SafetensorsTensor {
   std::string name;
