@@ -1,0 +1,321 @@
+#include "tools/run_options.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/config_loading.h"
+#include "tools/config_schema.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+config::RunConfig Parsed(const std::string& text) {
+  config::RunConfig config;
+  const absl::Status status = MergeConfigText(text, "run.textproto", config);
+  EXPECT_TRUE(status.ok()) << status;
+  return config;
+}
+
+RunOptions OptionsOf(const std::string& text) {
+  auto options = MakeRunOptions(Parsed(text));
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.value_or(RunOptions{});
+}
+
+std::string ErrorOf(const std::string& text) {
+  const absl::Status status = MakeRunOptions(Parsed(text)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(status.message());
+}
+
+// The schema's defaults and the structs' are written in two places.
+TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
+  const RunOptions options = OptionsOf("");
+  const TrainOptions& from_schema = options.train;
+  const TrainOptions structs;
+  EXPECT_THAT(options.warnings, IsEmpty());
+  EXPECT_EQ(from_schema.seed, structs.seed);
+  EXPECT_EQ(from_schema.model.encoder_layers, structs.model.encoder_layers);
+  EXPECT_EQ(from_schema.model.decoder_layers, structs.model.decoder_layers);
+  EXPECT_EQ(from_schema.model.d_model, structs.model.d_model);
+  EXPECT_EQ(from_schema.model.d_ff, structs.model.d_ff);
+  EXPECT_EQ(from_schema.model.heads, structs.model.heads);
+  EXPECT_EQ(from_schema.model.max_positions, structs.model.max_positions);
+  EXPECT_EQ(from_schema.model.sharing, structs.model.sharing);
+  EXPECT_EQ(from_schema.model.dropout, structs.model.dropout);
+  EXPECT_EQ(from_schema.model.attention_dropout, structs.model.attention_dropout);
+  EXPECT_EQ(from_schema.model.activation_dropout, structs.model.activation_dropout);
+  EXPECT_EQ(from_schema.model.label_smoothing, structs.model.label_smoothing);
+  EXPECT_EQ(from_schema.model.branch_growth_updates, structs.model.branch_growth_updates);
+  EXPECT_EQ(from_schema.batch.micro_batches, structs.batch.micro_batches);
+  EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
+  EXPECT_EQ(from_schema.batch.target_tokens, structs.batch.target_tokens);
+  EXPECT_EQ(from_schema.pipeline.stages, structs.pipeline.stages);
+  EXPECT_EQ(from_schema.pipeline.chunks, structs.pipeline.chunks);
+  EXPECT_EQ(from_schema.pipeline.schedule, structs.pipeline.schedule);
+  EXPECT_EQ(from_schema.pipeline.split, structs.pipeline.split);
+  EXPECT_EQ(from_schema.pipeline.outstanding_sends, structs.pipeline.outstanding_sends);
+  EXPECT_EQ(from_schema.pipeline.checkpoint_every, structs.pipeline.checkpoint_every);
+  EXPECT_EQ(from_schema.pipeline.checkpoint_auto, structs.pipeline.checkpoint_auto);
+  EXPECT_EQ(from_schema.pipeline.memory_limit_bytes, structs.pipeline.memory_limit_bytes);
+  EXPECT_EQ(from_schema.pipeline.wait_timeout_seconds, structs.pipeline.wait_timeout_seconds);
+  EXPECT_EQ(from_schema.pipeline.threads, structs.pipeline.threads);
+  EXPECT_EQ(from_schema.optimizer.beta1, structs.optimizer.beta1);
+  EXPECT_EQ(from_schema.optimizer.beta2, structs.optimizer.beta2);
+  EXPECT_EQ(from_schema.optimizer.epsilon, structs.optimizer.epsilon);
+  EXPECT_EQ(from_schema.optimizer.weight_decay, structs.optimizer.weight_decay);
+  EXPECT_EQ(from_schema.optimizer.clip_norm, structs.optimizer.clip_norm);
+  EXPECT_EQ(from_schema.rate.schedule, structs.rate.schedule);
+  EXPECT_EQ(from_schema.rate.peak, structs.rate.peak);
+  EXPECT_EQ(from_schema.rate.warmup_updates, structs.rate.warmup_updates);
+  EXPECT_EQ(from_schema.rate.warmup_initial_rate, structs.rate.warmup_initial_rate);
+  EXPECT_EQ(from_schema.rate.end_rate, structs.rate.end_rate);
+  EXPECT_EQ(from_schema.rate.power, structs.rate.power);
+  EXPECT_EQ(from_schema.stop.steps, structs.stop.steps);
+  EXPECT_EQ(from_schema.stop.epochs, structs.stop.epochs);
+  EXPECT_EQ(from_schema.stop.minutes, structs.stop.minutes);
+  EXPECT_EQ(from_schema.stop.patience, structs.stop.patience);
+  EXPECT_EQ(from_schema.validation.every_steps, structs.validation.every_steps);
+  EXPECT_EQ(from_schema.validation.max_sentences, structs.validation.max_sentences);
+  EXPECT_EQ(from_schema.validation.bleu_sentences, structs.validation.bleu_sentences);
+  EXPECT_EQ(from_schema.checkpoint.every_steps, structs.checkpoint.every_steps);
+  EXPECT_EQ(from_schema.checkpoint.keep_last, structs.checkpoint.keep_last);
+  EXPECT_EQ(from_schema.checkpoint.keep_every, structs.checkpoint.keep_every);
+  EXPECT_EQ(from_schema.checkpoint.save_at_end, structs.checkpoint.save_at_end);
+  EXPECT_EQ(from_schema.log_every_steps, structs.log_every_steps);
+}
+
+TEST(RunOptions, EveryFieldArrives) {
+  const RunOptions options = OptionsOf(R"(
+    seed: 9
+    model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
+            dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
+            residual { method: "branchnorm" growth_updates: 123 } }
+    data { train: "t" validation: "v" }
+    batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
+    pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 checkpoint_auto: true
+               memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 }
+    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
+    learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
+    stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
+    validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 }
+    checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false }
+    logging { every_steps: 8 })");
+  const TrainOptions& train = options.train;
+  EXPECT_EQ(train.seed, 9u);
+  EXPECT_EQ(train.model.encoder_layers, 3);
+  EXPECT_EQ(train.model.decoder_layers, 2);
+  EXPECT_EQ(train.model.d_model, 48);
+  EXPECT_EQ(train.model.d_ff, 96);
+  EXPECT_EQ(train.model.heads, 4);
+  EXPECT_EQ(train.model.max_positions, 77);
+  EXPECT_EQ(train.model.sharing, EmbeddingSharing::kDecoder);
+  EXPECT_EQ(train.model.source_vocabulary, 0) << "comes from the corpus";
+  EXPECT_EQ(train.model.dropout, 0.2);
+  EXPECT_EQ(train.model.attention_dropout, 0.3);
+  EXPECT_EQ(train.model.activation_dropout, 0.4);
+  EXPECT_EQ(train.model.label_smoothing, 0.05);
+  EXPECT_EQ(train.model.branch_growth, BranchGrowth::kLinear);
+  EXPECT_EQ(train.model.branch_growth_updates, 123);
+  EXPECT_EQ(train.train_data, "t");
+  EXPECT_EQ(train.validation_data, "v");
+  EXPECT_EQ(train.batch.micro_batches, 7);
+  EXPECT_EQ(train.batch.source_tokens, 333);
+  EXPECT_EQ(train.batch.target_tokens, 444);
+  EXPECT_EQ(train.pipeline.stages, 2);
+  EXPECT_EQ(train.pipeline.chunks, 2);
+  EXPECT_EQ(train.pipeline.schedule, ScheduleKind::kInterleaved1F1B);
+  EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
+  EXPECT_EQ(train.pipeline.outstanding_sends, 3);
+  EXPECT_EQ(train.pipeline.checkpoint_every, 0);
+  EXPECT_TRUE(train.pipeline.checkpoint_auto);
+  EXPECT_EQ(train.pipeline.memory_limit_bytes, 1234567890123);
+  EXPECT_EQ(train.pipeline.wait_timeout_seconds, 1.5);
+  EXPECT_EQ(train.pipeline.threads, 6);
+  EXPECT_EQ(train.optimizer.beta1, 0.8);
+  EXPECT_EQ(train.optimizer.beta2, 0.95);
+  EXPECT_EQ(train.optimizer.epsilon, 1e-6);
+  EXPECT_EQ(train.optimizer.weight_decay, 0.01);
+  EXPECT_EQ(train.optimizer.clip_norm, 0.5);
+  EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
+  EXPECT_EQ(train.rate.peak, 0.001);
+  EXPECT_EQ(train.rate.warmup_updates, 11);
+  EXPECT_EQ(train.rate.warmup_initial_rate, 1e-5);
+  EXPECT_EQ(train.rate.end_rate, 1e-6);
+  EXPECT_EQ(train.rate.power, 2);
+  EXPECT_EQ(train.stop.steps, 5000);
+  EXPECT_EQ(train.stop.epochs, 1.5);
+  EXPECT_EQ(train.stop.minutes, 2.5);
+  EXPECT_EQ(train.stop.patience, 4);
+  EXPECT_EQ(train.validation.every_steps, 10);
+  EXPECT_EQ(train.validation.max_sentences, 20);
+  EXPECT_EQ(train.validation.bleu_sentences, 30);
+  EXPECT_EQ(train.checkpoint.every_steps, 40);
+  EXPECT_EQ(train.checkpoint.keep_last, 5);
+  EXPECT_EQ(train.checkpoint.keep_every, 50);
+  EXPECT_FALSE(train.checkpoint.save_at_end);
+  EXPECT_EQ(train.log_every_steps, 8);
+}
+
+TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
+  for (const char* path :
+       {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
+        "model.residual.encoder.norm", "pipeline.schedule", "learning_rate.schedule"}) {
+    for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
+      config::RunConfig config = Parsed("stop { steps: 5000 }");
+      ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());
+      EXPECT_TRUE(MakeRunOptions(config).ok()) << path << " " << word;
+    }
+  }
+}
+
+TEST(RunOptions, MethodIsAppliedForTheDepth) {
+  const ModelOptions model =
+      OptionsOf("model { encoder_layers: 100 decoder_layers: 100 residual { method: \"deepnorm\" } }").train.model;
+  EXPECT_NEAR(model.encoder.residual_gain, 3.4157, 1e-4);
+  EXPECT_NEAR(model.encoder.value_gain, 0.2063, 1e-4);
+  EXPECT_NEAR(model.decoder.residual_gain, 4.1618, 1e-4);
+  EXPECT_NEAR(model.decoder.ffn_gain, 0.1699, 1e-4);
+  EXPECT_EQ(model.distribution, WeightDistribution::kXavierNormal);
+}
+
+TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
+  const ModelOptions model = OptionsOf(R"(model { encoder_layers: 100 decoder_layers: 100 residual {
+    method: "deepnorm" distribution: "xavier_uniform" branch_growth: "linear" growth_updates: 10
+    encoder { norm: "pre" residual_gain: 1.5 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5 }
+    decoder { ffn_gain: 0.25 } } })")
+                                 .train.model;
+  EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
+  EXPECT_EQ(model.encoder.residual_gain, 1.5);
+  EXPECT_EQ(model.encoder.query_key_gain, 2);
+  EXPECT_EQ(model.encoder.value_gain, 3);
+  EXPECT_EQ(model.encoder.output_gain, 4);
+  EXPECT_EQ(model.encoder.ffn_gain, 5);
+  EXPECT_EQ(model.decoder.norm, NormPlacement::kPost);
+  EXPECT_EQ(model.decoder.ffn_gain, 0.25);
+  EXPECT_NEAR(model.decoder.value_gain, 0.1699, 1e-4) << "what is not overridden stays the method's";
+  EXPECT_EQ(model.distribution, WeightDistribution::kXavierUniform);
+  EXPECT_EQ(model.branch_growth, BranchGrowth::kLinear);
+  EXPECT_EQ(model.branch_growth_updates, 10);
+}
+
+TEST(RunOptions, FractionsBecomeUpdates) {
+  const TrainOptions train = OptionsOf(R"(stop { steps: 1001 } learning_rate { warmup_fraction: 0.25 }
+    model { residual { method: "branchnorm" growth_fraction: 0.0001 } })")
+                                 .train;
+  EXPECT_EQ(train.rate.warmup_updates, 250);
+  EXPECT_EQ(train.rate.warmup_fraction, 0);
+  EXPECT_EQ(train.model.branch_growth_updates, 1) << "at least one update";
+  EXPECT_EQ(train.branch_growth_fraction, 0);
+  EXPECT_EQ(OptionsOf("learning_rate { warmup_fraction: 0 }").train.rate.warmup_updates, 0);
+}
+
+TEST(RunOptions, FractionsNeedSteps) {
+  EXPECT_EQ(ErrorOf("learning_rate { warmup_fraction: 0.25 } stop { minutes: 5 }"),
+            "learning_rate.warmup_fraction = 0.25 is a fraction of stop.steps, which is not set; set it, or give "
+            "updates instead");
+  EXPECT_THAT(ErrorOf("model { residual { method: \"branchnorm\" growth_fraction: 0.5 } }"),
+              HasSubstr("growth_fraction = 0.5"));
+}
+
+TEST(RunOptions, ImpossibleCombinationsAreRefused) {
+  EXPECT_EQ(ErrorOf("model { d_model: 64 heads: 7 }"),
+            "model.heads = 7 is not allowed; it must divide model.d_model = 64");
+  EXPECT_EQ(ErrorOf("pipeline { chunks: 2 }"),
+            "pipeline.chunks = 2 is not allowed with pipeline.schedule = \"1f1b\"; set chunks to 1 or schedule to "
+            "\"interleaved_1f1b\"");
+  EXPECT_THAT(ErrorOf("pipeline { checkpoint_auto: true }"), HasSubstr("needs pipeline.memory_limit_bytes"));
+  EXPECT_THAT(ErrorOf("pipeline { split: [5, 5] }"),
+              HasSubstr("pipeline.split: entry 2 = 5 is not allowed; entries must ascend and lie in [1, 32]"));
+  EXPECT_THAT(ErrorOf("pipeline { split: [33] }"), HasSubstr("entry 1 = 33"));
+  EXPECT_EQ(ErrorOf("pipeline { stages: 3 split: [5] }"), "pipeline.split has 1 entries; 3 stages of 1 chunks need 2");
+  EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" }"), HasSubstr("ends at stop.steps, which is not set"));
+  EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" end_rate: 1 } stop { steps: 5000 }"),
+              HasSubstr("learning_rate.end_rate = 1 is not allowed; it must be at most"));
+}
+
+TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {
+  config::RunConfig config;
+  config.mutable_batch()->set_micro_batches(0);
+  EXPECT_EQ(MakeRunOptions(config).status().message(),
+            "batch.micro_batches = 0 is not allowed; it must be an integer in [1, 65536]");
+}
+
+TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
+  EXPECT_THAT(OptionsOf("stop { steps: 100 }").warnings,
+              ElementsAre(HasSubstr("the run ends inside the warm-up: stop.steps = 100, warm-up = 4000 updates")));
+  EXPECT_THAT(OptionsOf("stop { steps: 100 } learning_rate { warmup_updates: 99 }").warnings, IsEmpty());
+  EXPECT_THAT(
+      OptionsOf("stop { steps: 100 } learning_rate { warmup_updates: 0 } model { residual { method: \"branchnorm\" } }")
+          .warnings,
+      ElementsAre(HasSubstr("before the branch gain is 1: stop.steps = 100, T = 4000 updates")));
+  EXPECT_THAT(OptionsOf("stop { minutes: 1 }").warnings, IsEmpty()) << "nobody knows how many updates a minute holds";
+  EXPECT_THAT(OptionsOf("stop { steps: 100 } learning_rate { schedule: \"t_fixup\" warmup_updates: 4000 }").warnings,
+              ElementsAre(HasSubstr("has no warm-up")));
+}
+
+TEST(CheckTrainable, NamesWhatIsMissing) {
+  TrainOptions options = OptionsOf("data { train: \"t\" } stop { steps: 1 } learning_rate { warmup_updates: 0 }").train;
+  EXPECT_TRUE(CheckTrainable(options).ok());
+  options.stop.patience = 2;
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("set validation.every_steps"));
+  options.validation.every_steps = 5;
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("needs data.validation"));
+  options.validation_data = "v";
+  EXPECT_TRUE(CheckTrainable(options).ok());
+  options.stop.steps = 0;
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("the run has no end"));
+  options.stop.minutes = 1;
+  EXPECT_TRUE(CheckTrainable(options).ok());
+  options.train_data.clear();
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("data.train is not set"));
+}
+
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".textproto") files.push_back(entry.path().string());
+  }
+  EXPECT_FALSE(files.empty()) << folder;
+  return files;
+}
+
+TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
+  const std::string configs = HADAL_CONFIGS;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
+    if (entry.path().extension() != ".textproto") continue;
+    EXPECT_TRUE(LoadConfig({entry.path().string()}, {}).ok()) << LoadConfig({entry.path().string()}, {}).status();
+  }
+  for (const std::string& base : FilesIn(configs)) {
+    for (const std::string& size : FilesIn(configs + "/size")) {
+      for (const std::string& depth : FilesIn(configs + "/depth")) {
+        for (const std::string& method : FilesIn(configs + "/method")) {
+          const auto config = LoadConfig({base, size, depth, method}, {});
+          ASSERT_TRUE(config.ok()) << config.status();
+          const auto options = MakeRunOptions(*config);
+          ASSERT_TRUE(options.ok()) << base << " " << size << " " << depth << " " << method << ": " << options.status();
+          EXPECT_THAT(options->warnings, IsEmpty()) << base << " " << depth << " " << method;
+        }
+      }
+    }
+  }
+}
+
+TEST(ShippedConfigs, DepthFilesSayTheirDepth) {
+  for (const int layers : {6, 18, 100, 500}) {
+    const std::string name = std::string(HADAL_CONFIGS) + "/depth/" + std::to_string(layers) + ".textproto";
+    const auto config = LoadConfig({name}, {});
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->model().encoder_layers(), layers);
+    EXPECT_EQ(config->model().decoder_layers(), layers);
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,279 @@
+#include "tools/run_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+#include "tools/config_schema.h"
+#include "tools/config_value.h"
+
+namespace hadal {
+namespace {
+
+template <typename Enum>
+struct Word {
+  const char* word;
+  Enum value;
+};
+constexpr Word<NormPlacement> kNorms[] = {{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}};
+constexpr Word<EmbeddingSharing> kSharings[] = {
+    {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
+constexpr Word<WeightDistribution> kDistributions[] = {{"xavier_uniform", WeightDistribution::kXavierUniform},
+                                                       {"xavier_normal", WeightDistribution::kXavierNormal}};
+constexpr Word<BranchGrowth> kGrowths[] = {{"constant", BranchGrowth::kConstant}, {"linear", BranchGrowth::kLinear}};
+constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
+                                         {"polynomial", RateSchedule::kPolynomial},
+                                         {"t_fixup", RateSchedule::kTFixup}};
+
+// REQUIRES: CheckAllValues has passed, so that every word is one of the schema's.
+template <typename Enum, size_t kSize>
+Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
+  const auto* found =
+      std::find_if(std::begin(words), std::end(words), [&](const auto& entry) { return entry.word == word; });
+  HADAL_CHECK(found != std::end(words));
+  return found->value;
+}
+
+template <typename Enum, size_t kSize>
+std::string ToWord(const Word<Enum> (&words)[kSize], Enum value) {
+  const auto* found =
+      std::find_if(std::begin(words), std::end(words), [&](const auto& entry) { return entry.value == value; });
+  HADAL_CHECK(found != std::end(words));
+  return found->word;
+}
+
+// A RunConfig made by code has not been through the loader's checks.
+absl::Status CheckAllValues(const ConfigMessage& message, const std::string& parent) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string path = JoinPath(parent, field->name());
+    HADAL_RETURN_IF_ERROR(IsMessage(*field) ? CheckAllValues(message.GetReflection()->GetMessage(message, field), path)
+                                            : CheckValue(path, message, *field));
+  }
+  return absl::OkStatus();
+}
+
+void OverrideStack(const config::StackResidual& from, StackMethod& to) {
+  if (from.has_norm()) to.norm = FromWord(kNorms, from.norm());
+  if (from.has_residual_gain()) to.residual_gain = from.residual_gain();
+  if (from.has_query_key_gain()) to.query_key_gain = from.query_key_gain();
+  if (from.has_value_gain()) to.value_gain = from.value_gain();
+  if (from.has_output_gain()) to.output_gain = from.output_gain();
+  if (from.has_ffn_gain()) to.ffn_gain = from.ffn_gain();
+}
+
+absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
+  to.encoder_layers = from.encoder_layers();
+  to.decoder_layers = from.decoder_layers();
+  to.d_model = from.d_model();
+  to.d_ff = from.d_ff();
+  to.heads = from.heads();
+  to.max_positions = from.max_positions();
+  to.sharing = FromWord(kSharings, from.sharing());
+  to.dropout = from.dropout();
+  to.attention_dropout = from.attention_dropout();
+  to.activation_dropout = from.activation_dropout();
+  to.label_smoothing = from.label_smoothing();
+  if (to.d_model % to.heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.heads = ", to.heads, " is not allowed; it must divide model.d_model = ", to.d_model));
+  }
+  const config::Residual& residual = from.residual();
+  HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
+  ApplyResidualMethod(method, to);
+  OverrideStack(residual.encoder(), to.encoder);
+  OverrideStack(residual.decoder(), to.decoder);
+  if (residual.has_distribution()) to.distribution = FromWord(kDistributions, residual.distribution());
+  if (residual.has_branch_growth()) to.branch_growth = FromWord(kGrowths, residual.branch_growth());
+  return absl::OkStatus();
+}
+
+absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& model, PipelineOptions& to) {
+  to.stages = from.stages();
+  to.chunks = from.chunks();
+  HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));
+  to.split.assign(from.split().begin(), from.split().end());
+  to.outstanding_sends = from.outstanding_sends();
+  to.checkpoint_every = from.checkpoint_every();
+  to.checkpoint_auto = from.checkpoint_auto();
+  to.memory_limit_bytes = from.memory_limit_bytes();
+  to.wait_timeout_seconds = from.wait_timeout_seconds();
+  to.threads = from.threads();
+  if (to.chunks > 1 && to.schedule != ScheduleKind::kInterleaved1F1B) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.chunks = ", to.chunks,
+                                                   " is not allowed with pipeline.schedule = \"", from.schedule(),
+                                                   "\"; set chunks to 1 or schedule to \"interleaved_1f1b\""));
+  }
+  if (to.checkpoint_auto && to.memory_limit_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "pipeline.checkpoint_auto = true needs pipeline.memory_limit_bytes, the memory a rank's buffers may take");
+  }
+  const int64_t sublayers =
+      2 * int64_t{model.encoder_layers} + 3 * int64_t{model.decoder_layers} + 3;  // embeddings and head
+  for (size_t i = 0; i < to.split.size(); ++i) {
+    const int32_t lower = i == 0 ? 0 : to.split[i - 1];
+    if (to.split[i] <= lower || to.split[i] >= sublayers) {
+      return absl::InvalidArgumentError(absl::StrCat("pipeline.split: entry ", i + 1, " = ", to.split[i],
+                                                     " is not allowed; entries must ascend and lie in [1, ",
+                                                     sublayers - 1, "]"));
+    }
+  }
+  const int64_t cuts = int64_t{to.stages} * to.chunks - 1;
+  if (!to.split.empty() && to.stages > 0 && static_cast<int64_t>(to.split.size()) != cuts) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.split has ", to.split.size(), " entries; ", to.stages,
+                                                   " stages of ", to.chunks, " chunks need ", cuts));
+  }
+  return absl::OkStatus();
+}
+
+void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
+  to.optimizer.beta1 = from.optimizer().beta1();
+  to.optimizer.beta2 = from.optimizer().beta2();
+  to.optimizer.epsilon = from.optimizer().epsilon();
+  to.optimizer.weight_decay = from.optimizer().weight_decay();
+  to.optimizer.clip_norm = from.optimizer().clip_norm();
+  const config::LearningRate& rate = from.learning_rate();
+  to.rate.schedule = FromWord(kRates, rate.schedule());
+  to.rate.peak = rate.peak();
+  to.rate.warmup_updates = static_cast<double>(rate.warmup_updates());
+  to.rate.warmup_fraction = 0;
+  to.rate.warmup_initial_rate = rate.warmup_initial_rate();
+  to.rate.end_rate = rate.end_rate();
+  to.rate.power = rate.power();
+}
+
+void ReadRun(const config::RunConfig& from, TrainOptions& to) {
+  to.seed = from.seed();
+  to.train_data = from.data().train();
+  to.validation_data = from.data().validation();
+  to.batch.micro_batches = from.batch().micro_batches();
+  to.batch.source_tokens = from.batch().source_tokens();
+  to.batch.target_tokens = from.batch().target_tokens();
+  to.stop.steps = from.stop().steps();
+  to.stop.epochs = from.stop().epochs();
+  to.stop.minutes = from.stop().minutes();
+  to.stop.patience = from.stop().patience();
+  to.validation.every_steps = from.validation().every_steps();
+  to.validation.max_sentences = from.validation().max_sentences();
+  to.validation.bleu_sentences = from.validation().bleu_sentences();
+  to.checkpoint.every_steps = from.checkpoint().every_steps();
+  to.checkpoint.keep_last = from.checkpoint().keep_last();
+  to.checkpoint.keep_every = from.checkpoint().keep_every();
+  to.checkpoint.save_at_end = from.checkpoint().save_at_end();
+  to.log_every_steps = from.logging().every_steps();
+}
+
+// A fraction of the run in updates.
+absl::StatusOr<double> Updates(const char* field, double fraction, int64_t steps) {
+  if (fraction == 0) return 0.0;
+  if (steps == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, " = ", fraction, " is a fraction of stop.steps, which is not set; set it, or give updates instead"));
+  }
+  return std::max(1.0, std::round(fraction * static_cast<double>(steps)));
+}
+
+absl::Status ResolveFractions(const config::RunConfig& from, TrainOptions& to) {
+  const config::Residual& residual = from.model().residual();
+  to.model.branch_growth_updates = static_cast<double>(residual.growth_updates());
+  to.branch_growth_fraction = 0;
+  if (residual.has_growth_fraction() && to.model.branch_growth == BranchGrowth::kLinear) {
+    HADAL_ASSIGN_OR_RETURN(to.model.branch_growth_updates,
+                           Updates("model.residual.growth_fraction", residual.growth_fraction(), to.stop.steps));
+  }
+  if (from.learning_rate().has_warmup_fraction()) {
+    HADAL_ASSIGN_OR_RETURN(to.rate.warmup_updates, Updates("learning_rate.warmup_fraction",
+                                                           from.learning_rate().warmup_fraction(), to.stop.steps));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRate(const TrainOptions& options) {
+  const RateOptions& rate = options.rate;
+  if (rate.schedule != RateSchedule::kPolynomial) return absl::OkStatus();
+  if (options.stop.steps == 0) {
+    return absl::InvalidArgumentError("learning_rate.schedule = \"polynomial\" ends at stop.steps, which is not set");
+  }
+  if (rate.end_rate > rate.peak) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning_rate.end_rate = ", rate.end_rate,
+                     " is not allowed; it must be at most learning_rate.peak = ", rate.peak));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOptions& options) {
+  std::vector<std::string> warnings;
+  const double steps = static_cast<double>(options.stop.steps);
+  const bool warms_up = options.rate.schedule != RateSchedule::kTFixup;
+  if (steps > 0 && warms_up && options.rate.warmup_updates >= steps) {
+    warnings.push_back(absl::StrCat("the run ends inside the warm-up: stop.steps = ", steps, ", warm-up = ",
+                                    options.rate.warmup_updates, " updates; try learning_rate.warmup_fraction=0.1"));
+  }
+  const bool grows = options.model.branch_growth == BranchGrowth::kLinear;
+  if (steps > 0 && grows && options.model.branch_growth_updates >= steps) {
+    warnings.push_back(absl::StrCat("the run ends before the branch gain is 1: stop.steps = ", steps,
+                                    ", T = ", options.model.branch_growth_updates,
+                                    " updates; try model.residual.growth_fraction=0.1"));
+  }
+  const config::LearningRate& rate = config.learning_rate();
+  if (!warms_up && (rate.has_warmup_updates() || rate.has_warmup_fraction())) {
+    warnings.push_back("learning_rate.schedule = \"t_fixup\" has no warm-up; the warm-up that is set is not used");
+  }
+  return warnings;
+}
+
+}  // namespace
+
+absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
+  HADAL_RETURN_IF_ERROR(CheckAllValues(config, ""));
+  RunOptions options;
+  TrainOptions& train = options.train;
+  ReadRun(config, train);
+  HADAL_RETURN_IF_ERROR(ReadModel(config.model(), train.model));
+  HADAL_RETURN_IF_ERROR(ReadPipeline(config.pipeline(), train.model, train.pipeline));
+  ReadOptimizer(config, train);
+  HADAL_RETURN_IF_ERROR(ResolveFractions(config, train));
+  HADAL_RETURN_IF_ERROR(CheckRate(train));
+  options.warnings = Warnings(config, train);
+  return options;
+}
+
+absl::Status CheckTrainable(const TrainOptions& options) {
+  if (options.train_data.empty()) {
+    return absl::InvalidArgumentError("data.train is not set; give the prefix of a corpus made by `hadal prepare`");
+  }
+  if (options.stop.steps == 0 && options.stop.epochs == 0 && options.stop.minutes == 0) {
+    return absl::InvalidArgumentError("the run has no end; set stop.steps, stop.epochs or stop.minutes");
+  }
+  if (options.validation.every_steps > 0 && options.validation_data.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("validation.every_steps = ", options.validation.every_steps,
+                                                   " needs data.validation, the prefix of a prepared corpus"));
+  }
+  if (options.stop.patience > 0 && options.validation.every_steps == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop.patience = ", options.stop.patience, " counts validations; set validation.every_steps"));
+  }
+  return absl::OkStatus();
+}
+
+config::StackResidual ToStackResidual(const StackMethod& method) {
+  config::StackResidual residual;
+  residual.set_norm(ToWord(kNorms, method.norm));
+  residual.set_residual_gain(method.residual_gain);
+  residual.set_query_key_gain(method.query_key_gain);
+  residual.set_value_gain(method.value_gain);
+  residual.set_output_gain(method.output_gain);
+  residual.set_ffn_gain(method.ffn_gain);
+  return residual;
+}
+
+std::string DistributionName(WeightDistribution distribution) { return ToWord(kDistributions, distribution); }
+std::string BranchGrowthName(BranchGrowth growth) { return ToWord(kGrowths, growth); }
+
+}  // namespace hadal
