@@ -1,6 +1,7 @@
 #include "pipeline/checkpoint_manifest.h"
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -89,18 +90,8 @@ std::string CheckpointManifest::ToString() const {
 }
 
 absl::Status CheckpointManifest::CheckCoverage() const {
-  int64_t listed = 0;
-  for (const WrittenFile& file : files) listed += static_cast<int64_t>(file.slices.size());
-  std::vector<int64_t> first_slice = {0};
-  for (const CheckpointParameter& parameter : parameters) {
-    first_slice.push_back(first_slice.back() + parameter.slices());
-    // Before anything is allocated: a declared size is believed only as far as entries were listed for it.
-    if (first_slice.back() > listed) {
-      return Damaged(absl::StrCat("the parameters up to ", parameter.name, " have ", first_slice.back(),
-                                  " slices, the files list only ", listed));
-    }
-  }
-  std::vector<std::array<bool, kStateKinds.size()>> seen(static_cast<size_t>(first_slice.back()));
+  // Grows with what is listed, never with what a shape declares.
+  std::map<std::pair<int32_t, int64_t>, std::array<bool, kStateKinds.size()>> seen;
   for (const WrittenFile& file : files) {
     for (const WrittenSlice& slice : file.slices) {
       if (slice.parameter < 0 || slice.parameter >= static_cast<int64_t>(parameters.size()) || slice.slice < 0 ||
@@ -108,20 +99,24 @@ absl::Status CheckpointManifest::CheckCoverage() const {
         return Damaged(absl::StrCat(file.name, " lists slice ", slice.slice, " of parameter ", slice.parameter,
                                     ", which the model does not have"));
       }
+      auto& kinds = seen[{slice.parameter, slice.slice}];
       for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
         if (!slice.crc32c[kind]) continue;
-        const std::string key = StateKey(kStateKinds[kind], parameters[slice.parameter].name, slice.slice);
-        bool& was_seen = seen[first_slice[slice.parameter] + slice.slice][kind];
-        if (was_seen) return Damaged(absl::StrCat(key, " is listed twice, the second time in ", file.name));
-        was_seen = true;
+        if (std::exchange(kinds[kind], true)) {
+          return Damaged(absl::StrCat(StateKey(kStateKinds[kind], parameters[slice.parameter].name, slice.slice),
+                                      " is listed twice, the second time in ", file.name));
+        }
       }
     }
   }
-  for (size_t p = 0; p < parameters.size(); ++p) {
+  // Ends at the first slice that is not listed, so after as many rounds as there are entries, at most one more.
+  for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()); ++p) {
     for (int64_t slice = 0; slice < parameters[p].slices(); ++slice) {
+      const auto found = seen.find({p, slice});
       for (const StateKind kind : kStateKinds) {
+        const bool there = found != seen.end() && found->second[static_cast<size_t>(kind)];
         const bool wanted = kind == StateKind::kWeight || has_moments;
-        if (seen[first_slice[p] + slice][static_cast<size_t>(kind)] == wanted) continue;
+        if (there == wanted) continue;
         return Damaged(absl::StrCat(StateKey(kind, parameters[p].name, slice),
                                     wanted ? " is in no file" : " is there although the checkpoint has no moments"));
       }

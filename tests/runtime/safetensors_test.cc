@@ -158,16 +158,15 @@ TEST(SafetensorsTest, EveryTruncationIsRefused) {
 TEST(SafetensorsTest, NoFlippedBitOfTheHeaderIsBelievedOrCrashes) {
   TemporaryDirectory directory;
   const SafetensorsSummary summary = Write(directory / "file");
-  const std::string whole = Contents(directory / "file");
   for (size_t byte = 0; byte < static_cast<size_t>(summary.header_bytes); ++byte) {
-    for (const int bit : {0, 4, 7}) {
+    for (int bit = 0; bit < 8; ++bit) {
       FlipBit(directory / "file", byte, bit);
       const auto reader = SafetensorsReader::Open(directory / "file");
       if (reader.ok()) {
         // A changed letter in a name is still a valid file; then the checksum tells.
         EXPECT_NE(reader->header_crc32c(), summary.header_crc32c) << "byte " << byte << " bit " << bit;
       }
-      SetContents(directory / "file", whole);
+      FlipBit(directory / "file", byte, bit);
     }
   }
 }

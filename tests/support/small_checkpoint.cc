@@ -1,0 +1,96 @@
+#include "tests/support/small_checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/random.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+std::vector<CheckpointParameter> SmallParameters() {
+  return {{.name = "encoder.embed_tokens.weight", .rows = 4097, .columns = 256, .is_vector = false},  // 2 slices
+          {.name = "encoder.layers.0.fc1.weight", .rows = 6, .columns = 4, .is_vector = false},
+          {.name = "encoder.layers.0.fc1.bias", .rows = 6, .columns = 1, .is_vector = true},
+          {.name = "decoder.layers.0.fc1.weight", .rows = 6, .columns = 1, .is_vector = false},
+          {.name = "decoder.layer_norm.weight", .rows = 1, .columns = 1, .is_vector = true}};
+}
+
+SmallState::SmallState(std::vector<CheckpointParameter> parameters, uint64_t seed)
+    : parameters_(std::move(parameters)), values_(parameters_.size()) {
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
+      std::vector<float>& values = values_[p][kind];
+      values.resize(static_cast<size_t>(parameters_[p].elements()));
+      for (size_t i = 0; i < values.size(); i += 4) {
+        const auto random = Philox4x32(seed, {static_cast<uint32_t>(i), static_cast<uint32_t>(p * 3 + kind), 0, 0});
+        for (size_t j = 0; j < 4 && i + j < values.size(); ++j) {
+          values[i + j] = static_cast<float>(static_cast<int32_t>(random[j])) * 0x1p-31f;
+        }
+      }
+    }
+  }
+}
+
+std::vector<SliceState> SmallState::Slices() { return SlicesOfRank(0, 1); }
+
+std::vector<SliceState> SmallState::SlicesOfRank(int rank, int ranks) {
+  std::vector<SliceState> result;
+  int64_t number = 0;
+  for (int32_t p = 0; p < static_cast<int32_t>(parameters_.size()); ++p) {
+    for (int64_t slice = 0; slice < parameters_[p].slices(); ++slice) {
+      if (number++ % ranks != rank) continue;
+      const auto view = [&](StateKind kind) {
+        return Vector(values(p, kind).data() + slice * kSliceElements, parameters_[p].slice_elements(slice));
+      };
+      result.push_back({.parameter = p,
+                        .slice = slice,
+                        .weight = view(StateKind::kWeight),
+                        .first_moment = view(StateKind::kFirstMoment),
+                        .second_moment = view(StateKind::kSecondMoment)});
+    }
+  }
+  return result;
+}
+
+void SmallState::Clear() {
+  for (auto& kinds : values_) {
+    for (std::vector<float>& values : kinds) std::fill(values.begin(), values.end(), -77.0f);
+  }
+}
+
+CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention) {
+  CheckpointWriter writer({.run_directory = run_directory,
+                           .attempt = NewCheckpointAttempt(),
+                           .plan_hash = 0xfeedfacecafebeef,
+                           .parameters = SmallParameters(),
+                           .retention = retention});
+  const absl::Status status = writer.Claim();
+  HADAL_CHECK(status.ok());
+  return writer;
+}
+
+absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options) {
+  CommitRequest request = {.progress = {.step = options.step,
+                                        .update = options.step - 1,
+                                        .seed = 0xffffffffffffffff,
+                                        .epochs_done = 1.25,
+                                        .validation_nll = options.validation_nll,
+                                        .best_nll = options.validation_nll},
+                           .config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n",
+                           .model_settings = R"({"d_model": 256})",
+                           .has_moments = true,
+                           .files = {},
+                           .attachments = {{"vocabulary.model", std::string("bytes\0\n", 7)}},
+                           .is_best = options.is_best};
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    HADAL_ASSIGN_OR_RETURN(const WrittenFile file,
+                           writer.WriteRankFile(options.step, rank, state.SlicesOfRank(rank, options.ranks)));
+    // Through text, as ranks send it.
+    HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(file.ToString()));
+  }
+  return writer.Commit(request);
+}
+
+}  // namespace hadal

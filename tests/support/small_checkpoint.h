@@ -1,0 +1,48 @@
+// A small model's state and checkpoints of it, written in any layout. No ModelPlan: names, shapes and made-up numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pipeline/checkpoint.h"
+
+namespace hadal {
+
+// The parameters: one of several slices (the last one short), matrices, vectors, and one of a single element.
+std::vector<CheckpointParameter> SmallParameters();
+
+// Values of all slices, filled from `seed`.
+class SmallState {
+ public:
+  SmallState(std::vector<CheckpointParameter> parameters, uint64_t seed);
+
+  const std::vector<CheckpointParameter>& parameters() const { return parameters_; }
+  // Views of every slice, in plan order.
+  std::vector<SliceState> Slices();
+  // Those of one rank of `ranks`: round robin, so that a parameter's slices lie on different ranks.
+  std::vector<SliceState> SlicesOfRank(int rank, int ranks);
+  std::vector<float>& values(int32_t parameter, StateKind kind) {
+    return values_[parameter][static_cast<size_t>(kind)];
+  }
+  void Clear();
+  bool operator==(const SmallState& other) const { return values_ == other.values_; }
+
+ private:
+  std::vector<CheckpointParameter> parameters_;
+  std::vector<std::array<std::vector<float>, kStateKinds.size()>> values_;
+};
+
+// A writer of `run_directory` that has claimed it.
+CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {});
+
+struct SaveOptions {
+  int64_t step = 5;
+  int ranks = 3;
+  double validation_nll = std::numeric_limits<double>::infinity();
+  bool is_best = false;
+};
+// Saves `state` as `ranks` ranks would. Returns Commit's result.
+absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options = {});
+
+}  // namespace hadal
