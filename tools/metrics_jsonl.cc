@@ -46,7 +46,11 @@ absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step)
 
 absl::Status DropLaterSteps(const std::string& path, int64_t first_step) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return absl::OkStatus();
+  const std::filesystem::file_status found = std::filesystem::status(path, error);
+  if (found.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
+  if (!std::filesystem::is_regular_file(found)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file; move it away"));
+  }
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, BytesToKeep(path, first_step));
   std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes), error);
   if (error) return absl::InternalError(absl::StrCat(path, ": cannot be truncated: ", error.message()));

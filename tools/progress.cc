@@ -97,7 +97,9 @@ void Progress::OnFinish(std::string_view reason) {
       step_seconds_ > 0
           ? absl::StrCat(" (", HumanRate(static_cast<double>(target_tokens_) / step_seconds_), " tok/s while training)")
           : ""));
-  if (skipped_ > 0) PrintLine(absl::StrCat(HumanCount(skipped_), " updates skipped: the gradient was not finite"));
+  if (skipped_ > 0)
+    PrintLine(absl::StrCat(HumanCount(skipped_), skipped_ == 1 ? " update" : " updates",
+                           " skipped: the gradient was not finite"));
   const std::optional<ValidationMetrics>& shown = best_.has_value() ? best_ : last_validation_;
   if (shown.has_value()) {
     PrintLine(absl::StrCat(best_.has_value() ? "best" : "last", " validation nll ", HumanValue(shown->nll, 4), " (ppl ",
