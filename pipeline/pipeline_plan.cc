@@ -11,14 +11,25 @@
 namespace hadal {
 namespace {
 
+// Sublayers of each chunk, from the first sublayer of each chunk but the first.
+std::vector<int> CountsOf(const std::vector<int32_t>& split, size_t sublayers) {
+  std::vector<int> counts;
+  int32_t begin = 0;
+  for (const int32_t next : split) {
+    counts.push_back(next - begin);
+    begin = next;
+  }
+  counts.push_back(static_cast<int>(sublayers) - begin);
+  return counts;
+}
+
 // Memory is what the caller checks by laying the stages out; here only time is balanced.
 absl::StatusOr<std::vector<int32_t>> CutModel(const std::vector<double>& costs, const ScheduleShape& shape,
                                               const std::vector<int32_t>& split) {
   PartitionProblem problem{.stages = shape.stages, .chunks = shape.chunks, .cost = costs};
   problem.cut_allowed_before.assign(costs.size(), true);
-  HADAL_ASSIGN_OR_RETURN(const Partition partition,
-                         split.empty() ? MakePartition(problem)
-                                       : PartitionByCounts(problem, std::vector<int>(split.begin(), split.end())));
+  HADAL_ASSIGN_OR_RETURN(const Partition partition, split.empty() ? MakePartition(problem)
+                                                                  : PartitionByCounts(problem, CountsOf(split, costs.size())));
   return std::vector<int32_t>(partition.borders.begin(), partition.borders.end());
 }
 

@@ -107,7 +107,7 @@ StepScalars Trainer::Scalars() const {
 
 StopVote Trainer::Vote() const {
   if (surroundings_.stop_requested && surroundings_.stop_requested()) return StopVote::kRequested;
-  const bool out_of_time = options_.stop.minutes > 0 && progress_.training_seconds >= options_.stop.minutes * 60;
+  const bool out_of_time = options_.stop.minutes > 0 && session_.Seconds() >= options_.stop.minutes * 60;
   return IsMain() && out_of_time ? StopVote::kOutOfTime : StopVote::kContinue;
 }
 
@@ -122,7 +122,6 @@ absl::StatusOr<StepResult> Trainer::Step() {
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
-  session_seconds_ += result.seconds;
   if (!result.applied) OnNotFinite(result.gradient);
   HADAL_RETURN_IF_ERROR(Report(result, learning_rate));
   return result;
@@ -170,15 +169,15 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
                       .target_tokens = sums.tokens,
                       .tokens_per_second = tokens / result.seconds,
                       .step_seconds = result.seconds,
-                      .elapsed_seconds = session_seconds_,
+                      .elapsed_seconds = session_.Seconds(),
                       .epoch = progress_.epochs_done,
                       .skipped = !result.applied,
                       .measured_bubble = waited / (result.seconds * static_cast<double>(stages.size())),
                       .analytic_bubble = pipeline_.analytic_bubble};
-  const double per_step = session_seconds_ / static_cast<double>(progress_.step - first_step_);
+  const double per_step = session_.Seconds() / static_cast<double>(progress_.step - first_step_);
   if (options_.stop.steps > 0) metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
   if (options_.stop.minutes > 0) {
-    const double left = std::max(0.0, options_.stop.minutes * 60 - progress_.training_seconds);
+    const double left = std::max(0.0, options_.stop.minutes * 60 - session_.Seconds());
     metrics.eta_seconds = std::min(metrics.eta_seconds.value_or(left), left);
   }
   metrics.stages = std::move(stages);
@@ -238,6 +237,7 @@ std::optional<StopReason> Trainer::ReachedLimit() const {
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim());
   first_step_ = progress_.step;
+  session_.Restart();
   if (IsMain()) surroundings_.sink.OnStart(DescribeRun());
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;

@@ -19,6 +19,7 @@
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/train_options.h"
 #include "pipeline/training_checkpoints.h"
+#include "runtime/clock.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
@@ -95,7 +96,7 @@ class Trainer {
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
   int64_t first_step_ = 0;
-  double session_seconds_ = 0;
+  Stopwatch session_;  // since Run began
   std::string last_checkpoint_;
   int64_t last_saved_step_ = -1;
 };

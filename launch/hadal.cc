@@ -1,0 +1,41 @@
+// hadal: one binary, one table of subcommands.
+#include <cstdio>
+
+#include "CLI/CLI.hpp"
+#include "launch/exit_code.h"
+#include "launch/signals.h"
+#include "launch/train.h"
+#include "tools/bleu.h"
+#include "tools/config.h"
+#include "tools/curve.h"
+#include "tools/prepare.h"
+
+namespace {
+
+using AddCommand = void (*)(CLI::App& app, int& exit_code);
+
+// In the order a newcomer needs them.
+constexpr AddCommand kCommands[] = {
+    hadal::AddPrepareCommand,   // raw text → vocabulary and token shards
+    hadal::AddTrainCommand,
+    hadal::AddBleuCommand,
+    hadal::AddConfigCommand,
+    hadal::AddCurveCommand,
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  hadal::InstallStopSignals();
+  CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "hadal 0.1.0");
+  int exit_code = hadal::kExitDone;
+  for (const AddCommand add : kCommands) add(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? hadal::kExitDone : hadal::kExitUsage;
+  }
+  return exit_code;
+}

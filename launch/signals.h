@@ -1,0 +1,13 @@
+// SIGUSR1, SIGINT and SIGTERM ask a run to save and stop; nothing else happens in the handler.
+#pragma once
+
+namespace hadal {
+
+// Installs the handlers. Call first thing in main: a signal that comes earlier would end the process. A second SIGINT or SIGTERM
+// ends it at once.
+void InstallStopSignals();
+
+// Whether one of the signals has come.
+bool StopSignalled();
+
+}  // namespace hadal

@@ -1,0 +1,231 @@
+#include "launch/train.h"
+
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "launch/exit_code.h"
+#include "launch/signals.h"
+#include "launch/training_sinks.h"
+#include "launch/world.h"
+#include "layers/model_plan.h"
+#include "pipeline/memory_fit.h"
+#include "pipeline/trainer.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/vocabulary.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config_arguments.h"
+#include "tools/config_difference.h"
+#include "tools/config_loading.h"
+#include "tools/resolved_config.h"
+#include "tools/run_options.h"
+
+namespace hadal {
+namespace {
+
+struct TrainArguments {
+  ConfigArguments config;
+  std::string run_directory = "run";
+  std::string resume = "auto";
+  std::string init_from;
+  bool accept_changes = false;
+};
+
+// What every rank knows after reading its files; nothing here has talked to a peer.
+struct Prepared {
+  config::RunConfig config;
+  std::string config_text;
+  RunOptions options;
+  std::optional<Corpus> train, validation;
+  std::vector<Attachment> vocabularies;
+};
+
+absl::StatusOr<std::vector<Attachment>> LoadVocabularies(const Corpus& corpus) {
+  const CorpusManifest& manifest = corpus.manifest();
+  const auto load = [&](const VocabularyReference& reference, const std::string& stem) -> absl::StatusOr<Attachment> {
+    HADAL_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::Load(corpus.VocabularyPath(reference)));
+    return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
+  };
+  std::vector<Attachment> attachments;
+  const bool shared = manifest.source_vocabulary.file == manifest.target_vocabulary.file;
+  HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(), load(manifest.source_vocabulary, shared ? "vocabulary" : "source.vocabulary"));
+  if (!shared) {
+    HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(), load(manifest.target_vocabulary, "target.vocabulary"));
+  }
+  return attachments;
+}
+
+absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
+  Prepared prepared;
+  HADAL_ASSIGN_OR_RETURN(prepared.config, LoadConfig(arguments.config.files, arguments.config.overrides));
+  HADAL_ASSIGN_OR_RETURN(prepared.options, MakeRunOptions(prepared.config));
+  TrainOptions& train = prepared.options.train;
+  HADAL_RETURN_IF_ERROR(CheckTrainable(train));
+  HADAL_ASSIGN_OR_RETURN(prepared.config_text, ResolvedConfigText(prepared.config));
+  train.run_directory = arguments.run_directory;
+  HADAL_ASSIGN_OR_RETURN(prepared.train, Corpus::Open(train.train_data));
+  const CorpusManifest& manifest = prepared.train->manifest();
+  if (!train.validation_data.empty()) {
+    HADAL_ASSIGN_OR_RETURN(prepared.validation, Corpus::Open(train.validation_data));
+    const CorpusManifest& held_out = prepared.validation->manifest();
+    if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
+        held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c) {
+      return absl::InvalidArgumentError(absl::StrCat("data.train = \"", train.train_data, "\" and data.validation = \"",
+                                                     train.validation_data,
+                                                     "\" were prepared with different vocabularies. Prepare them together."));
+    }
+  }
+  train.model.source_vocabulary = manifest.source_vocabulary.size;
+  train.model.target_vocabulary = manifest.target_vocabulary.size;
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
+  HADAL_ASSIGN_OR_RETURN(prepared.vocabularies, LoadVocabularies(*prepared.train));
+  return prepared;
+}
+
+// Rank 0's plan is everybody's.
+absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, Collectives& collectives) {
+  std::string bytes;
+  if (world.rank() == 0) bytes = ModelPlan::Make(options).Serialize();
+  HADAL_RETURN_IF_ERROR(collectives.Broadcast(bytes, 0, "the model plan"));
+  return ModelPlan::Parse(bytes);
+}
+
+// Refuses to continue a run whose settings have changed, unless the user accepts the difference.
+absl::Status CheckResumable(const TrainArguments& arguments, const Prepared& prepared, const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
+  config::RunConfig before;
+  HADAL_RETURN_IF_ERROR(MergeConfigText(reader.manifest().config_text, directory, before));
+  HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, prepared.config));
+  if (difference.empty()) return absl::OkStatus();
+  if (arguments.accept_changes) {
+    std::cerr << "resuming " << directory << " with changed settings:\n" << difference;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("this run would resume from ", directory, " with other settings:\n", difference,
+                   "Give --accept-changes to resume all the same, --resume never to start over, or another --run-dir."));
+}
+
+// The checkpoint that --resume asks for; empty: start from step 0.
+absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const Prepared& prepared) {
+  if (arguments.resume == "never") return std::string();
+  std::string directory = arguments.resume;
+  if (arguments.resume == "auto") {
+    const absl::StatusOr<FoundCheckpoint> found =
+        FindLatest(arguments.run_directory, {.verify_contents = false, .need_moments = true});
+    if (absl::IsNotFound(found.status())) return std::string();
+    HADAL_RETURN_IF_ERROR(found.status());
+    directory = found->checkpoint.directory;
+  }
+  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, prepared, directory));
+  return directory;
+}
+
+// Agrees on where to start from and loads it.
+absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, World& world, Collectives& collectives,
+                   Trainer& trainer) {
+  std::string directory;
+  absl::Status status;
+  if (world.rank() == 0) {
+    const absl::StatusOr<std::string> found = FindResume(arguments, prepared);
+    status = found.status();
+    if (found.ok()) directory = *found;
+  }
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(status, "looking for a checkpoint"));
+  HADAL_RETURN_IF_ERROR(collectives.Broadcast(directory, 0, "where to resume"));
+  if (!directory.empty()) {
+    return arguments.resume == "auto" ? trainer.ResumeLatest().status() : trainer.Resume(directory);
+  }
+  if (!arguments.init_from.empty()) return trainer.InitializeFrom(arguments.init_from);
+  return absl::OkStatus();
+}
+
+std::string ReasonText(StopReason reason) {
+  switch (reason) {
+    case StopReason::kSteps: return "all steps done";
+    case StopReason::kEpochs: return "all epochs done";
+    case StopReason::kMinutes: return "time limit reached";
+    case StopReason::kPatience: return "no improvement for stop.patience validations";
+    case StopReason::kRequested: return "stopped on a signal; start the same command again to resume";
+  }
+  return "";
+}
+
+absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) {
+  absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
+  const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
+  Collectives collectives(world.communicator(), absl::Seconds(timeout_seconds));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
+  Prepared prepared = *std::move(prepared_or);
+  TrainOptions& options = prepared.options.train;
+  HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
+  HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), world.stream(), options.pipeline));
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                         MakePipelinePlan(plan, options.batch, options.pipeline, world.size()));
+
+  TrainingSinks sinks(world.rank() == 0, options);
+  for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
+  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
+  TrainingSurroundings surroundings{.communicator = world.communicator(),
+                                    .stream = world.stream(),
+                                    .train = *prepared.train,
+                                    .validation = prepared.validation ? &*prepared.validation : nullptr,
+                                    .sink = sinks.sink(),
+                                    .stop_requested = &StopSignalled};
+  HADAL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(options, plan, pipeline, surroundings,
+                      {.run_directory = options.run_directory,
+                       .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
+                       .config_text = prepared.config_text,
+                       .attachments = prepared.vocabularies,
+                       .warn = [&](std::string_view text) { sinks.Warn(text); }}));
+  HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Open(prepared.config_text, trainer->progress().step), "run directory"));
+  HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Finish(ReasonText(outcome.reason)), "writing metrics"));
+  return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;
+}
+
+int RunTrain(const TrainArguments& arguments) {
+  // Threads come from the config; a config that cannot be read is reported once the ranks know each other.
+  const absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
+  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(config.ok() ? config->pipeline().threads() : 1);
+  if (!world.ok()) {
+    std::cerr << "hadal train: " << world.status().message() << "\n";
+    return ExitCodeOf(world.status());
+  }
+  const absl::StatusOr<int> code = TrainInWorld(arguments, **world);
+  if (code.ok()) return *code;
+  const int exit_code = ExitCodeOf(code.status());
+  // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
+  const bool own = exit_code == kExitHang || exit_code == kExitPeerLost || exit_code == kExitError;
+  if ((*world)->rank() == 0 || own) {
+    std::cerr << "hadal train" << ((*world)->size() > 1 ? absl::StrCat(" [rank ", (*world)->rank(), "]") : "") << ": "
+              << code.status().message() << std::endl;
+  }
+  if (own && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  return exit_code;
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("train", "Train a model, alone or under mpirun/srun");
+  auto arguments = std::make_shared<TrainArguments>();
+  AddConfigArguments(*command, arguments->config);
+  command->add_option("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go")->capture_default_str();
+  command->add_option("--resume", arguments->resume, "auto (newest good checkpoint of the run), never, or a checkpoint")
+      ->capture_default_str();
+  command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");
+  command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  command->callback([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
+}
+
+}  // namespace hadal

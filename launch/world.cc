@@ -1,0 +1,65 @@
+#include "launch/world.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// Variables that a launcher sets for the ranks it starts.
+bool StartedByLauncher() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+int AllowedCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
+  std::unique_ptr<World> world(new World());
+  int ranks_on_host = 1;
+  if (StartedByLauncher()) {
+    HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
+    HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
+    ranks_on_host = placement.ranks_on_host;
+    HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
+    world->communicator_ = world->mpi_communicator_.get();
+  } else {
+    world->alone_ = std::make_unique<InProcessWorld>(1);
+    world->communicator_ = &world->alone_->communicator(0);
+  }
+  world->ChooseThreads(threads, ranks_on_host);
+  UseSerialLibraries();
+  return world;
+}
+
+void World::ChooseThreads(int requested, int ranks_on_host) {
+  const int allowed = AllowedCpus();
+  // A rank that was not bound sees every CPU of the host and shares them with the host's other ranks.
+  const bool bound = allowed < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int share = bound ? allowed : std::max(1, allowed / ranks_on_host);
+  const int threads = requested > 0 ? requested : share;
+  stream_ = Stream::Cpu(threads);
+  if (threads > share) {
+    warning_ = absl::StrCat("rank ", rank(), " has ", threads, " threads but only ", share,
+                            share == 1 ? " CPU" : " CPUs",
+                            bound ? " (the launcher bound it; try mpirun --bind-to none)" : "",
+                            ": expect it to be slow. Set pipeline.threads to ", share, " or to 0.");
+  }
+}
+
+}  // namespace hadal

@@ -1,0 +1,43 @@
+// How a process comes up: which rank it is, whom it can talk to, how many threads it may use.
+//
+// Under mpirun or srun the world is MPI's; a process started by itself is a world of one rank and starts no MPI at all.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_environment.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+class World {
+ public:
+  // `threads`: a rank's CPU threads, 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it.
+  static absl::StatusOr<std::unique_ptr<World>> Start(int threads);
+
+  Communicator& communicator() { return *communicator_; }
+  const Stream& stream() const { return stream_; }
+  int rank() const { return communicator_->rank(); }
+  int size() const { return communicator_->size(); }
+  // What people should know about the placement ("2 threads, but 1 CPU …"), or empty.
+  const std::string& warning() const { return warning_; }
+
+ private:
+  World() : stream_(Stream::Cpu(1)) {}
+  void ChooseThreads(int requested, int ranks_on_host);
+
+  // In order of construction: what comes later uses what came before.
+  std::unique_ptr<MpiEnvironment> mpi_;
+  std::unique_ptr<MpiCommunicator> mpi_communicator_;
+  std::unique_ptr<InProcessWorld> alone_;
+  Communicator* communicator_ = nullptr;
+  Stream stream_;
+  std::string warning_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,95 @@
+#include "pipeline/memory_fit.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "pipeline/engine.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+struct Fullest {
+  int rank = 0;
+  int64_t bytes = 0;
+};
+
+absl::StatusOr<Fullest> FullestRank(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
+                                    const PipelineOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, ranks));
+  const std::vector<ArenaLayout> layouts = TrainingLayouts(plan, pipeline, stream);
+  Fullest fullest;
+  for (int r = 0; r < ranks; ++r) {
+    if (layouts[r].total_bytes() > fullest.bytes) fullest = {r, layouts[r].total_bytes()};
+  }
+  return fullest;
+}
+
+// Segment lengths worth trying: powers of two and their halves between.
+std::vector<int32_t> SegmentLengths(int32_t sublayers) {
+  std::vector<int32_t> lengths;
+  for (int32_t k = 1; k < sublayers; k *= 2) {
+    lengths.push_back(k);
+    if (k >= 2 && k + k / 2 < sublayers) lengths.push_back(k + k / 2);
+  }
+  return lengths;
+}
+
+struct Choice {
+  int32_t checkpoint_every = 0;
+  Fullest fullest;
+};
+
+// The segment length whose fullest rank has the fewest bytes.
+absl::StatusOr<Choice> SmallestByCheckpointing(const ModelPlan& plan, const BatchOptions& batch, int ranks,
+                                               const Stream& stream, PipelineOptions options) {
+  std::optional<Choice> best;
+  for (const int32_t k : SegmentLengths(static_cast<int32_t>(plan.sublayers.size()))) {
+    options.checkpoint_every = k;
+    HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(plan, batch, ranks, stream, options));
+    if (!best || fullest.bytes < best->fullest.bytes) best = Choice{k, fullest};
+  }
+  return *best;
+}
+
+std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30)); }
+
+}  // namespace
+
+std::vector<ArenaLayout> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream) {
+  std::vector<ArenaLayout> layouts;
+  for (int r = 0; r < pipeline.shape.stages; ++r) {
+    layouts.push_back(RankLayout(plan, pipeline, r, stream, /*training=*/true).layout());
+  }
+  return layouts;
+}
+
+absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
+                       PipelineOptions& options) {
+  const int64_t limit = options.memory_limit_bytes;
+  if (limit == 0 && !options.checkpoint_auto) return absl::OkStatus();
+  if (limit == 0) return absl::InvalidArgumentError("pipeline.checkpoint_auto needs pipeline.memory_limit_bytes.");
+  PipelineOptions asked = options;
+  if (options.checkpoint_auto) asked.checkpoint_every = 0;
+  HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(plan, batch, ranks, stream, asked));
+  if (fullest.bytes <= limit) {
+    options.checkpoint_every = asked.checkpoint_every;
+    return absl::OkStatus();
+  }
+  HADAL_ASSIGN_OR_RETURN(const Choice choice, SmallestByCheckpointing(plan, batch, ranks, stream, asked));
+  if (options.checkpoint_auto && choice.fullest.bytes <= limit) {
+    options.checkpoint_every = choice.checkpoint_every;
+    return absl::OkStatus();
+  }
+  const std::string nearest = absl::StrCat("pipeline.checkpoint_every = ", choice.checkpoint_every, " needs ",
+                                           Gib(choice.fullest.bytes), " (", choice.fullest.bytes, " bytes)");
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but pipeline.memory_limit_bytes is ",
+      limit, ". Nearest: ", nearest,
+      choice.fullest.bytes <= limit ? ", which fits." : ", which does not fit either: use more ranks or smaller micro-batches."));
+}
+
+}  // namespace hadal

@@ -1,0 +1,27 @@
+// Whether a layout fits a memory limit, from the same byte counts that the arenas are allocated with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "layers/model_plan.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/train_options.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+// The layout of every rank's arena when training.  [S]
+std::vector<ArenaLayout> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream);
+
+// With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes the
+// smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A pure function:
+// every rank decides the same.
+// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit; MakePipelinePlan's.
+absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
+                       PipelineOptions& options);
+
+}  // namespace hadal
