@@ -230,7 +230,7 @@ TEST_F(CheckpointTest, FilesThatDoNotCoverTheModelAreNeverCommitted) {
     }
     return writer_.Commit(request).status();
   };
-  EXPECT_THAT(Text(commit(6, {0, 1})), HasSubstr("weight/decoder.layers.0.fc1.weight/0 is in no file"));
+  EXPECT_THAT(Text(commit(6, {0, 1})), HasSubstr("weight/encoder.layers.0.fc1.weight/0 is in no file"));
   EXPECT_THAT(Text(commit(7, {0, 1, 2, 1})), HasSubstr("listed twice"));
   EXPECT_TRUE(commit(8, {2, 0, 1}).ok());
   EXPECT_FALSE(PathExists(run_ / "checkpoints/step_00000006"));
