@@ -3,12 +3,18 @@
 // For each sentence n and head h, with queries Q = q[query rows of n, h·D .. h·D+D) and keys, values alike:
 //   P = softmax(Q·Kᵀ / sqrt(D) + mask)      context = dropout(P)·V
 // mask: none, or causal (key position ≤ query position; then queries and keys are the same sentences).
+// Why its own op: sentences are short and heads narrow (32 tokens by 16 columns). A head's scores fit in a core's caches, so that
+// they never reach memory, and packed sentences need no padding. attention.md derives the backward.
 // Source: Vaswani et al. 2017 eq. 1; backward recomputes P from the saved log-sum-exp (FlashAttention, arXiv 2205.14135).
-// Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). q, k, v may be column ranges of one
-// fused matrix: their strides are free. offsets[n] .. offsets[n+1] are the rows of sentence n.
-// Numerics: fp32; each (sentence, head) is one thread's work from start to end, keys in ascending order, query tiles in
-// ascending order: no thread count and no neighbour changes a bit.
-// Dropout: see random.h (query row is the packed row). Blocking; scratch comes from the caller.
+// Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). q, k, v and their gradients may be column
+// ranges of one fused matrix: their strides are free. offsets[n] .. offsets[n+1] are the rows of sentence n.
+// Numerics: fp32; each (sentence, head) is one thread's work from start to end, keys in ascending order, queries in ascending
+// order: no thread count, no neighbour, no place in the batch and no alignment changes a bit (a dropout mask is a function of the
+// packed row). A NaN in a sentence shows in its context and gradients. A sentence with queries and no keys has context 0,
+// log-sum-exp -inf and no gradient; either length may be 0.
+// Dropout: see random.h (query row is the packed row).
+// REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats (aborts
+// otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing, scratch comes from the caller.
 #pragma once
 
 #include "runtime/random.h"
@@ -26,28 +32,30 @@ struct AttentionShape {
 
 struct AttentionForwardArgs {
   AttentionShape shape;
-  ConstMatrix q;            // [Rq, H·D]
-  ConstMatrix k, v;         // [Rk, H·D]
-  Dropout dropout;          // on the probabilities
-  Matrix context;           // [Rq, H·D] (=)
-  Matrix log_sum_exp;       // [Rq, H]   (=) of the scaled scores, kept for backward
-  Vector scratch;           // AttentionScratch(...) floats
+  ConstMatrix q;       // [Rq, H·D]
+  ConstMatrix k, v;    // [Rk, H·D]
+  Dropout dropout;     // on the probabilities
+  Matrix context;      // [Rq, H·D] (=)
+  Matrix log_sum_exp;  // [Rq, H]   (=) natural, of the scaled scores, kept for backward
+  Vector scratch;      // AttentionScratch(...) floats; contents do not matter
 };
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 
+// The forward's context is not needed: Σ_d d_context·context, which FlashAttention reads from it, is summed from P here.
 struct AttentionBackwardArgs {
   AttentionShape shape;
   ConstMatrix q, k, v;      // as in forward
   ConstMatrix log_sum_exp;  // [Rq, H]
   ConstMatrix d_context;    // [Rq, H·D]
-  Dropout dropout;
+  Dropout dropout;          // as in forward
   Matrix d_q;               // [Rq, H·D] (=)
   Matrix d_k, d_v;          // [Rk, H·D] (=)
-  Vector scratch;
+  Vector scratch;           // as in forward
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 
-// Floats of scratch for forward or backward when no sentence has more than `max_length` rows on either side.
+// Floats of scratch for forward or backward when no sentence has more than `max_length` rows on either side. Grows with threads
+// and max_length, not with the batch: about threads · (96·max_length + 3·max_length·D + 160·D) floats.
 int64_t AttentionScratch(const Stream& stream, int64_t max_length, int64_t head_width);
 
 }  // namespace hadal

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include "kernels/cpu/attention.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -37,7 +38,7 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
   const auto body = [&](int64_t j, const float* factor, bool masked) HWY_ATTR __attribute__((always_inline)) {
     const int64_t at = j * kTile + vector.column;
     Vec p = Exp2(d, hn::Sub(hn::LoadU(d, m.probabilities + at), log2_sum));
-    if (masked) p = hn::IfThenElseZero(vector.Sees(tile, j), p);
+    if (masked) p = hn::IfThenElseZero(vector.Sees(j), p);
     Vec dp = hn::LoadU(d, m.d_scores + at);
     if (factor != nullptr) {
       hn::StoreU(hn::Mul(p, hn::LoadU(d, factor)), d, m.dropped + at);
@@ -54,7 +55,8 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
 void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                        const TileMatrices& m) {
   const Tag d;
-  HWY_ALIGN float log2_sums[kTile] = {};
+  HWY_ALIGN float log2_sums[kTile];
+  std::fill_n(log2_sums, kTile, std::numeric_limits<float>::infinity());  // padding: probability 0
   for (int64_t i = 0; i < tile.queries; ++i) {
     log2_sums[i] =
         static_cast<float>(kLog2E) * args.log_sum_exp.row(pair.first_query + tile.first_query + i)[pair.head];

@@ -25,7 +25,7 @@ constexpr int64_t kTile = cpu::kAttentionTile;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Maximum over the keys that each query of the vector sees. Four chains: a maximum does not depend on the order.
-HWY_INLINE Vec MaximumOverKeys(const AttentionTile& tile, const QueryVector& vector, const float* scores) {
+HWY_INLINE Vec MaximumOverKeys(const QueryVector& vector, const float* scores) {
   const Tag d;
   const float* s = scores + vector.column;
   Vec m0 = hn::Set(d, -kInfinity), m1 = m0, m2 = m0, m3 = m0;
@@ -38,7 +38,7 @@ HWY_INLINE Vec MaximumOverKeys(const AttentionTile& tile, const QueryVector& vec
   }
   for (; j < vector.seen_by_all; ++j) m0 = hn::Max(m0, hn::LoadU(d, s + j * kTile));
   for (; j < vector.end; ++j) {
-    const Vec seen = hn::IfThenElse(vector.Sees(tile, j), hn::LoadU(d, s + j * kTile), hn::Set(d, -kInfinity));
+    const Vec seen = hn::IfThenElse(vector.Sees(j), hn::LoadU(d, s + j * kTile), hn::Set(d, -kInfinity));
     m1 = hn::Max(m1, seen);
   }
   return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
@@ -54,7 +54,7 @@ HWY_INLINE Vec ExponentialsOverKeys(const AttentionForwardArgs& args, const cpu:
   const auto body = [&](int64_t j, const float* factor, bool masked) HWY_ATTR __attribute__((always_inline)) {
     float* s = scores + j * kTile + vector.column;
     Vec p = Exp2(d, hn::Sub(hn::LoadU(d, s), maximum));
-    if (masked) p = hn::IfThenElseZero(vector.Sees(tile, j), p);
+    if (masked) p = hn::IfThenElseZero(vector.Sees(j), p);
     sum = hn::Add(sum, p);
     if (factor != nullptr) p = hn::Mul(p, hn::LoadU(d, factor));
     hn::StoreU(p, d, s);
@@ -70,7 +70,7 @@ void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair&
   const Tag d;
   for (int64_t column = 0; column < tile.queries; column += hn::Lanes(d)) {
     const QueryVector vector(tile, column);
-    const Vec maximum = MaximumOverKeys(tile, vector, scores);
+    const Vec maximum = MaximumOverKeys(vector, scores);
     const Vec sum = ExponentialsOverKeys(args, pair, tile, vector, maximum, scores);
     hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, reciprocals + column);
     // Log is not asked for NaN: it would answer with a number.

@@ -114,18 +114,17 @@ struct QueryVector {
   int64_t column;
   int64_t seen_by_all;  // keys [0, seen_by_all) are seen by every lane
   int64_t end;          // keys [seen_by_all, end) by some lanes or none; products read no key beyond
+  Vec positions;        // the queries' positions in the sentence
 
   QueryVector(const AttentionTile& tile, int64_t first_column) : column(first_column) {
     const int64_t last = column + static_cast<int64_t>(hn::Lanes(Tag()));
     const int64_t strips = (last + cpu::kCausalStrip - 1) / cpu::kCausalStrip;
     seen_by_all = tile.KeysBefore(column + 1);
     end = tile.KeysBefore(strips * cpu::kCausalStrip);
+    positions = hn::Iota(Tag(), static_cast<float>(tile.first_query + column));
   }
   // Lanes that see key j.
-  HWY_INLINE hn::Mask<Tag> Sees(const AttentionTile& tile, int64_t j) const {
-    const Tag d;
-    return hn::Ge(hn::Iota(d, static_cast<float>(column)), hn::Set(d, static_cast<float>(j - tile.first_query)));
-  }
+  HWY_INLINE hn::Mask<Tag> Sees(int64_t j) const { return hn::Ge(positions, hn::Set(Tag(), static_cast<float>(j))); }
 };
 
 // Walks the keys that a vector of queries sees, in ascending order: body(j, factor, masked). `factor` points to the dropout

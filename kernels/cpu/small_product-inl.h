@@ -100,9 +100,12 @@ HWY_INLINE void MultiplyLastRows(const SmallProduct& p, int64_t row, int64_t col
 
 template <SmallProductA kA, bool kAdd, int kVectors>
 HWY_INLINE void MultiplyColumns(const SmallProduct& p, int64_t column) {
+  constexpr int kTallRows = kBlockRows * 2 / kVectors;  // as many registers whether one vector is left or two
   int64_t row = 0;
-  for (; row + kBlockRows <= p.rows; row += kBlockRows) {
+  for (; row + kTallRows <= p.rows; row += kTallRows) MultiplyBlock<kA, kAdd, kTallRows, kVectors>(p, row, column);
+  if (kTallRows > kBlockRows && row + kBlockRows <= p.rows) {
     MultiplyBlock<kA, kAdd, kBlockRows, kVectors>(p, row, column);
+    row += kBlockRows;
   }
   MultiplyLastRows<kA, kAdd, kBlockRows - 1, kVectors>(p, row, column, p.rows - row);
 }

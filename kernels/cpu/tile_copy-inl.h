@@ -1,7 +1,7 @@
 // Copies between strided matrices and the dense, padded tiles that small_product-inl.h multiplies.
 //
 //   CopyTile            to[i, j] = from[i, j], columns padded with zeros to whole vectors
-//   TransposeTile       to[j, i] = scale · from[i, j], rows padded with zeros to whole vectors
+//   TransposeTile       to[j, i] = scale · from[i, j], rows padded to whole vectors by repeating the last
 //   StoreScaledRow      to[j] = scale · from[j]
 //
 // A Highway "-inl" header: see dropout-inl.h. Thread-safe; allocates nothing.
@@ -13,6 +13,7 @@
 #define HADAL_KERNELS_CPU_TILE_COPY_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -45,50 +46,68 @@ HWY_INLINE void CopyTile(const ConstMatrix& from, float* HWY_RESTRICT to) {
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-// Four rows of four: to[j · to_stride + i] = scale · from[i · stride + j].
-HWY_INLINE void Transpose4x4(const float* HWY_RESTRICT from, int64_t stride, float scale, float* HWY_RESTRICT to,
-                             int64_t to_stride) {
-  const hn::FixedTag<float, 4> d;
-  const hn::Repartition<double, decltype(d)> d64;
-  const auto factor = hn::Set(d, scale);
-  const auto r0 = hn::Mul(hn::LoadU(d, from), factor);
-  const auto r1 = hn::Mul(hn::LoadU(d, from + stride), factor);
-  const auto r2 = hn::Mul(hn::LoadU(d, from + 2 * stride), factor);
-  const auto r3 = hn::Mul(hn::LoadU(d, from + 3 * stride), factor);
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, to + to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, to + 2 * to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, to + 3 * to_stride);
-}
-#endif
+#if HWY_TARGET == HWY_SCALAR
 
-// Columns [0, RoundUpToLanes(from.rows)) of `to` are written.  REQUIRES: to_stride ≥ that.
 HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_RESTRICT to, int64_t to_stride) {
-  int64_t whole_rows = 0, whole_columns = 0;
-#if HWY_TARGET != HWY_SCALAR
-  whole_rows = from.rows / 4 * 4;
-  whole_columns = from.columns / 4 * 4;
-  for (int64_t i = 0; i < whole_rows; i += 4) {
-    for (int64_t j = 0; j < whole_columns; j += 4) {
-      Transpose4x4(from.row(i) + j, from.stride, scale, to + j * to_stride + i, to_stride);
-    }
-  }
-#endif
   for (int64_t i = 0; i < from.rows; ++i) {
-    for (int64_t j = i < whole_rows ? whole_columns : 0; j < from.columns; ++j) {
-      to[j * to_stride + i] = scale * from.row(i)[j];
-    }
-  }
-  const int64_t padded_rows = RoundUpToLanes(from.rows);
-  for (int64_t j = 0; j < from.columns; ++j) {
-    for (int64_t i = from.rows; i < padded_rows; ++i) to[j * to_stride + i] = 0.0f;
+    for (int64_t j = 0; j < from.columns; ++j) to[j * to_stride + i] = scale * from.row(i)[j];
   }
 }
+
+#else
+
+// Block b of the vector (four lanes) holds columns [column, column + 4) of row first + 4·b; a row beyond the matrix stands for
+// the last one.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return hn::LoadU(d, from.row(std::min(first, from.rows - 1)) + column);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, LoadRowBlocks(half, from, first + hn::MaxLanes(half), column),
+                       LoadRowBlocks(half, from, first, column));
+  }
+}
+
+// Transposes one vector's worth of rows by four columns: four loads of row blocks, then 4x4 within each block of lanes.
+HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
+                                     float* HWY_RESTRICT to, int64_t to_stride) {
+  const hn::ScalableTag<float> d;
+  const hn::RepartitionToWide<decltype(d)> wide;
+  const auto factor = hn::Set(d, scale);
+  const auto r0 = LoadRowBlocks(d, from, row, column);
+  const auto r1 = LoadRowBlocks(d, from, row + 1, column);
+  const auto r2 = LoadRowBlocks(d, from, row + 2, column);
+  const auto r3 = LoadRowBlocks(d, from, row + 3, column);
+  const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+  const auto store = [&](auto v, int64_t j) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::BitCast(d, v), factor), d, to + (column + j) * to_stride + row);
+  };
+  store(hn::InterleaveLower(wide, low01, low23), 0);
+  store(hn::InterleaveUpper(wide, low01, low23), 1);
+  store(hn::InterleaveLower(wide, high01, high23), 2);
+  store(hn::InterleaveUpper(wide, high01, high23), 3);
+}
+
+// Columns [from.rows, RoundUpToLanes(from.rows)) of `to` repeat the last row.  REQUIRES: from.rows ≥ 1; `to_stride` covers them.
+HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_RESTRICT to, int64_t to_stride) {
+  const int64_t padded_rows = RoundUpToLanes(from.rows);
+  const int64_t lanes = RoundUpToLanes(1);
+  for (int64_t i = 0; i < padded_rows; i += lanes) {
+    int64_t j = 0;
+    for (; j + 4 <= from.columns; j += 4) TransposeFourColumns(from, i, j, scale, to, to_stride);
+    for (; j < from.columns; ++j) {
+      for (int64_t lane = i; lane < i + lanes; ++lane) {
+        to[j * to_stride + lane] = scale * from.row(std::min(lane, from.rows - 1))[j];
+      }
+    }
+  }
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
 
 HWY_INLINE void StoreScaledRow(const float* HWY_RESTRICT from, float scale, float* HWY_RESTRICT to, int64_t columns) {
   const hn::ScalableTag<float> d;

@@ -1,0 +1,29 @@
+#include "kernels/cached_attention.h"
+
+#include "kernels/cpu/cached_attention.h"
+#include "runtime/check.h"
+
+namespace hadal {
+
+void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
+  const int64_t rows = args.q.rows;
+  HADAL_CHECK_GE(args.heads, 1);
+  HADAL_CHECK_EQ(args.q.columns % args.heads, 0);
+  HADAL_CHECK_EQ(args.cache.columns, 2 * args.q.columns);
+  HADAL_CHECK_EQ(args.context.rows, rows);
+  HADAL_CHECK_EQ(args.context.columns, args.q.columns);
+  HADAL_CHECK_EQ(args.lengths.size, rows);
+  HADAL_CHECK_GE(args.index.size, rows * args.index_stride);
+  HADAL_CHECK_GE(args.scratch.size, stream.threads() * args.index_stride);
+  for (int64_t i = 0; i < rows; ++i) {
+    HADAL_CHECK_GE(args.lengths[i], 1);
+    HADAL_CHECK_LE(args.lengths[i], args.index_stride);
+    for (int64_t p = 0; p < args.lengths[i]; ++p) {
+      HADAL_CHECK_GE(args.index[i * args.index_stride + p], 0);
+      HADAL_CHECK_LT(args.index[i * args.index_stride + p], args.cache.rows);
+    }
+  }
+  cpu::CachedAttention(stream, args);
+}
+
+}  // namespace hadal

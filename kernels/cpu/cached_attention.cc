@@ -1,0 +1,136 @@
+#include "kernels/cpu/cached_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/cached_attention.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "hwy/highway.h"
+#include "kernels/cpu/exp-inl.h"
+#include "kernels/cpu/partial_vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+namespace {
+
+using Tag = hn::ScalableTag<float>;
+using Vec = hn::Vec<Tag>;
+
+// The part of a hypothesis that one head sees.
+struct CachedHead {
+  const float* query;       // [D]
+  const float* keys;        // of cache row 0; position p's entry is index[p] cache rows further
+  const float* values;      // as keys
+  const int32_t* index;     // [length]
+  int64_t cache_row_width;  // stride of the cache
+  int64_t length;
+  int64_t head_width;  // D
+};
+
+HWY_INLINE float Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t count) {
+  const Tag d;
+  const int64_t lanes = hn::Lanes(d);
+  Vec sum = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  if (i < count) {
+    sum = hn::MulAdd(LoadPartial(d, a + i, count - i, 0.0f), LoadPartial(d, b + i, count - i, 0.0f), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// weights[p] = e^(score_p − maximum); returns their sum. Lanes are positions; their sums meet in a fixed order.
+HWY_INLINE float Exponentials(const CachedHead& head, float* HWY_RESTRICT weights) {
+  const Tag d;
+  const int64_t lanes = hn::Lanes(d);
+  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head.head_width)));
+  float maximum = -std::numeric_limits<float>::infinity();
+  for (int64_t p = 0; p < head.length; ++p) {
+    weights[p] = scale * Dot(head.query, head.keys + head.index[p] * head.cache_row_width, head.head_width);
+    maximum = std::max(maximum, weights[p]);
+  }
+  const Vec shift = hn::Set(d, maximum);
+  Vec sum = hn::Zero(d);
+  int64_t p = 0;
+  for (; p + lanes <= head.length; p += lanes) {
+    const Vec e = Exp(d, hn::Sub(hn::LoadU(d, weights + p), shift));
+    hn::StoreU(e, d, weights + p);
+    sum = hn::Add(sum, e);
+  }
+  if (p < head.length) {
+    const float nothing = -std::numeric_limits<float>::infinity();  // e^nothing = 0
+    const Vec e = Exp(d, hn::Sub(LoadPartial(d, weights + p, head.length - p, nothing), shift));
+    StorePartial(d, e, weights + p, head.length - p);
+    sum = hn::Add(sum, e);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// context[0, D) = scale · Σ_p weights[p] · value_p
+HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT weights, float scale,
+                            float* HWY_RESTRICT context) {
+  const Tag d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto value_at = [&](int64_t p) { return head.values + head.index[p] * head.cache_row_width; };
+  int64_t j = 0;
+  for (; j + lanes <= head.head_width; j += lanes) {
+    Vec sum = hn::Zero(d);
+    for (int64_t p = 0; p < head.length; ++p) {
+      sum = hn::MulAdd(hn::Set(d, weights[p]), hn::LoadU(d, value_at(p) + j), sum);
+    }
+    hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, context + j);
+  }
+  const int64_t rest = head.head_width - j;
+  if (rest == 0) return;
+  Vec sum = hn::Zero(d);
+  for (int64_t p = 0; p < head.length; ++p) {
+    sum = hn::MulAdd(hn::Set(d, weights[p]), LoadPartial(d, value_at(p) + j, rest, 0.0f), sum);
+  }
+  StorePartial(d, hn::Mul(sum, hn::Set(d, scale)), context + j, rest);
+}
+
+}  // namespace
+
+void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64_t end, float* weights) {
+  const int64_t columns = args.q.columns;
+  const int64_t head_width = columns / args.heads;
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t column = 0; column < columns; column += head_width) {
+      const CachedHead head = {.query = args.q.row(i) + column,
+                               .keys = args.cache.data + column,
+                               .values = args.cache.data + columns + column,
+                               .index = args.index.data + i * args.index_stride,
+                               .cache_row_width = args.cache.stride,
+                               .length = args.lengths[i],
+                               .head_width = head_width};
+      const float sum = Exponentials(head, weights);
+      SumOfValues(head, weights, 1.0f / sum, args.context.row(i) + column);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+
+HWY_EXPORT(CachedAttentionKernel);
+
+void cpu::CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(CachedAttentionKernel);
+  stream.Run([&](int thread) {
+    const auto [begin, end] = stream.Range(args.q.rows, /*grain=*/1, thread);
+    kernel(args, begin, end, args.scratch.data + thread * args.index_stride);
+  });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

@@ -1,0 +1,11 @@
+// CPU backend of kernels/cached_attention.h.
+#pragma once
+
+#include "kernels/cached_attention.h"
+
+namespace hadal::cpu {
+
+// REQUIRES: what hadal::CachedAttention has checked.
+void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
+
+}  // namespace hadal::cpu
