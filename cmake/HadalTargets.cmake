@@ -8,6 +8,9 @@ target_compile_options(hadal_build_flags INTERFACE -Wno-missing-field-initialize
 # A fused multiply-add in one build and not in another would break bit-identity between them: contraction is written
 # out where it is wanted (Highway's MulAdd), never left to the compiler.
 target_compile_options(hadal_build_flags INTERFACE -ffp-contract=off)
+# No program of hadal exports a symbol: a shared library with its own copy of one of our dependencies keeps to its copy.
+target_compile_options(hadal_build_flags INTERFACE -fvisibility=hidden -fvisibility-inlines-hidden)
+target_link_options(hadal_build_flags INTERFACE -Wl,--exclude-libs,ALL)
 if(HADAL_WARNINGS_AS_ERRORS)
   target_compile_options(hadal_build_flags INTERFACE -Werror)
 endif()
@@ -38,7 +41,9 @@ endfunction()
 
 # What mpirun needs in a test: root (containers), more ranks than cores, ranks free to share a core.
 set(HADAL_MPIRUN_FLAGS --oversubscribe --bind-to none --tag-output)
-set(HADAL_MPIRUN_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1)
+# MPI itself leaks by design, so leak checks are left to the tests without it.
+set(HADAL_MPIRUN_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+  ASAN_OPTIONS=detect_leaks=0)
 
 # hadal_mpi_run(NAME COMMAND target [argument...] RANKS n [ENVIRONMENT NAME=VALUE...] [LABELS label...] [TIMEOUT seconds])
 # Registers one mpirun of a program with CTest; it fails when any rank does.

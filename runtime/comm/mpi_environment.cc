@@ -22,9 +22,10 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   MPI_Initialized(&started);
   if (started) return absl::FailedPreconditionError("MPI was started before; a process has one MpiEnvironment");
 
-  // Where Open MPI itself blocks (start, farewell), it polls: let it yield to ranks that share the core. The user's own
-  // setting wins.
-  setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
+  // Open MPI sends a large message in fragments of 32 KiB where one process cannot read another's memory (many containers), at
+  // most 3 ahead of the receiver's progress; between ranks that sleep and compute, that is a crawl. 64 fragments are a border's
+  // whole message: measured 8 to 12 times as fast. mpirun's and the user's own setting win.
+  setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
   if (error != MPI_SUCCESS) return absl::InternalError(absl::StrCat("MPI_Init_thread failed with error ", error));
