@@ -1,12 +1,12 @@
-// Dropout factors (0 or Dropout::scale()) for whole rows at a time: Philox4x32-10, one counter block a vector lane.
+// Dropout factors (0 or Dropout::scale()) of whole rows at a time: Philox4x32-10, one counter block a vector lane.
 //
-//   FillDropoutFactors           elements [first, first + count) of a packed tensor
-//   FillAttentionDropoutFactors  key positions [0, keys) of some query rows of one head
+//   FillDropoutFactors  elements [first, first + count) of a packed tensor
+//   DropoutWindow       the same along a walk through ascending elements, drawn a few rows at a time
+//   PhiloxRounds        the generator itself, for kernels that lay their draws out in another way (attention_dropout-inl.h)
 //
-// Both give the bits of DropoutFactor / AttentionDropoutFactor (runtime/random.h) on every instruction set.
-// Why its own form: the scalar definition costs about 60 cycles an element, these about one, so that a mask drawn twice
-// (forward and backward) is cheaper than a mask stored.
-// DropoutWindow hands out factors along a walk through ascending elements and draws them a few rows at a time.
+// The factors have the bits of DropoutFactor (runtime/random.h) on every instruction set.
+// Why its own form: drawing a factor costs the scalar definition some 30 ns and this one 0.3 ns (AVX-512), so that a mask
+// drawn twice, in forward and backward, is cheaper than a mask stored.
 // This is a Highway "-inl" header: include it from a file that is itself compiled once for each instruction set
 // (hwy/foreach_target.h), and call the functions from that file's HWY_NAMESPACE code. Thread-safe; allocates nothing.
 
@@ -29,24 +29,14 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Floats that a buffer must hold beyond the factors asked for: both functions write whole groups of vectors.
+// Floats that a buffer must hold beyond the factors asked for: whole groups of vectors are written.
 inline constexpr int64_t kDropoutSlack = 72;
-
-// Floats a query row takes in FillAttentionDropoutFactors' output: `keys` rounded up to whole blocks.
-constexpr int64_t AttentionDropoutStride(int64_t keys) { return (keys + 7) / 8 * 8; }
 
 #if HWY_TARGET == HWY_SCALAR  // one lane has no halves to interleave: the definitions themselves serve
 
 HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t first, int64_t count, float* buffer) {
   for (int64_t i = 0; i < count; ++i) buffer[i] = DropoutFactor(dropout, first + i);
   return buffer;
-}
-
-HWY_INLINE void FillAttentionDropoutFactors(const Dropout& dropout, uint64_t query_row, int64_t query_rows,
-                                            uint32_t heads, uint32_t head, int64_t keys, float* HWY_RESTRICT out) {
-  for (int64_t i = 0; i < query_rows; ++i, out += AttentionDropoutStride(keys)) {
-    for (int64_t j = 0; j < keys; ++j) out[j] = AttentionDropoutFactor(dropout, query_row + i, heads, head, j);
-  }
 }
 
 #else
@@ -60,6 +50,12 @@ struct PhiloxBlocks {
   PhiloxVec word0, word1, word2, word3;
 };
 
+// Brings the high half of a product down. A shuffle, because shifts share the multiplier's execution port on AVX-512.
+HWY_INLINE PhiloxVec SwapHalves(PhiloxVec product) {
+  const hn::Repartition<uint32_t, PhiloxTag> d32;
+  return hn::BitCast(PhiloxTag(), hn::Shuffle2301(hn::BitCast(d32, product)));
+}
+
 HWY_INLINE PhiloxBlocks PhiloxRounds(uint64_t key, PhiloxBlocks c) {
   const PhiloxTag d;
   const hn::Repartition<uint32_t, PhiloxTag> d32;
@@ -70,8 +66,8 @@ HWY_INLINE PhiloxBlocks PhiloxRounds(uint64_t key, PhiloxBlocks c) {
   for (int round = 0; round < 10; ++round) {
     const PhiloxVec product0 = hn::MulEven(hn::BitCast(d32, c.word0), multiplier0);
     const PhiloxVec product1 = hn::MulEven(hn::BitCast(d32, c.word2), multiplier1);
-    c.word0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c.word1), hn::Set(d, uint64_t{key0}));
-    c.word2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c.word3), hn::Set(d, uint64_t{key1}));
+    c.word0 = hn::Xor(hn::Xor(SwapHalves(product1), c.word1), hn::Set(d, uint64_t{key0}));
+    c.word2 = hn::Xor(hn::Xor(SwapHalves(product0), c.word3), hn::Set(d, uint64_t{key1}));
     c.word1 = product1;
     c.word3 = product0;
     key0 += 0x9E3779B9;
@@ -133,49 +129,6 @@ HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t firs
     out += 8 * lanes;
   }
   return buffer + first % 8;
-}
-
-// out[i · AttentionDropoutStride(keys) + j] = factor of (query_row + i, head, key j), for i < query_rows, j < keys;
-// what lies between `keys` and the stride is unspecified. Lanes run on across query rows, so short sentences waste
-// none. REQUIRES: dropout.active(); keys ≥ 1; `out` holds query_rows · AttentionDropoutStride(keys) + kDropoutSlack
-// floats.
-HWY_INLINE void FillAttentionDropoutFactors(const Dropout& dropout, uint64_t query_row, int64_t query_rows,
-                                            uint32_t heads, uint32_t head, int64_t keys, float* HWY_RESTRICT out) {
-  const PhiloxTag d;
-  const uint64_t lanes = hn::Lanes(d);
-  const PhiloxCounter base = dropout.counter.At(0);
-  const float scale = dropout.scale();
-  const uint64_t row_blocks = AttentionDropoutStride(keys) / 8;
-  const uint64_t total_blocks = query_rows * row_blocks;
-  const PhiloxVec per_row = hn::Set(d, row_blocks);
-  const PhiloxVec last_block = hn::Set(d, row_blocks - 1);
-
-  // Counter words of a lane: word 0 names the query row and head, `key_block` runs through the row. Both step by
-  // `lanes` blocks at a time: whole rows first, then the rest, which may wrap into one more row.
-  HWY_ALIGN uint64_t word0_of_lane[HWY_MAX_BYTES / sizeof(uint64_t)];
-  HWY_ALIGN uint64_t key_block_of_lane[HWY_MAX_BYTES / sizeof(uint64_t)];
-  for (uint64_t i = 0; i < lanes; ++i) {
-    const uint64_t block = i % 2 * (lanes / 2) + i / 2;  // as BlockOfLane
-    word0_of_lane[i] = (query_row + block / row_blocks) * heads + head;
-    key_block_of_lane[i] = block % row_blocks;
-  }
-  PhiloxVec word0 = hn::Load(d, word0_of_lane);
-  PhiloxVec key_block = hn::Load(d, key_block_of_lane);
-  const PhiloxVec word0_step = hn::Set(d, lanes / row_blocks * heads);
-  const PhiloxVec key_block_step = hn::Set(d, lanes % row_blocks);
-  const PhiloxVec one_row = hn::Set(d, uint64_t{heads});
-
-  for (uint64_t b = 0; b < total_blocks; b += lanes) {
-    const PhiloxVec word1 = hn::Or(hn::Set(d, uint64_t{base[1]}), hn::ShiftLeft<19>(key_block));
-    const PhiloxBlocks counter = {word0, word1, hn::Set(d, uint64_t{base[2]}), hn::Set(d, uint64_t{base[3]})};
-    StoreFactors(PhiloxRounds(dropout.counter.seed, counter), dropout.threshold, scale, out);
-    out += 8 * lanes;
-    word0 = hn::Add(word0, word0_step);
-    key_block = hn::Add(key_block, key_block_step);
-    const auto wrapped = hn::Gt(key_block, last_block);
-    word0 = hn::IfThenElse(wrapped, hn::Add(word0, one_row), word0);
-    key_block = hn::IfThenElse(wrapped, hn::Sub(key_block, per_row), key_block);
-  }
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR

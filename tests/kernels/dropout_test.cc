@@ -12,13 +12,18 @@ int64_t TestedFill(const Dropout& dropout, uint64_t first, int64_t count, float*
   return FillDropoutFactors(dropout, first, count, buffer) - buffer;
 }
 
-void TestedAttentionFill(const Dropout& dropout, uint64_t query_row, int64_t query_rows, uint32_t heads, uint32_t head,
-                         int64_t keys, float* out) {
-  FillAttentionDropoutFactors(dropout, query_row, query_rows, heads, head, keys, out);
-}
-
-int64_t TestedAttentionStride(int64_t keys) { return AttentionDropoutStride(keys); }
 int64_t TestedSlack() { return kDropoutSlack; }
+
+// Walks rows [begin, end) of a tensor of `width` columns in pieces, as the kernels do, and gathers the factors.
+void TestedWindow(const Dropout& dropout, int64_t begin, int64_t end, int64_t width, float* out) {
+  DropoutWindow window(dropout, end * width);
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
+      const int64_t count = std::min(DropoutWindow::kCapacity, width - first);
+      out = std::copy_n(window.Get(row * width + first, count), count, out);
+    }
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal
@@ -34,9 +39,8 @@ HWY_AFTER_NAMESPACE();
 namespace hadal {
 
 HWY_EXPORT(TestedFill);
-HWY_EXPORT(TestedAttentionFill);
-HWY_EXPORT(TestedAttentionStride);
 HWY_EXPORT(TestedSlack);
+HWY_EXPORT(TestedWindow);
 
 namespace {
 
@@ -76,31 +80,17 @@ TEST(FillDropoutFactorsTest, HandlesExtremeThresholds) {
   });
 }
 
-void ExpectAttentionFill(uint64_t query_row, int64_t query_rows, uint32_t heads, uint32_t head, int64_t keys) {
-  SCOPED_TRACE(::testing::Message() << query_rows << " query rows, head " << head << ", " << keys << " keys");
-  const Dropout dropout = DropoutWith(0.2);
-  const int64_t stride = HWY_DYNAMIC_DISPATCH(TestedAttentionStride)(keys);
-  const int64_t capacity = query_rows * stride + HWY_DYNAMIC_DISPATCH(TestedSlack)();
-  std::vector<float> out(capacity + 1, kUntouched);
-  HWY_DYNAMIC_DISPATCH(TestedAttentionFill)(dropout, query_row, query_rows, heads, head, keys, out.data());
-  ASSERT_EQ(out[capacity], kUntouched) << "wrote beyond the slack";
-  for (int64_t i = 0; i < query_rows; ++i) {
-    for (int64_t j = 0; j < keys; ++j) {
-      ASSERT_EQ(out[i * stride + j], AttentionDropoutFactor(dropout, query_row + i, heads, head, j))
-          << "query row " << query_row + i << ", key " << j;
-    }
-  }
-}
-
-TEST(FillAttentionDropoutFactorsTest, EqualsTheScalarDefinition) {
+TEST(DropoutWindowTest, EqualsTheScalarDefinition) {
   testing::ForEachInstructionSet([] {
-    for (const int64_t keys : {1, 5, 8, 9, 17, 24, 32, 33, 40, 63, 64, 65, 200, 1031}) {
-      for (const int64_t query_rows : {1, 2, 3, 16, 17}) {
-        ExpectAttentionFill(/*query_row=*/1021, query_rows, /*heads=*/8, /*head=*/3, keys);
+    const Dropout dropout = DropoutWith(0.5);
+    for (const int64_t width : {1, 3, 64, 65, 1000, 1024, 1025, 2500}) {
+      const int64_t begin = 3, end = begin + 2 + 3000 / width;
+      std::vector<float> factors((end - begin) * width);
+      HWY_DYNAMIC_DISPATCH(TestedWindow)(dropout, begin, end, width, factors.data());
+      for (size_t i = 0; i < factors.size(); ++i) {
+        ASSERT_EQ(factors[i], DropoutFactor(dropout, begin * width + i)) << "width " << width << ", element " << i;
       }
     }
-    ExpectAttentionFill(0, 5, 1, 0, 12);
-    ExpectAttentionFill(7, 3, 3, 2, 65000);
   });
 }
 
