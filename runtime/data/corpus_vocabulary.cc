@@ -1,0 +1,34 @@
+#include "runtime/data/corpus_vocabulary.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReference& reference) {
+  const std::string path = corpus.VocabularyPath(reference);
+  if (path.empty()) return absl::FailedPreconditionError("a corpus in memory has no vocabulary files");
+  HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Load(path));
+  if (vocabulary.crc32c() != reference.crc32c || vocabulary.size() != reference.size) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is not the vocabulary the corpus was made with: it has ", vocabulary.size(), " ids and checksum ",
+        absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus wants ", reference.size, " and ",
+        absl::Hex(reference.crc32c, absl::kZeroPad8), "; put the right file back, or run hadal prepare again"));
+  }
+  return vocabulary;
+}
+
+}  // namespace
+
+absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus) {
+  const CorpusManifest& manifest = corpus.manifest();
+  HADAL_ASSIGN_OR_RETURN(Vocabulary source, LoadOne(corpus, manifest.source_vocabulary));
+  if (manifest.source_vocabulary.file == manifest.target_vocabulary.file) return CorpusVocabularies{source, source};
+  HADAL_ASSIGN_OR_RETURN(Vocabulary target, LoadOne(corpus, manifest.target_vocabulary));
+  return CorpusVocabularies{std::move(source), std::move(target)};
+}
+
+}  // namespace hadal

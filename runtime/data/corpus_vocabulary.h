@@ -1,0 +1,19 @@
+// The vocabularies a corpus was made with, found beside it and held to its checksums.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/vocabulary.h"
+
+namespace hadal {
+
+struct CorpusVocabularies {
+  Vocabulary source;
+  Vocabulary target;  // a copy of the source's where they share one
+};
+
+// Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one the corpus was made with, or the
+// corpus lives in memory.
+absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus);
+
+}  // namespace hadal

@@ -1,0 +1,65 @@
+// Reads parallel text: two UTF-8 files, a sentence a line, line n of one translating line n of the other.
+//
+// A byte order mark at the start of a file and "\r" at the end of a line are not part of the text. A last line need not end in
+// "\n". Nothing else is changed.
+// Thread safety: one thread. Memory: one line a side.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+struct TextPair {
+  std::string source;  // paths
+  std::string target;
+};
+
+// One pair of lines, and what is wrong with it as text.
+struct ParallelLine {
+  int64_t number = 0;  // from 1
+  std::string source;
+  std::string target;
+  std::string invalid;  // empty, or "FILE:LINE: not UTF-8 from byte B of the line on"
+  bool empty = false;   // a side is blank
+};
+
+class ParallelReader {
+ public:
+  // Errors: NotFound, or FailedPrecondition for what is not a file.
+  static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
+
+  // Reads the next pair of lines; false at the end. Blocking.
+  // Errors: InvalidArgument when one file ends before the other, with both counts; DataLoss when reading fails.
+  absl::StatusOr<bool> Next(ParallelLine& line);
+
+  // What was taken off so far.
+  bool had_byte_order_mark() const { return source_.had_byte_order_mark || target_.had_byte_order_mark; }
+  int64_t carriage_returns() const { return source_.carriage_returns + target_.carriage_returns; }
+
+ private:
+  struct Side {
+    std::string path;
+    std::ifstream in;
+    bool had_byte_order_mark = false;
+    int64_t carriage_returns = 0;
+  };
+
+  static absl::StatusOr<Side> OpenSide(const std::string& path);
+  static absl::StatusOr<bool> NextLine(Side& side, int64_t number, std::string& line);
+  // Where `line` is not UTF-8, says so in `invalid` unless something stands there already.
+  static void Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid);
+  absl::Status UnequalCounts(const Side& longer, const Side& shorter);
+
+  ParallelReader(Side source, Side target) : source_(std::move(source)), target_(std::move(target)) {}
+
+  Side source_;
+  Side target_;
+  int64_t lines_ = 0;
+};
+
+}  // namespace hadal

@@ -1,0 +1,193 @@
+#include "tools/prepare.h"
+
+#include <iostream>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/clock.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/human_units.h"
+#include "tools/prepare_corpus.h"
+#include "tools/prepare_vocabulary.h"
+
+namespace hadal {
+namespace {
+
+std::vector<Split> SplitsOf(const PrepareOptions& options) {
+  std::vector<Split> splits = {{"train", options.train}};
+  if (!options.valid.empty()) splits.push_back({"valid", options.valid});
+  if (!options.test.empty()) splits.push_back({"test", options.test});
+  return splits;
+}
+
+absl::Status CheckOptions(const PrepareOptions& options) {
+  if (options.train.empty()) return absl::InvalidArgumentError("no training text; give --train SOURCE TARGET");
+  if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
+  if (options.max_tokens < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-tokens ", options.max_tokens, " keeps nothing; at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+// An output folder that holds a corpus already is refused, or emptied of what is replaced.
+absl::Status PrepareOutput(const PrepareOptions& options) {
+  HADAL_RETURN_IF_ERROR(MakeDirectories(options.output));
+  for (const char* split : {"train", "valid", "test"}) {
+    const std::string manifest = JoinPath(options.output, absl::StrCat(split, ".json"));
+    if (!PathExists(manifest)) continue;
+    if (!options.overwrite) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(manifest, " is there already; choose another --out, or replace it with --overwrite"));
+    }
+    HADAL_RETURN_IF_ERROR(RemoveTree(manifest));
+  }
+  return absl::OkStatus();
+}
+
+// The first pass over all text. Returns how many pairs of the training text are usable.
+absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options, std::ostream& out) {
+  int64_t usable_for_training = 0;
+  for (const Split& split : splits) {
+    HADAL_ASSIGN_OR_RETURN(const SplitSurvey survey, SurveySplit(split, options));
+    if (usable_for_training == 0) usable_for_training = survey.usable;
+    out << "read " << split.name << ": " << HumanCount(survey.lines) << " pairs of lines";
+    if (survey.byte_order_marks > 0) out << ", byte order marks removed";
+    if (survey.carriage_returns > 0) out << ", CRLF line ends removed";
+    out << std::endl;
+  }
+  return usable_for_training;
+}
+
+std::string UnknownShare(int64_t unknown, int64_t tokens) {
+  if (unknown == 0) return "none unknown";
+  return absl::StrFormat("%.2g%% unknown", 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens));
+}
+
+std::string DescribeSkipped(const SkippedLines& skipped, int64_t max_tokens) {
+  if (skipped.total() == 0) return "nothing skipped";
+  std::vector<std::string> reasons;
+  if (skipped.empty > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.empty), " with an empty side"));
+  if (skipped.too_long > 0) {
+    reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", max_tokens, " tokens"));
+  }
+  if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
+  return absl::StrCat("skipped ", HumanCount(skipped.total()), ": ", absl::StrJoin(reasons, ", "));
+}
+
+void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {
+  const CorpusStatistics& statistics = written.manifest.statistics;
+  out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples) << " pairs; source "
+      << HumanCount(statistics.source_tokens) << " tokens (longest " << statistics.longest_source << ", "
+      << UnknownShare(statistics.source_unknown, statistics.source_tokens) << "), target "
+      << HumanCount(statistics.target_tokens) << " (longest " << statistics.longest_target << ", "
+      << UnknownShare(statistics.target_unknown, statistics.target_tokens) << "); "
+      << DescribeSkipped(written.skipped, options.max_tokens) << std::endl;
+}
+
+void DescribeVocabularies(const PreparedVocabularies& vocabularies, const PrepareOptions& options, std::ostream& out) {
+  const auto describe = [&](const char* use, const SavedVocabulary& saved) {
+    out << use << ": " << HumanCount(saved.vocabulary.size()) << " ids, " << JoinPath(options.output, saved.file)
+        << std::endl;
+  };
+  if (vocabularies.shared()) {
+    describe("shared vocabulary", vocabularies.source);
+  } else {
+    describe("source vocabulary", vocabularies.source);
+    describe("target vocabulary", vocabularies.target);
+  }
+}
+
+// Adds `--NAME SOURCE TARGET`, which may be repeated.
+void AddPairOption(CLI::App& command, const std::string& name, const std::string& description,
+                   std::vector<TextPair>& pairs) {
+  const auto store = [&pairs](const std::vector<std::string>& paths) {
+    for (size_t i = 0; i + 1 < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
+    return true;
+  };
+  command.add_option(name, store, description)->type_size(2)->expected(1, 1 << 20)->type_name("SOURCE TARGET");
+}
+
+void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
+  const std::map<std::string, PieceAlgorithm> algorithms = {{"bpe", PieceAlgorithm::kBpe},
+                                                            {"unigram", PieceAlgorithm::kUnigram}};
+  command
+      .add_option_function<std::string>(
+          "--vocab",
+          [&options](const std::string& path) { options.source_vocabulary = options.target_vocabulary = path; },
+          "Existing vocabulary of both sides: a SentencePiece model or a fairseq dict.txt")
+      ->type_name("FILE");
+  command.add_option("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source")
+      ->type_name("FILE");
+  command.add_option("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target")
+      ->type_name("FILE");
+  command.add_option("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
+      ->capture_default_str();
+  command.add_option("--vocab-type", options.training.algorithm, "bpe (default) or unigram")
+      ->transform(CLI::CheckedTransformer(algorithms))
+      ->type_name("TYPE");
+  command.add_flag("--separate", options.separate, "Train one vocabulary a side instead of a shared one");
+  command.add_option("--character-coverage", options.training.character_coverage, "Share of characters to keep")
+      ->capture_default_str();
+  command
+      .add_option("--normalization", options.training.normalization, "SentencePiece's rule; identity changes nothing")
+      ->capture_default_str();
+  command.add_option("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
+      ->capture_default_str();
+}
+
+void AddFilterOptions(CLI::App& command, PrepareOptions& options) {
+  const std::map<std::string, BadLine> choices = {{"error", BadLine::kError}, {"skip", BadLine::kSkip}};
+  const auto add = [&](const char* name, BadLine& choice, const char* description) {
+    command.add_option(name, choice, description)->transform(CLI::CheckedTransformer(choices))->type_name("error|skip");
+  };
+  command.add_option("--max-tokens", options.max_tokens, "Longest side, in tokens")->capture_default_str();
+  add("--on-empty", options.on_empty, "A side without text (default: skip)");
+  add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
+  add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
+}
+
+}  // namespace
+
+absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
+  const double begin = MonotonicSeconds();
+  HADAL_RETURN_IF_ERROR(CheckOptions(options));
+  const std::vector<Split> splits = SplitsOf(options);
+  HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
+  HADAL_RETURN_IF_ERROR(PrepareOutput(options));
+  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, PrepareVocabularies(options, splits[0], usable, out));
+  DescribeVocabularies(vocabularies, options, out);
+  for (const Split& split : splits) {
+    HADAL_ASSIGN_OR_RETURN(const WrittenSplit written,
+                           WriteSplit(split, options, vocabularies.source, vocabularies.target));
+    DescribeSplit(split, written, options, out);
+  }
+  out << "done in " << HumanDuration(MonotonicSeconds() - begin) << "; train on it with the prefix "
+      << JoinPath(options.output, "train") << std::endl;
+  return absl::OkStatus();
+}
+
+void AddPrepareCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("prepare", "Turn parallel text into a vocabulary and token corpora");
+  auto options = std::make_shared<PrepareOptions>();
+  AddPairOption(*command, "--train", "Training text: two files, line by line translations; may be repeated",
+                options->train);
+  AddPairOption(*command, "--valid", "Validation text", options->valid);
+  AddPairOption(*command, "--test", "Test text", options->test);
+  command->add_option("-o,--out", options->output, "Output folder")->required()->type_name("DIR");
+  AddVocabularyOptions(*command, *options);
+  AddFilterOptions(*command, *options);
+  command->add_flag("--overwrite", options->overwrite, "Replace what the output folder holds");
+  command->callback([options, &exit_code] {
+    const absl::Status status = RunPrepare(*options, std::cout);
+    if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";
+    exit_code = status.ok() ? 0 : 1;
+  });
+}
+
+}  // namespace hadal
