@@ -23,7 +23,7 @@ std::string HumanDuration(double seconds) {
 std::string HumanCount(int64_t count) {
   std::string digits = absl::StrCat(count);
   const int first = count < 0 ? 1 : 0;
-  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3) digits.insert(at, ",");
+  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3) digits.insert(at, 1, ',');
   return digits;
 }
 
