@@ -2,6 +2,9 @@
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(MPI REQUIRED COMPONENTS CXX)
+# Debian's libsentencepiece carries a Protobuf of its own (3.14) and exports it. hadal therefore links Protobuf statically and
+# exports nothing (HadalTargets.cmake), so that neither library ever calls into the other's copy.
+set(Protobuf_USE_STATIC_LIBS ON)
 find_package(Protobuf REQUIRED)
 find_package(absl REQUIRED)
 find_package(hwy REQUIRED CONFIG)

@@ -56,7 +56,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model: one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary,
         " source and ", options.target_vocabulary,
-        " target pieces. Prepare it with a shared vocabulary, or set share_embeddings to DECODER or NONE."));
+        " target pieces. Prepare it with a shared vocabulary, or set model.sharing to \"decoder\" or \"none\"."));
   }
   HADAL_RETURN_IF_ERROR(InRange("max_positions", options.max_positions, 2, 65536));
   constexpr double kMaxDropout = 0.99;

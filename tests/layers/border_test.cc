@@ -1,0 +1,35 @@
+#include "layers/border.h"
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+ModelPlan Plan() {
+  ModelOptions options{.encoder_layers = 2, .decoder_layers = 2, .d_model = 8, .d_ff = 16, .heads = 2,
+                       .source_vocabulary = 20, .target_vocabulary = 20};
+  return ModelPlan::Make(options);
+}
+
+TEST(BorderEdgesTest, EncoderAndBetweenTheStacksCarryTheStream) {
+  const ModelPlan plan = Plan();
+  for (int32_t position = 1; position <= plan.target_embedding(); ++position) {
+    const std::vector<Edge> edges = BorderEdges(plan, position);
+    ASSERT_EQ(edges.size(), 1u);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
+    EXPECT_EQ(edges[0].rows, Stack::kEncoder);
+  }
+}
+
+TEST(BorderEdgesTest, DecoderCarriesTheMemoryWhileItIsRead) {
+  const ModelPlan plan = Plan();
+  const int32_t last_cross = plan.output_head() - 2;  // self, cross, feed-forward, head
+  for (int32_t position = plan.target_embedding() + 1; position <= plan.output_head(); ++position) {
+    const std::vector<Edge> edges = BorderEdges(plan, position);
+    EXPECT_EQ(edges[0].rows, Stack::kDecoder);
+    EXPECT_EQ(edges.size(), position <= last_cross ? 2u : 1u) << position;
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,104 @@
+#include "layers/initialization.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/data/packed_batch.h"
+
+namespace hadal {
+namespace {
+
+constexpr uint64_t kSeed = 17;
+
+std::vector<float> WholeParameter(const ModelPlan& plan, int32_t parameter, int threads = 1) {
+  const int64_t elements = plan.parameters[parameter].elements();
+  std::vector<float> values(elements);
+  for (int64_t first = 0; first < elements; first += kSliceElements) {
+    InitializeSlice(Stream::Cpu(threads), plan, kSeed, parameter, first / kSliceElements,
+                    {values.data() + first, std::min(kSliceElements, elements - first)});
+  }
+  return values;
+}
+
+// What the specification says of one matrix, restated here: Xavier's standard deviation with the method's gain.
+double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
+  const SublayerRecord& owner = plan.sublayers[record.sublayer];
+  const StackMethod& method = owner.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
+  const double xavier = std::sqrt(2.0 / static_cast<double>(record.rows + record.columns));
+  switch (record.role) {
+    case ParameterRole::kEmbedding: return 1 / std::sqrt(static_cast<double>(plan.options.d_model));
+    case ParameterRole::kQueryWeight:
+    case ParameterRole::kKeyWeight: return method.query_key_gain * xavier;
+    case ParameterRole::kValueWeight: return method.value_gain * xavier;
+    case ParameterRole::kOutputWeight: return method.output_gain * xavier;
+    case ParameterRole::kHiddenWeight:
+    case ParameterRole::kContractionWeight: return method.ffn_gain * xavier;
+    default: return 0;
+  }
+}
+
+class InitializationTest : public ::testing::TestWithParam<ResidualMethod> {};
+
+TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
+  ModelOptions options{.encoder_layers = 3, .decoder_layers = 4, .d_model = 64, .d_ff = 192, .heads = 4,
+                       .source_vocabulary = 300, .target_vocabulary = 300};
+  ApplyResidualMethod(GetParam(), options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+    const ParameterRecord& record = plan.parameters[p];
+    const std::vector<float> values = WholeParameter(plan, p);
+    double sum = 0, squares = 0, largest = 0;
+    for (const float x : values) {
+      sum += x;
+      squares += double{x} * x;
+      largest = std::max(largest, std::abs(double{x}));
+    }
+    const double n = static_cast<double>(values.size());
+    const double deviation = std::sqrt(squares / n);
+    if (record.is_vector()) {
+      const bool scale = record.role == ParameterRole::kNormScale || record.role == ParameterRole::kClosingNormScale;
+      EXPECT_EQ(deviation, scale ? 1.0 : 0.0) << plan.ParameterName(p);
+      continue;
+    }
+    const double expected = ExpectedDeviation(plan, record);
+    // A standard deviation estimated from n draws scatters by about 1/sqrt(2n).
+    EXPECT_NEAR(deviation / expected, 1, 5 / std::sqrt(2 * n) + 2e-3) << plan.ParameterName(p);
+    EXPECT_NEAR(sum / n, 0, 5 * expected / std::sqrt(n)) << plan.ParameterName(p);
+    const bool uniform = record.role != ParameterRole::kEmbedding && options.distribution == WeightDistribution::kXavierUniform;
+    if (uniform) EXPECT_LE(largest, expected * std::sqrt(3.0) * 1.000001) << plan.ParameterName(p);
+    if (!uniform) EXPECT_GT(largest, expected * 2.5) << plan.ParameterName(p);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, InitializationTest,
+                         ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm,
+                                           ResidualMethod::kBranchNorm),
+                         [](const auto& info) { return ResidualMethodName(info.param); });
+
+TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
+  ModelOptions options{.encoder_layers = 1, .decoder_layers = 1, .d_model = 8, .d_ff = 16, .heads = 2,
+                       .source_vocabulary = 20, .target_vocabulary = 20};
+  const ModelPlan plan = ModelPlan::Make(options);
+  const std::vector<float> table = WholeParameter(plan, 0);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(table[kPadToken * 8 + i], 0.0f);
+  EXPECT_NE(table[0], 0.0f);
+  EXPECT_NE(WholeParameter(plan, 1), WholeParameter(plan, 2));  // q and k weights
+}
+
+TEST(InitializationTest, ThreadsAndSlicesChangeNothing) {
+  ModelOptions options{.encoder_layers = 1, .decoder_layers = 1, .d_model = 256, .d_ff = 16, .heads = 2,
+                       .source_vocabulary = 5000, .target_vocabulary = 5000};  // the table has two slices
+  const ModelPlan plan = ModelPlan::Make(options);
+  EXPECT_EQ(SliceCount(plan.parameters[0]), 2);
+  const std::vector<float> serial = WholeParameter(plan, 0, 1);
+  EXPECT_EQ(serial, WholeParameter(plan, 0, 3));
+  // The second slice by itself equals the tail of the whole.
+  std::vector<float> second(serial.size() - kSliceElements);
+  InitializeSlice(Stream::Cpu(1), plan, kSeed, 0, 1, {second.data(), static_cast<int64_t>(second.size())});
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), serial.begin() + kSliceElements));
+}
+
+}  // namespace
+}  // namespace hadal

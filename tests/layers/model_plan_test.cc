@@ -1,0 +1,115 @@
+#include "layers/model_plan.h"
+
+#include <set>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+ModelOptions Options(int encoder, int decoder, int d_model, int d_ff, int vocabulary) {
+  ModelOptions options{.encoder_layers = encoder,
+                       .decoder_layers = decoder,
+                       .d_model = d_model,
+                       .d_ff = d_ff,
+                       .source_vocabulary = vocabulary,
+                       .target_vocabulary = vocabulary};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
+  return options;
+}
+
+// The papers' models with XLM-R's vocabulary: DeepNet's 863M and 3.8B, and the wide 3.2B one.
+TEST(ModelPlanTest, ParameterCountsAreExact) {
+  constexpr int kVocabulary = 250002;
+  EXPECT_EQ(ModelPlan::Make(Options(100, 100, 512, 2048, kVocabulary)).ParameterElements(), 863642624);
+  EXPECT_EQ(ModelPlan::Make(Options(500, 500, 512, 2048, kVocabulary)).ParameterElements(), 3806209024);
+  EXPECT_EQ(ModelPlan::Make(Options(100, 100, 1024, 4096, kVocabulary)).ParameterElements(), 3195291648);
+  for (const auto& [layers, body] : {std::pair(6, 44138496), std::pair(18, 132415488), std::pair(50, 367820800)}) {
+    EXPECT_EQ(ModelPlan::Make(Options(layers, layers, 512, 2048, 10)).ParameterElements(), body + 10 * 512);
+  }
+}
+
+TEST(ModelPlanTest, TheListIsInOrder) {
+  const ModelPlan plan = ModelPlan::Make(Options(500, 500, 64, 256, 100));
+  EXPECT_EQ(plan.sublayers.size(), 2503u);  // 2,500 residual sublayers, two embeddings and the head
+  EXPECT_EQ(plan.sublayers[plan.source_embedding()].kind, SublayerKind::kSourceEmbedding);
+  EXPECT_EQ(plan.sublayers[plan.target_embedding()].kind, SublayerKind::kTargetEmbedding);
+  EXPECT_EQ(plan.sublayers[plan.output_head()].kind, SublayerKind::kOutputHead);
+  EXPECT_EQ(plan.SublayerName(1), "encoder layer 0 self-attention");
+  EXPECT_EQ(plan.SublayerName(plan.target_embedding() + 2), "decoder layer 0 cross-attention");
+}
+
+TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
+  const ModelPlan plan = ModelPlan::Make(Options(2, 2, 8, 16, 100));
+  std::set<std::string> names;
+  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(p));
+  EXPECT_EQ(names.size(), plan.parameters.size());
+  for (const char* name :
+       {"encoder.embed_tokens.weight", "encoder.layers.1.self_attn.q_proj.weight", "encoder.layers.0.self_attn.out_proj.bias",
+        "encoder.layers.0.self_attn_layer_norm.weight", "encoder.layers.1.fc1.weight", "encoder.layers.1.fc2.bias",
+        "encoder.layers.1.final_layer_norm.bias", "decoder.layers.0.encoder_attn.k_proj.bias",
+        "decoder.layers.1.encoder_attn_layer_norm.weight"}) {
+    EXPECT_EQ(names.count(name), 1u) << name;
+  }
+  EXPECT_EQ(names.count("decoder.output_projection.weight"), 0u);  // tied to the source embedding
+}
+
+TEST(ModelPlanTest, PreNormHasAClosingNormAStack) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  ApplyResidualMethod(ResidualMethod::kPreLn, options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  std::set<std::string> names;
+  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(p));
+  EXPECT_EQ(names.count("encoder.layer_norm.weight"), 1u);
+  EXPECT_EQ(names.count("decoder.layer_norm.bias"), 1u);
+  EXPECT_EQ(plan.sublayers[2 * 2].closing_norm, 1);
+}
+
+TEST(ModelPlanTest, SharingDecidesWhoUsesATable) {
+  ModelOptions options = Options(1, 1, 8, 16, 100);
+  const ModelPlan all = ModelPlan::Make(options);
+  EXPECT_EQ(all.Uses(0), (std::vector<int32_t>{all.source_embedding(), all.target_embedding(), all.output_head()}));
+  options.sharing = EmbeddingSharing::kDecoder;
+  const ModelPlan decoder = ModelPlan::Make(options);
+  const int32_t table = decoder.sublayers[decoder.target_embedding()].table;
+  EXPECT_EQ(decoder.ParameterName(table), "decoder.embed_tokens.weight");
+  EXPECT_EQ(decoder.Uses(table), (std::vector<int32_t>{decoder.target_embedding(), decoder.output_head()}));
+  options.sharing = EmbeddingSharing::kNone;
+  const ModelPlan none = ModelPlan::Make(options);
+  EXPECT_EQ(none.ParameterName(none.sublayers[none.output_head()].table), "decoder.output_projection.weight");
+}
+
+TEST(ModelPlanTest, TravelsAsBytesAndRefusesDamage) {
+  const ModelPlan plan = ModelPlan::Make(Options(3, 2, 16, 32, 100));
+  std::string bytes = plan.Serialize();
+  const absl::StatusOr<ModelPlan> copy = ModelPlan::Parse(bytes);
+  ASSERT_TRUE(copy.ok());
+  EXPECT_EQ(copy->Hash(), plan.Hash());
+  EXPECT_EQ(copy->parameters.size(), plan.parameters.size());
+  bytes[bytes.size() / 2] ^= 1;
+  EXPECT_FALSE(ModelPlan::Parse(bytes).ok());
+  EXPECT_FALSE(ModelPlan::Parse(std::string_view(bytes).substr(0, 11)).ok());
+}
+
+TEST(ModelPlanTest, HashTellsModelsApart) {
+  const uint64_t base = ModelPlan::Make(Options(3, 2, 16, 32, 100)).Hash();
+  EXPECT_NE(ModelPlan::Make(Options(3, 3, 16, 32, 100)).Hash(), base);
+  EXPECT_NE(ModelPlan::Make(Options(3, 2, 16, 32, 101)).Hash(), base);
+  ModelOptions heads = Options(3, 2, 16, 32, 100);
+  heads.heads = 4;
+  EXPECT_NE(ModelPlan::Make(heads).Hash(), base);
+}
+
+TEST(BranchGainTest, GrowsLinearlyToOne) {
+  SublayerRecord sublayer;
+  EXPECT_EQ(BranchGain(sublayer, 1), 1.0f);
+  sublayer.branch_growth = BranchGrowth::kLinear;
+  sublayer.branch_growth_updates = 4000;
+  EXPECT_FLOAT_EQ(BranchGain(sublayer, 1), 1.0f / 4000);
+  EXPECT_FLOAT_EQ(BranchGain(sublayer, 3000), 0.75f);
+  EXPECT_EQ(BranchGain(sublayer, 4000), 1.0f);
+  EXPECT_EQ(BranchGain(sublayer, 90000), 1.0f);
+}
+
+}  // namespace
+}  // namespace hadal
