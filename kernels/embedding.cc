@@ -8,10 +8,21 @@
 namespace hadal {
 namespace {
 
-void CheckTokens(const ConstTokens& tokens, int64_t vocabulary) {
+// Every entry is a row of a table of `rows`.
+void CheckTokens(const ConstTokens& tokens, int64_t rows) {
   for (int64_t row = 0; row < tokens.size; ++row) {
     HADAL_CHECK_GE(tokens[row], 0);
-    HADAL_CHECK_LT(tokens[row], vocabulary);
+    HADAL_CHECK_LT(tokens[row], rows);
+  }
+}
+
+void CheckOffsets(const ConstTokens& offsets, int64_t rows, int64_t positions) {
+  HADAL_CHECK_GE(offsets.size, 2);
+  HADAL_CHECK_EQ(offsets[0], 0);
+  HADAL_CHECK_EQ(offsets[offsets.size - 1], rows);
+  for (int64_t n = 0; n + 1 < offsets.size; ++n) {
+    HADAL_CHECK_LE(offsets[n], offsets[n + 1]);
+    HADAL_CHECK_LE(offsets[n + 1] - offsets[n], positions);
   }
 }
 
@@ -37,12 +48,11 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   HADAL_CHECK_EQ(args.x.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.table.columns, args.x.columns);
   HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
-  HADAL_CHECK_GE(args.offsets.size, 2);
-  HADAL_CHECK_EQ(args.offsets[0], 0);
-  HADAL_CHECK_EQ(args.offsets[args.offsets.size - 1], args.tokens.size);
-  for (int64_t n = 0; n + 1 < args.offsets.size; ++n) {
-    HADAL_CHECK_LE(args.offsets[n], args.offsets[n + 1]);
-    HADAL_CHECK_LE(args.offsets[n + 1] - args.offsets[n], args.positions.rows);
+  if (args.row_positions.empty()) {
+    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows);
+  } else {
+    HADAL_CHECK_EQ(args.row_positions.size, args.tokens.size);
+    CheckTokens(args.row_positions, args.positions.rows);
   }
   CheckTokens(args.tokens, args.table.rows);
   cpu::EmbeddingForward(stream, args);

@@ -19,6 +19,7 @@ void FillSinusoidalPositions(Matrix table);
 struct EmbeddingForwardArgs {
   ConstTokens tokens;     // [R]
   ConstTokens offsets;    // [sentences + 1]: row r of sentence n has position r - offsets[n]
+  ConstTokens row_positions;  // [R] the position of each row, instead of offsets: one step of decoding
   ConstMatrix table;      // E [V, W]
   ConstMatrix positions;  // PE [P, W]
   float multiplier = 1.0f;

@@ -16,14 +16,15 @@ namespace HWY_NAMESPACE {
 void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.x.columns;
   const float multiplier = args.multiplier;
+  const bool positions_given = !args.row_positions.empty();
   const int32_t* offsets_end = args.offsets.data + args.offsets.size;
   // The sentence of row `begin`: the last that starts at or before it (empty sentences start there too, and hold no row).
-  const int32_t* sentence = std::upper_bound(args.offsets.data, offsets_end, begin) - 1;
+  const int32_t* sentence = positions_given ? nullptr : std::upper_bound(args.offsets.data, offsets_end, begin) - 1;
   DropoutWindow window(args.dropout, end * width);
   for (int64_t row = begin; row < end; ++row) {
-    while (sentence[1] <= row) ++sentence;
+    while (!positions_given && sentence[1] <= row) ++sentence;
     const float* token = args.table.row(args.tokens[row]);
-    const float* position = args.positions.row(row - *sentence);
+    const float* position = args.positions.row(positions_given ? args.row_positions[row] : row - *sentence);
     float* x = args.x.row(row);
     for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
       const int64_t last = std::min(width, first + DropoutWindow::kCapacity);

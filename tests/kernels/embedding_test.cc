@@ -116,6 +116,24 @@ TEST(EmbeddingTest, ThreadsChangeNoBit) {
   });
 }
 
+TEST(EmbeddingForwardTest, PositionsOfRowsStandForOffsets) {
+  ForEachCase([](const Case& c) {
+    std::vector<int32_t> positions;
+    for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
+      for (int32_t r = c.offsets[n]; r < c.offsets[n + 1]; ++r) positions.push_back(r - c.offsets[n]);
+    }
+    std::vector<float> x(c.rows * c.width);
+    EmbeddingForward(Stream::Cpu(2), {.tokens = {c.tokens.data(), c.rows},
+                                      .row_positions = {positions.data(), c.rows},
+                                      .table = {c.table.data(), kVocabulary, c.width},
+                                      .positions = {c.positions.data(), c.rows, c.width},
+                                      .multiplier = kMultiplier,
+                                      .dropout = c.dropout,
+                                      .x = {x.data(), c.rows, c.width}});
+    EXPECT_TRUE(SameBits(x, c.Forward(1)));
+  });
+}
+
 TEST(SinusoidalPositionsTest, FollowsFairseq) {
   std::vector<float> table(5 * 8);
   FillSinusoidalPositions({table.data(), 5, 8});

@@ -1,0 +1,79 @@
+#include "kernels/cpu/top_candidates.h"
+
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/top_candidates.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hadal {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The best so far of one row, in descending order: tokens[0 … used) of `logits`.
+struct Best {
+  const float* logits;
+  int32_t* tokens;
+  int64_t capacity;
+  int64_t used = 0;
+
+  // A logit must exceed this to enter; columns come in ascending order, so that an equal one stays behind.
+  float threshold() const { return used < capacity ? -kInfinity : logits[tokens[used - 1]]; }
+
+  void Insert(int32_t token) {
+    const float value = logits[token];
+    const bool enters = used < capacity ? value == value : value > threshold();
+    if (!enters) return;
+    int64_t at = used < capacity ? used++ : capacity - 1;
+    for (; at > 0 && logits[tokens[at - 1]] < value; --at) tokens[at] = tokens[at - 1];
+    tokens[at] = token;
+  }
+};
+
+void SearchRow(const float* HWY_RESTRICT logits, int64_t columns, int32_t* HWY_RESTRICT tokens, int64_t capacity) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  Best best{logits, tokens, capacity};
+  int64_t v = 0;
+  for (; v < columns && best.used < capacity; ++v) best.Insert(static_cast<int32_t>(v));
+  for (; v + lanes <= columns; v += lanes) {
+    if (hn::AllFalse(d, hn::Gt(hn::LoadU(d, logits + v), hn::Set(d, best.threshold())))) continue;
+    for (int64_t lane = v; lane < v + lanes; ++lane) best.Insert(static_cast<int32_t>(lane));
+  }
+  for (; v < columns; ++v) best.Insert(static_cast<int32_t>(v));
+  for (int64_t k = best.used; k < capacity; ++k) tokens[k] = -1;
+}
+
+}  // namespace
+
+void TopCandidatesKernel(const TopCandidatesArgs& args, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    SearchRow(args.logits.row(i), args.logits.columns, args.tokens.row(i), args.tokens.columns);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hadal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace hadal {
+
+HWY_EXPORT(TopCandidatesKernel);
+
+void cpu::TopCandidates(const Stream& stream, const TopCandidatesArgs& args) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(TopCandidatesKernel);
+  stream.ForRanges(args.logits.rows, /*grain=*/1, [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
+}
+
+}  // namespace hadal
+
+#endif  // HWY_ONCE

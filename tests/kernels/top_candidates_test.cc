@@ -1,0 +1,64 @@
+#include "kernels/top_candidates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/each_instruction_set.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+using testing::NormalValues;
+
+// Sorts the whole row.
+std::vector<int32_t> Reference(const float* row, int64_t columns, int64_t count) {
+  std::vector<int32_t> tokens;
+  for (int64_t v = 0; v < columns; ++v) {
+    if (!std::isnan(row[v])) tokens.push_back(static_cast<int32_t>(v));
+  }
+  std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
+  tokens.resize(count, -1);
+  return tokens;
+}
+
+void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t columns, int64_t count) {
+  for (const int threads : {1, 3}) {
+    std::vector<int32_t> tokens(rows * count, 12345);
+    TopCandidates(Stream::Cpu(threads),
+                  {.logits = {logits.data(), rows, columns}, .tokens = {tokens.data(), rows, count}});
+    for (int64_t i = 0; i < rows; ++i) {
+      const std::vector<int32_t> actual(tokens.begin() + i * count, tokens.begin() + (i + 1) * count);
+      EXPECT_EQ(actual, Reference(logits.data() + i * columns, columns, count)) << "row " << i << " of " << columns;
+    }
+  }
+}
+
+TEST(TopCandidatesTest, EqualsSortingOnEveryInstructionSet) {
+  testing::ForEachInstructionSet([] {
+    for (const int64_t columns : {1, 5, 16, 33, 1000}) {
+      for (const int64_t count : {1, 4, 11, 40}) ExpectReference(NormalValues(5 * columns, 3), 5, columns, count);
+    }
+  });
+}
+
+TEST(TopCandidatesTest, EqualLogitsComeInColumnOrder) {
+  std::vector<float> logits = NormalValues(4 * 300, 7);
+  for (float& z : logits) z = std::round(2 * z);
+  ExpectReference(logits, 4, 300, 12);
+  ExpectReference(std::vector<float>(100, -std::numeric_limits<float>::infinity()), 1, 100, 5);
+}
+
+TEST(TopCandidatesTest, NeverChoosesNaN) {
+  std::vector<float> logits = NormalValues(2 * 100, 9);
+  for (size_t v = 0; v < 100; v += 3) logits[v] = NAN;
+  ExpectReference(logits, 2, 100, 8);
+  ExpectReference(std::vector<float>(70, NAN), 1, 70, 4);
+}
+
+}  // namespace
+}  // namespace hadal
