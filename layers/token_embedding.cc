@@ -35,6 +35,16 @@ void TokenEmbedding::Forward(const SublayerContext& context, Matrix x) const {
                                     .x = x});
 }
 
+void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
+                               ConstTokens positions, Matrix x) const {
+  EmbeddingForward(stream, {.tokens = tokens,
+                            .row_positions = positions,
+                            .table = parameters.Weight(table_),
+                            .positions = positions_,
+                            .multiplier = multiplier_,
+                            .x = x});
+}
+
 void TokenEmbedding::Backward(const SublayerContext& context, ConstMatrix d_x) const {
   EmbeddingBackward(context.stream, {.tokens = Tokens(context),
                                      .dx = d_x,

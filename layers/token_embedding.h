@@ -17,6 +17,9 @@ class TokenEmbedding {
 
   // x [rows, d] (=).
   void Forward(const SublayerContext& context, Matrix x) const;
+  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
+  void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
+                 Matrix x) const;
   // Adds to this use's table gradient.
   void Backward(const SublayerContext& context, ConstMatrix d_x) const;
 

@@ -1,0 +1,168 @@
+#include "layers/incremental_sublayer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cached_attention.h"
+#include "kernels/linear.h"
+#include "kernels/residual_norm.h"
+
+namespace hadal {
+namespace {
+
+// The sublayer's parameter with `role`, -1 where it has none.
+int32_t Find(const ModelPlan& plan, const SublayerRecord& record, ParameterRole role) {
+  for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
+    if (plan.parameters[p].role == role) return p;
+  }
+  return -1;
+}
+
+}  // namespace
+
+IncrementalScratch::IncrementalScratch(const ModelPlan& plan, int64_t rows, int64_t longest, const Stream& stream,
+                                       ArenaLayout& layout)
+    : rows_(rows), width_(plan.options.d_model), attention_floats_(stream.threads() * longest) {
+  const auto reserve = [&](int64_t floats) { return layout.Reserve<float>("decode workspace", floats); };
+  inner_slice_ = reserve(rows * std::max<int64_t>(3 * width_, plan.options.d_ff));
+  attended_slice_ = reserve(rows * width_);
+  branch_slice_ = reserve(rows * width_);
+  normed_slice_ = reserve(rows * width_);
+  statistics_slice_ = reserve(2 * rows);
+  attention_slice_ = reserve(attention_floats_);
+}
+
+void IncrementalScratch::Bind(const Arena& arena) {
+  inner_ = arena.Get<float>(inner_slice_);
+  attended_ = arena.Get<float>(attended_slice_);
+  branch_ = arena.Get<float>(branch_slice_);
+  normed_ = arena.Get<float>(normed_slice_);
+  statistics_ = arena.Get<float>(statistics_slice_);
+  attention_ = arena.Get<float>(attention_slice_);
+}
+
+IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer)
+    : record_(plan.sublayers[sublayer]),
+      kind_(record_.kind),
+      d_model_(plan.options.d_model),
+      d_ff_(plan.options.d_ff),
+      heads_(plan.options.heads) {
+  HADAL_CHECK(record_.stack == Stack::kDecoder);
+  const auto find = [&](ParameterRole role) { return Find(plan, record_, role); };
+  const bool feed_forward = kind_ == SublayerKind::kFeedForward;
+  input_weight_ = find(feed_forward ? ParameterRole::kHiddenWeight : ParameterRole::kQueryWeight);
+  input_bias_ = find(feed_forward ? ParameterRole::kHiddenBias : ParameterRole::kQueryBias);
+  key_value_weight_ = find(ParameterRole::kKeyWeight);
+  key_value_bias_ = find(ParameterRole::kKeyBias);
+  output_weight_ = find(feed_forward ? ParameterRole::kContractionWeight : ParameterRole::kOutputWeight);
+  output_bias_ = find(feed_forward ? ParameterRole::kContractionBias : ParameterRole::kOutputBias);
+  norm_scale_ = find(ParameterRole::kNormScale);
+  closing_norm_scale_ = find(ParameterRole::kClosingNormScale);
+  HADAL_CHECK_GE(std::min({input_weight_, input_bias_, output_weight_, output_bias_, norm_scale_}), 0);
+}
+
+void IncrementalSublayer::CacheMemory(const Stream& stream, const ParameterStore& parameters, ConstMatrix memory,
+                                      Matrix key_value) const {
+  HADAL_CHECK(kind_ == SublayerKind::kCrossAttention);
+  HADAL_CHECK_GE(memory.rows, kFewestDecodeRows);
+  LinearForward(stream, {.x = memory,
+                         .weight = parameters.FusedWeight(key_value_weight_, 2),
+                         .bias = parameters.FusedWeightVector(key_value_bias_, 2),
+                         .y = key_value});
+}
+
+void IncrementalSublayer::Attend(const IncrementalContext& context, ConstMatrix q, ConstMatrix cache,
+                                 const CacheIndex& index, Matrix y) const {
+  const Matrix attended = context.scratch.attended(q.rows);
+  CachedAttention(context.stream, {.q = q,
+                                   .cache = cache,
+                                   .index = index.indices,
+                                   .index_stride = index.stride,
+                                   .lengths = index.lengths,
+                                   .heads = heads_,
+                                   .context = attended,
+                                   .scratch = context.scratch.attention()});
+  LinearForward(context.stream, {.x = attended, .weight = context.parameters.Weight(output_weight_), .y = y});
+}
+
+void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstMatrix x, Matrix cache,
+                                        Matrix y) const {
+  const Matrix qkv = context.scratch.inner(x.rows, 3 * d_model_);
+  LinearForward(context.stream, {.x = x,
+                                 .weight = context.parameters.FusedWeight(input_weight_, 3),
+                                 .bias = context.parameters.FusedWeightVector(input_bias_, 3),
+                                 .y = qkv});
+  for (int64_t i = 0; i < x.rows; ++i) {
+    std::memcpy(cache.row(context.rows.cache_rows[i]), qkv.row(i) + d_model_, 2 * d_model_ * sizeof(float));
+  }
+  Attend(context, qkv.Columns(0, d_model_), cache, context.rows.self, y);
+}
+
+void IncrementalSublayer::CrossAttention(const IncrementalContext& context, ConstMatrix x, ConstMatrix cache,
+                                         Matrix y) const {
+  const Matrix query = context.scratch.inner(x.rows, d_model_);
+  LinearForward(context.stream, {.x = x,
+                                 .weight = context.parameters.Weight(input_weight_),
+                                 .bias = context.parameters.WeightVector(input_bias_),
+                                 .y = query});
+  Attend(context, query, cache, context.rows.memory, y);
+}
+
+void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMatrix x, Matrix y) const {
+  const Matrix hidden = context.scratch.inner(x.rows, d_ff_);
+  LinearForward(context.stream, {.x = x,
+                                 .weight = context.parameters.Weight(input_weight_),
+                                 .bias = context.parameters.WeightVector(input_bias_),
+                                 .relu = true,
+                                 .y = hidden});
+  LinearForward(context.stream, {.x = hidden, .weight = context.parameters.Weight(output_weight_), .y = y});
+}
+
+ConstMatrix IncrementalSublayer::NormedInput(const IncrementalContext& context, ConstMatrix x) const {
+  if (record_.norm == NormPlacement::kPost) return x;
+  const Matrix normed = context.scratch.normed(x.rows);
+  ResidualNormForward(context.stream, {.stream = x,
+                                       .scale = context.parameters.WeightVector(norm_scale_),
+                                       .shift = context.parameters.WeightVector(norm_scale_ + 1),
+                                       .normed = normed,
+                                       .mean = context.scratch.mean(x.rows),
+                                       .rstd = context.scratch.rstd(x.rows)});
+  return normed;
+}
+
+void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const {
+  const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : closing_norm_scale_;
+  ResidualNormForwardArgs args{.stream = x,
+                               .branch = branch,
+                               .bias = context.parameters.WeightVector(output_bias_),
+                               .residual_gain = record_.residual_gain,
+                               .branch_gain = BranchGain(record_, context.update),
+                               .sum = norm >= 0 ? branch : out};
+  if (norm >= 0) {
+    args.scale = context.parameters.WeightVector(norm);
+    args.shift = context.parameters.WeightVector(norm + 1);
+    args.normed = out;
+    args.mean = context.scratch.mean(x.rows);
+    args.rstd = context.scratch.rstd(x.rows);
+  }
+  ResidualNormForward(context.stream, args);
+}
+
+void IncrementalSublayer::Step(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix out) const {
+  HADAL_CHECK_GE(x.rows, kFewestDecodeRows);
+  const ConstMatrix input = NormedInput(context, x);
+  const Matrix branch = context.scratch.branch(x.rows);
+  switch (kind_) {
+    case SublayerKind::kSelfAttention:
+      SelfAttention(context, input, cache, branch);
+      break;
+    case SublayerKind::kCrossAttention:
+      CrossAttention(context, input, cache, branch);
+      break;
+    default:
+      FeedForward(context, input, branch);
+  }
+  Residual(context, x, branch, out);
+}
+
+}  // namespace hadal
