@@ -1,0 +1,107 @@
+// Beam search over one sentence: what is known of it between two steps of the decoder. Pure; the model's answers come in, the
+// hypotheses to extend go out.
+//
+//   score(y) = Σ_t log p(y_t | y_<t, source) / |y|^length_penalty,  </s> counted in the sum and in |y|
+// A step (fairseq's, so that scores and choices agree with its generator):
+//   1. every live hypothesis offers its best continuations; the 2·beam best sums of all are the candidates;
+//   2. candidates that end in </s> and stand among the first `beam` are finished, the other ended ones dropped;
+//   3. the first `beam` candidates that go on live on.
+// The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
+// Never generated: <pad> and <s>. Ties: the earlier hypothesis, then the lower token. Sums in double.
+// A continuation whose log-probability is -inf or NaN is no candidate; a model that gives only such ends with no hypothesis.
+// Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace hadal {
+
+struct BeamOptions {
+  int32_t beam = 4;
+  double length_penalty = 0.6;  // 0: plain sums; higher favours longer translations
+  double max_length_a = 0;      // longest translation, </s> not counted: a·(source tokens with </s>) + b
+  double max_length_b = 200;
+  int32_t min_length = 1;  // tokens before </s>
+};
+
+// InvalidArgument naming the field, its value and the allowed range.
+absl::Status ValidateBeamOptions(const BeamOptions& options);
+
+// Longest translation of a source of `source_rows` tokens (</s> counted), its own </s> not counted; </s> still gets a position.
+int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
+
+// Candidates that each hypothesis must offer: 2·beam, and as many more as the search may forbid (<s>, <pad>, </s>).
+inline int32_t CandidatesPerHypothesis(const BeamOptions& options) { return 2 * options.beam + 3; }
+
+// A finished translation.
+struct Hypothesis {
+  std::vector<int32_t> tokens;                 // without </s>
+  std::vector<float> token_log_probabilities;  // of each token and of </s>: tokens.size() + 1
+  double log_probability = 0;                  // their sum
+  double score = 0;
+};
+
+// What the model says may follow one live hypothesis.
+struct Continuations {
+  std::span<const int32_t> tokens;  // most likely first; an entry of -1 ends the list
+  std::span<const float> log_probabilities;
+  float end_log_probability = 0;  // of </s>
+};
+
+class BeamSearch {
+ public:
+  // `longest`: LongestTranslation of this sentence, ≥ 1.
+  BeamSearch(const BeamOptions& options, int64_t longest);
+
+  // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` of the step before.
+  struct Live {
+    int32_t parent = 0;  // index in the previous step's live(); 0 at the first step
+    int32_t token = 0;   // its newest token; </s> at the first step
+  };
+  const std::vector<Live>& live() const { return live_; }
+  // Tokens that every live hypothesis has, the leading </s> not counted.
+  int64_t length() const { return length_; }
+  bool done() const { return done_; }
+
+  // Takes the model's answer for every live hypothesis.  REQUIRES: !done(), one entry for each.
+  void Advance(std::span<const Continuations> continuations);
+
+  // The finished hypotheses, best score first; equal scores in the order they finished. At most `beam`.
+  std::vector<Hypothesis> Finished() const;
+
+ private:
+  // A token in the tree of all hypotheses.
+  struct Node {
+    int32_t parent = -1;
+    int32_t token = 0;
+    float log_probability = 0;
+    double sum = 0;
+  };
+  struct Candidate {
+    double sum = 0;
+    int32_t hypothesis = 0;
+    int32_t token = 0;
+    float log_probability = 0;
+  };
+
+  void Collect(std::span<const Continuations> continuations);
+  void Select();
+
+  BeamOptions options_;
+  int64_t longest_;
+  int64_t length_ = 0;
+  bool done_ = false;
+  std::vector<Node> nodes_;
+  std::vector<Live> live_;
+  std::vector<int32_t> live_nodes_;
+  std::vector<Candidate> candidates_;
+  std::vector<int32_t> finished_;  // nodes of </s>
+  std::vector<double> finished_scores_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,71 @@
+// What ranks say to each other while decoding: commands from the searching rank to all others, and the stream of a step or of
+// an encoding over each border, in the order of the commands.
+//
+// Every rank executes commands in the same order and each in ascending order of its chunks, and a message goes from a chunk to
+// the next one; so whoever waits, waits for something that comes earlier in that order: no cycle, whatever the buffering.
+// Sends copy into a ring and return; a full ring waits for its oldest.
+// Threads: one. Blocking: as stated; every wait has the deadline given.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "pipeline/decode_capacity.h"
+#include "pipeline/decode_command.h"
+#include "runtime/arena.h"
+#include "runtime/comm/communicator.h"
+
+namespace hadal {
+
+class DecodeLinks {
+ public:
+  DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
+              ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
+
+  // The rank that searches: the output head's.
+  int searcher() const { return searcher_; }
+
+  // On the searching rank: to all others.
+  absl::Status SendCommand(const DecodeCommand& command);
+  // On the others.
+  absl::Status ReceiveCommand(DecodeCommand& command);
+
+  // The stream behind chunk `chunk` of this rank, to the next chunk's rank; the stream in front of it.
+  absl::Status SendStream(int chunk, ConstMatrix stream);
+  absl::Status ReceiveStream(int chunk, Matrix stream);
+
+  // Waits until everything sent has been received.
+  absl::Status Drain();
+
+ private:
+  static constexpr int kBuffers = 2;  // of a border
+  static constexpr int kCommandTag = 30003;
+
+  // Sends to one peer, oldest first.
+  struct Ring {
+    std::deque<CommRequest> outstanding;
+    int64_t sent = 0;
+  };
+  absl::Status Post(Ring& ring, int buffers, const void* data, int64_t bytes, int peer, int tag, std::string_view what);
+  // Makes room for one more send.
+  absl::Status WaitForRoom(Ring& ring, int buffers, std::string_view what);
+
+  ScheduleShape shape_;
+  int rank_, searcher_;
+  int command_buffers_;
+  int64_t command_bytes_, stream_bytes_;
+  ArenaSlice command_slice_, stream_slice_;
+  std::byte *commands_ = nullptr, *streams_ = nullptr;
+  std::vector<Ring> command_rings_;  // [ranks]
+  std::vector<Ring> stream_rings_;   // [chunks]
+  Communicator* communicator_ = nullptr;
+  absl::Duration timeout_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,41 @@
+// Translates with a small random model on ranks that are threads of this process.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model_options.h"
+#include "pipeline/decoder.h"
+#include "pipeline/train_options.h"
+
+namespace hadal::testing {
+
+struct DecodeSpec {
+  ModelOptions model;
+  PipelineOptions pipeline;
+  DecoderOptions decoder;
+  int ranks = 1;
+  int threads = 1;
+  uint64_t seed = 11;
+  int64_t update = 3;
+};
+
+struct DecodeOutcome {
+  std::vector<Translation> translations;  // the same on every rank (checked)
+  std::vector<std::vector<float>>
+      evaluated;               // [sources] nll of every token of the best translation, </s> included, by a full
+                               // forward
+  std::vector<int64_t> bytes;  // [ranks] of the decoder's arena
+  DecodeCapacity capacity;
+};
+
+// Random sources of 1 … `longest` tokens.
+std::vector<std::vector<int32_t>> RandomSources(int count, int longest, int vocabulary, uint32_t seed);
+
+// `evaluate`: fills `evaluated`.
+DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32_t>>& sources, bool evaluate = false);
+
+// "" when both hold the same tokens and the same bits of every score, else the first difference.
+std::string FirstDifference(const std::vector<Translation>& a, const std::vector<Translation>& b);
+
+}  // namespace hadal::testing
