@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
 #include "kernels/cpu/attention.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,12 +29,15 @@ struct TileMatrices {
   float* d_scores;       // gradient of dropout(P), then of P
 };
 
-// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P); returns delta = Σ_j P_j·dP_j.
+// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P); returns delta = Σ_j P_j·dP_j / Σ_j P_j.
+// The divisor is 1 but for the rounding of the saved log-sum-exp. Without it Σ_j dS_j would be delta times that rounding, which
+// drowns dQ and dK where tokens have grown alike (dP nearly the same for all keys), as in deep post-norm models.
 HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair,
                                      const AttentionTile& tile, const QueryVector& vector, Vec log2_sum,
                                      const TileMatrices& m) {
   const Tag d;
   Vec delta = hn::Zero(d);
+  Vec sum = hn::Zero(d);
   const int64_t first_row = pair.first_query + tile.first_query + vector.column;
   const auto body = [&](int64_t j, const float* factor, bool masked) HWY_ATTR __attribute__((always_inline)) {
     const int64_t at = j * kTile + vector.column;
@@ -46,10 +50,12 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
       hn::StoreU(dp, d, m.d_scores + at);
     }
     delta = hn::MulAdd(p, dp, delta);
+    sum = hn::Add(sum, p);
     hn::StoreU(p, d, m.probabilities + at);
   };
   ForKeys(vector, args.dropout, first_row, args.shape.heads, pair.head, body);
-  return delta;
+  // Padding has no probability at all.
+  return hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), delta, hn::Div(delta, sum));
 }
 
 void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
