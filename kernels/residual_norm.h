@@ -50,7 +50,7 @@ struct ResidualNormBackwardArgs {
   float branch_gain = 1.0f;
   Dropout dropout;
   Matrix d_stream;          // [R, W] (=); may alias d_normed or d_sum
-  Matrix d_branch;          // [R, W] (=), or empty: the norm alone; may not alias d_stream
+  Matrix d_branch;          // [R, W] (=), or empty: the norm alone (d_stream = ds); may not alias d_stream
   Matrix d_skip;            // [R, W] (+=), or empty
   Vector d_bias;            // [W] (+=), or empty
   Vector d_scale, d_shift;  // [W] (+=); empty without norm
