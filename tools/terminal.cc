@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/match.h"
@@ -34,7 +35,8 @@ bool UnicodeExpected() {
 
 int TerminalColumns(int file_descriptor) {
   winsize window{};
-  return ioctl(file_descriptor, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
+  const int columns = ioctl(file_descriptor, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
+  return columns > 0 ? columns : std::atoi(std::string(Environment("HADAL_COLUMNS")).c_str());
 }
 
 TerminalStyle DetectTerminal(int file_descriptor) {

@@ -1,7 +1,8 @@
 // What the reader of our output can show: a line that updates itself, colours, block glyphs; and how wide.
 //
 // Under mpirun each rank's standard output is a pseudo-terminal even where mpirun itself writes to a file; its window then has
-// no size (Open MPI 4.1, measured), and the output counts as plain. Open MPI does not pass on later changes of the size.
+// no size (Open MPI 4.1, measured), and the output counts as plain, unless HADAL_COLUMNS gives the width of the terminal that
+// mpirun writes to (launch/quickstart sets it). Open MPI does not pass on later changes of the size.
 #pragma once
 
 namespace hadal {

@@ -1,0 +1,32 @@
+# The Debian 12 packages hadal needs, in one place; sourced by launch/quickstart and tests/run.
+hadal_build_packages=(
+  g++ cmake ninja-build pkg-config
+  libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libdnnl-dev libhwy-dev
+  libsentencepiece-dev nlohmann-json3-dev libcli11-dev
+)
+hadal_test_packages=(libgtest-dev libgmock-dev)
+
+# missing_packages PACKAGE...: prints those that are not installed.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || echo "$package"
+  done
+}
+
+# install_packages PACKAGE...: installs what is missing, as root or with sudo; says what it does and how long it takes.
+install_packages() {
+  local missing sudo=()
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -eq 0 ] && return 0
+  echo "Installing ${#missing[@]} Debian packages (about a minute): ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "You are not root and there is no sudo. Ask an administrator for: apt-get install ${missing[*]}" >&2
+      return 1
+    }
+    sudo=(sudo)
+  fi
+  "${sudo[@]}" apt-get update -qq &&
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Checks that includes follow the arrows of the house: launch → tools → pipeline → layers → kernels → runtime.
+# All folders share one include root, so the build cannot check this. Usage: check_arrows.sh SOURCE_DIR
+set -u
+cd "${1:?usage: check_arrows.sh SOURCE_DIR}" || exit 2
+
+failures=0
+# forbid FOLDER PATTERN: no file below FOLDER includes a path that starts with PATTERN.
+forbid() {
+  local found
+  found=$(grep -rnE --include='*.h' --include='*.cc' --include='*.cu' "^#include \"$2" "$1")
+  [ -z "$found" ] && return
+  echo "includes against the arrows:"
+  echo "$found"
+  failures=1
+}
+above_runtime='(kernels|layers|pipeline|configs|tools|launch|tests)/'
+forbid runtime "$above_runtime"
+forbid kernels '(layers|pipeline|configs|tools|launch|tests|runtime/comm)/'
+forbid layers '(pipeline|configs|tools|launch|tests|runtime/comm)/'
+forbid pipeline '(configs|tools|launch|tests)/'
+forbid tools '(launch|tests)/'
+forbid launch 'tests/'
+# Within runtime, the machine does not know its neighbours or its corpora.
+found=$(grep -nE '^#include "runtime/(comm|data)/' runtime/*.h runtime/*.cc)
+[ -z "$found" ] || { echo "runtime includes its own subfolders:"; echo "$found"; failures=1; }
+# Protobuf and command lines stop at tools and launch.
+found=$(grep -rnE --include='*.h' --include='*.cc' '^#include [<"](google/protobuf|CLI/)' runtime kernels layers pipeline)
+[ -z "$found" ] || { echo "Protobuf or CLI below tools:"; echo "$found"; failures=1; }
+[ $failures -eq 0 ] && echo "arrows hold"
+exit $failures
