@@ -240,7 +240,8 @@ TEST_F(PrepareTest, OddTextIsKept) {
   const absl::Status status = Run();
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(OpenCorpus("train").size(), 3);
-  EXPECT_EQ(OpenCorpus("train").manifest().statistics.source_unknown, 3);  // spelt special tokens are no special tokens
+  // The NUL and the three spelt special tokens are unknown; nothing else is.
+  EXPECT_EQ(OpenCorpus("train").manifest().statistics.source_unknown, 4);
   EXPECT_THAT(out_.str(), HasSubstr("skipped 1: 1 with an empty side"));
 }
 
