@@ -29,11 +29,10 @@ struct TileMatrices {
   float* d_scores;       // gradient of dropout(P), then of P
 };
 
-// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P); returns delta = Σ_j P_j·dP_j / Σ_j P_j.
-// The divisor is 1 but for the rounding of the saved log-sum-exp. Without it Σ_j dS_j would be delta times that rounding, which
-// drowns dQ and dK where tokens have grown alike (dP nearly the same for all keys), as in deep post-norm models.
+// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P); returns
+// delta = Σ_j P_j·(dP_j − reference) / Σ_j P_j.
 HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair,
-                                     const AttentionTile& tile, const QueryVector& vector, Vec log2_sum,
+                                     const AttentionTile& tile, const QueryVector& vector, Vec log2_sum, Vec reference,
                                      const TileMatrices& m) {
   const Tag d;
   Vec delta = hn::Zero(d);
@@ -49,7 +48,7 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
       dp = hn::Mul(dp, hn::LoadU(d, factor));
       hn::StoreU(dp, d, m.d_scores + at);
     }
-    delta = hn::MulAdd(p, dp, delta);
+    delta = hn::MulAdd(p, hn::Sub(dp, reference), delta);
     sum = hn::Add(sum, p);
     hn::StoreU(p, d, m.probabilities + at);
   };
@@ -58,6 +57,8 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
   return hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), delta, hn::Div(delta, sum));
 }
 
+// dS = P ∘ ((dP − reference) − delta). Any reference gives the same gradient; the first key's makes the differences small, and
+// nearly exact, where tokens have grown alike (attention.md).
 void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                        const TileMatrices& m) {
   const Tag d;
@@ -69,10 +70,12 @@ void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPa
   }
   for (int64_t column = 0; column < tile.queries; column += hn::Lanes(d)) {
     const QueryVector vector(tile, column);
-    const Vec delta = ProbabilitiesOverKeys(args, pair, tile, vector, hn::Load(d, log2_sums + column), m);
+    const Vec reference = hn::LoadU(d, m.d_scores + column);  // key 0, which every query sees
+    const Vec delta = ProbabilitiesOverKeys(args, pair, tile, vector, hn::Load(d, log2_sums + column), reference, m);
     for (int64_t at = column; at < vector.end * kTile; at += kTile) {
       const Vec p = hn::LoadU(d, m.probabilities + at);
-      hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, m.d_scores + at), delta)), d, m.d_scores + at);
+      const Vec difference = hn::Sub(hn::LoadU(d, m.d_scores + at), reference);
+      hn::StoreU(hn::Mul(p, hn::Sub(difference, delta)), d, m.d_scores + at);
     }
   }
 }
