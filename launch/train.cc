@@ -54,7 +54,8 @@ absl::StatusOr<std::vector<Attachment>> LoadVocabularies(const Corpus& corpus) {
   };
   std::vector<Attachment> attachments;
   const bool shared = manifest.source_vocabulary.file == manifest.target_vocabulary.file;
-  HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(), load(manifest.source_vocabulary, shared ? "vocabulary" : "source.vocabulary"));
+  HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(),
+                         load(manifest.source_vocabulary, shared ? "vocabulary" : "source.vocabulary"));
   if (!shared) {
     HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(), load(manifest.target_vocabulary, "target.vocabulary"));
   }
@@ -76,9 +77,9 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
     const CorpusManifest& held_out = prepared.validation->manifest();
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
         held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c) {
-      return absl::InvalidArgumentError(absl::StrCat("data.train = \"", train.train_data, "\" and data.validation = \"",
-                                                     train.validation_data,
-                                                     "\" were prepared with different vocabularies. Prepare them together."));
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.train = \"", train.train_data, "\" and data.validation = \"", train.validation_data,
+                       "\" were prepared with different vocabularies. Prepare them together."));
     }
   }
   train.model.source_vocabulary = manifest.source_vocabulary.size;
@@ -107,9 +108,9 @@ absl::Status CheckResumable(const TrainArguments& arguments, const Prepared& pre
     std::cerr << "resuming " << directory << " with changed settings:\n" << difference;
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("this run would resume from ", directory, " with other settings:\n", difference,
-                   "Give --accept-changes to resume all the same, --resume never to start over, or another --run-dir."));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this run would resume from ", directory, " with other settings:\n", difference,
+      "Give --accept-changes to resume all the same, --resume never to start over, or another --run-dir."));
 }
 
 // The checkpoint that --resume asks for; empty: start from step 0.
@@ -148,11 +149,16 @@ absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, Wo
 
 std::string ReasonText(StopReason reason) {
   switch (reason) {
-    case StopReason::kSteps: return "all steps done";
-    case StopReason::kEpochs: return "all epochs done";
-    case StopReason::kMinutes: return "time limit reached";
-    case StopReason::kPatience: return "no improvement for stop.patience validations";
-    case StopReason::kRequested: return "stopped on a signal; start the same command again to resume";
+    case StopReason::kSteps:
+      return "all steps done";
+    case StopReason::kEpochs:
+      return "all epochs done";
+    case StopReason::kMinutes:
+      return "time limit reached";
+    case StopReason::kPatience:
+      return "no improvement for stop.patience validations";
+    case StopReason::kRequested:
+      return "stopped on a signal; start the same command again to resume";
   }
   return "";
 }
@@ -178,14 +184,13 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
                                     .validation = prepared.validation ? &*prepared.validation : nullptr,
                                     .sink = sinks.sink(),
                                     .stop_requested = &StopSignalled};
-  HADAL_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(options, plan, pipeline, surroundings,
-                      {.run_directory = options.run_directory,
-                       .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
-                       .config_text = prepared.config_text,
-                       .attachments = prepared.vocabularies,
-                       .warn = [&](std::string_view text) { sinks.Warn(text); }}));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                         Trainer::Create(options, plan, pipeline, surroundings,
+                                         {.run_directory = options.run_directory,
+                                          .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
+                                          .config_text = prepared.config_text,
+                                          .attachments = prepared.vocabularies,
+                                          .warn = [&](std::string_view text) { sinks.Warn(text); }}));
   HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Open(prepared.config_text, trainer->progress().step), "run directory"));
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
@@ -220,7 +225,8 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("train", "Train a model, alone or under mpirun/srun");
   auto arguments = std::make_shared<TrainArguments>();
   AddConfigArguments(*command, arguments->config);
-  command->add_option("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go")->capture_default_str();
+  command->add_option("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go")
+      ->capture_default_str();
   command->add_option("--resume", arguments->resume, "auto (newest good checkpoint of the run), never, or a checkpoint")
       ->capture_default_str();
   command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");

@@ -22,8 +22,8 @@ TrainingSinks::TrainingSinks(bool is_main, const TrainOptions& options)
 absl::Status TrainingSinks::Open(const std::string& config_text, int64_t first_step) {
   if (!is_main_) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(MakeDirectories(run_directory_));
-  HADAL_RETURN_IF_ERROR(ReplaceFile(JoinPath(run_directory_, "config.resolved.textproto"), config_text,
-                                    absl::StrCat(getpid())));
+  HADAL_RETURN_IF_ERROR(
+      ReplaceFile(JoinPath(run_directory_, "config.resolved.textproto"), config_text, absl::StrCat(getpid())));
   HADAL_ASSIGN_OR_RETURN(
       std::unique_ptr<MetricsJsonl> jsonl,
       MetricsJsonl::Open({.path = JoinPath(run_directory_, "metrics.jsonl"), .first_step = first_step}));

@@ -55,10 +55,10 @@ void World::ChooseThreads(int requested, int ranks_on_host) {
   const int threads = requested > 0 ? requested : share;
   stream_ = Stream::Cpu(threads);
   if (threads > share) {
-    warning_ = absl::StrCat("rank ", rank(), " has ", threads, " threads but only ", share,
-                            share == 1 ? " CPU" : " CPUs",
-                            bound ? " (the launcher bound it; try mpirun --bind-to none)" : "",
-                            ": expect it to be slow. Set pipeline.threads to ", share, " or to 0.");
+    warning_ =
+        absl::StrCat("rank ", rank(), " has ", threads, " threads but only ", share, share == 1 ? " CPU" : " CPUs",
+                     bound ? " (the launcher bound it; try mpirun --bind-to none)" : "",
+                     ": expect it to be slow. Set pipeline.threads to ", share, " or to 0.");
   }
 }
 

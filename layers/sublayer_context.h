@@ -70,8 +70,8 @@ struct SublayerContext {
   const Workspace& workspace;
   const PackedBatch& batch;
   StepScalars scalars;
-  ConstMatrix memory;              // encoder output [source rows, d]; where there is cross-attention
-  Matrix d_memory;                 // its gradient (+=), in backward
+  ConstMatrix memory;                               // encoder output [source rows, d]; where there is cross-attention
+  Matrix d_memory;                                  // its gradient (+=), in backward
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
 
   void Progress() const {

@@ -22,7 +22,7 @@ namespace hadal {
 enum class StopVote : int32_t { kContinue, kOutOfTime, kRequested };
 
 struct GlobalGradient {
-  LossSums loss;    // of the step, all ranks
+  LossSums loss;  // of the step, all ranks
   StopVote stop = StopVote::kContinue;
   double norm = 0;  // of the whole gradient; not finite when any element is not
   bool finite = true;

@@ -87,9 +87,10 @@ absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ran
   const std::string nearest = absl::StrCat("pipeline.checkpoint_every = ", choice.checkpoint_every, " needs ",
                                            Gib(choice.fullest.bytes), " (", choice.fullest.bytes, " bytes)");
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but pipeline.memory_limit_bytes is ",
-      limit, ". Nearest: ", nearest,
-      choice.fullest.bytes <= limit ? ", which fits." : ", which does not fit either: use more ranks or smaller micro-batches."));
+      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes,
+      " bytes), but pipeline.memory_limit_bytes is ", limit, ". Nearest: ", nearest,
+      choice.fullest.bytes <= limit ? ", which fits."
+                                    : ", which does not fit either: use more ranks or smaller micro-batches."));
 }
 
 }  // namespace hadal

@@ -28,8 +28,9 @@ absl::StatusOr<std::vector<int32_t>> CutModel(const std::vector<double>& costs, 
                                               const std::vector<int32_t>& split) {
   PartitionProblem problem{.stages = shape.stages, .chunks = shape.chunks, .cost = costs};
   problem.cut_allowed_before.assign(costs.size(), true);
-  HADAL_ASSIGN_OR_RETURN(const Partition partition, split.empty() ? MakePartition(problem)
-                                                                  : PartitionByCounts(problem, CountsOf(split, costs.size())));
+  HADAL_ASSIGN_OR_RETURN(const Partition partition, split.empty()
+                                                        ? MakePartition(problem)
+                                                        : PartitionByCounts(problem, CountsOf(split, costs.size())));
   return std::vector<int32_t>(partition.borders.begin(), partition.borders.end());
 }
 

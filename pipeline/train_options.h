@@ -20,7 +20,8 @@ struct PipelineOptions {
   int32_t stages = 0;  // 0: one a rank
   int32_t chunks = 1;  // v, chunks a rank (interleaved schedule)
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  std::vector<int32_t> split;  // first sublayer of each chunk but the first, in order of depth, or empty: balanced by cost
+  std::vector<int32_t>
+      split;  // first sublayer of each chunk but the first, in order of depth, or empty: balanced by cost
   int32_t outstanding_sends = 2;  // k, messages a channel may have under way
   int32_t checkpoint_every = 0;   // activation checkpointing every k sublayers; 0: off
   int64_t memory_limit_bytes =

@@ -37,29 +37,31 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                          const PipelinePlan& pipeline,
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints) {
-  HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
-                         SamplingOrder::Create(surroundings.train, {.seed = options.seed,
-                                                                    .capacity = CapacityOf(options),
-                                                                    .micro_batches_per_step = options.batch.micro_batches}));
+  HADAL_ASSIGN_OR_RETURN(
+      SamplingOrder order,
+      SamplingOrder::Create(surroundings.train, {.seed = options.seed,
+                                                 .capacity = CapacityOf(options),
+                                                 .micro_batches_per_step = options.batch.micro_batches}));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
-    HADAL_ASSIGN_OR_RETURN(ValidationBatches validation,
-                           MakeValidationBatches(*surroundings.validation, CapacityOf(options),
-                                                 options.validation.max_sentences));
+    HADAL_ASSIGN_OR_RETURN(
+        ValidationBatches validation,
+        MakeValidationBatches(*surroundings.validation, CapacityOf(options), options.validation.max_sentences));
     trainer->validation_batches_ = std::move(validation.batches);
     for (const PackedBatch& batch : trainer->validation_batches_) trainer->validation_sentences_ += batch.sentences();
   }
   Communicator& communicator = surroundings.communicator;
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(plan, pipeline, surroundings.stream,
-                                                                  /*training=*/true, communicator, WaitTimeout(options));
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(plan, pipeline, surroundings.stream,
+                     /*training=*/true, communicator, WaitTimeout(options));
   HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
   trainer->engine_ = *std::move(engine);
   const ParameterStore& parameters = trainer->engine_->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream, communicator,
                                              WaitTimeout(options)));
   HADAL_RETURN_IF_ERROR(trainer->engine_->ShareTiedWeights());
-  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), parameters,
-                                                                communicator.rank(), trainer->collectives_);
+  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), parameters, communicator.rank(),
+                                                                trainer->collectives_);
   return trainer;
 }
 
@@ -130,12 +132,11 @@ absl::StatusOr<StepResult> Trainer::Step() {
 void Trainer::OnNotFinite(const GlobalGradient& gradient) {
   if (!IsMain()) return;
   const int32_t parameter = gradient.first_bad_parameter;
-  surroundings_.sink.OnText(
-      progress_.step - 1, TextKind::kWarning,
-      parameter < 0 ? std::string("the loss is not finite; the update was skipped")
-                    : absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
-                                   plan_.SublayerName(plan_.parameters[parameter].sublayer),
-                                   ") is not finite; the update was skipped"));
+  surroundings_.sink.OnText(progress_.step - 1, TextKind::kWarning,
+                            parameter < 0 ? std::string("the loss is not finite; the update was skipped")
+                                          : absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
+                                                         plan_.SublayerName(plan_.parameters[parameter].sublayer),
+                                                         ") is not finite; the update was skipped"));
 }
 
 absl::StatusOr<std::vector<StageTimes>> Trainer::GatherTimes(const StageTimes& times) {
@@ -175,7 +176,8 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
                       .measured_bubble = waited / (result.seconds * static_cast<double>(stages.size())),
                       .analytic_bubble = pipeline_.analytic_bubble};
   const double per_step = session_.Seconds() / static_cast<double>(progress_.step - first_step_);
-  if (options_.stop.steps > 0) metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
+  if (options_.stop.steps > 0)
+    metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
   if (options_.stop.minutes > 0) {
     const double left = std::max(0.0, options_.stop.minutes * 60 - session_.Seconds());
     metrics.eta_seconds = std::min(metrics.eta_seconds.value_or(left), left);

@@ -32,9 +32,9 @@ struct TrainingSurroundings {
   Communicator& communicator;
   Stream stream;
   const Corpus& train;
-  const Corpus* validation = nullptr;       // may be null
-  MetricsSink& sink;                        // called on rank 0 only
-  std::function<bool()> stop_requested;     // polled once a step on every rank (a signal's flag); may be empty
+  const Corpus* validation = nullptr;    // may be null
+  MetricsSink& sink;                     // called on rank 0 only
+  std::function<bool()> stop_requested;  // polled once a step on every rank (a signal's flag); may be empty
   // Translates `sentences` validation sentences with the weights as they are and returns BLEU on every rank; may be empty.
   std::function<absl::StatusOr<double>(Engine&, int64_t update)> validation_bleu;
 };

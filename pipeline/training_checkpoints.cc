@@ -20,12 +20,12 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 absl::Status TrainingCheckpoints::Claim() {
   std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
-  writer_ = std::make_unique<CheckpointWriter>(
-      CheckpointWriterOptions{.run_directory = options_.run_directory,
-                              .attempt = attempt,
-                              .plan_hash = parameters_.plan().Hash(),
-                              .parameters = DescribeParameters(parameters_.plan()),
-                              .retention = options_.retention});
+  writer_ =
+      std::make_unique<CheckpointWriter>(CheckpointWriterOptions{.run_directory = options_.run_directory,
+                                                                 .attempt = attempt,
+                                                                 .plan_hash = parameters_.plan().Hash(),
+                                                                 .parameters = DescribeParameters(parameters_.plan()),
+                                                                 .retention = options_.retention});
   return collectives_.AllOk(rank_ == 0 ? writer_->Claim() : absl::OkStatus(), "claiming the run directory");
 }
 

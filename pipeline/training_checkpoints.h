@@ -23,8 +23,8 @@ namespace hadal {
 struct TrainingCheckpointsOptions {
   std::string run_directory;
   RetentionPolicy retention;
-  std::string config_text;               // the resolved configuration
-  std::vector<Attachment> attachments;   // vocabularies
+  std::string config_text;                     // the resolved configuration
+  std::vector<Attachment> attachments;         // vocabularies
   std::function<void(std::string_view)> warn;  // called on rank 0 with what people must know
 };
 

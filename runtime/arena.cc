@@ -14,7 +14,8 @@ namespace hadal {
 ArenaSlice ArenaLayout::ReserveBytes(const std::string& category, int64_t bytes) {
   HADAL_CHECK_GE(bytes, 0);
   const int64_t padded = (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-  auto found = std::find_if(categories_.begin(), categories_.end(), [&](const Category& c) { return c.name == category; });
+  auto found =
+      std::find_if(categories_.begin(), categories_.end(), [&](const Category& c) { return c.name == category; });
   if (found == categories_.end()) found = categories_.insert(categories_.end(), Category{category, 0});
   found->bytes += padded;
   const ArenaSlice slice{total_bytes_, bytes};
@@ -26,9 +27,9 @@ absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout) {
   const int64_t bytes = std::max<int64_t>(layout.total_bytes(), ArenaLayout::kAlignmentBytes);
   void* base = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot allocate the arena of ", bytes, " bytes: ", std::strerror(errno),
-                     ". Try more pipeline stages, activation_checkpointing, or smaller micro-batches (see `hadal plan`)."));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot allocate the arena of ", bytes, " bytes: ", std::strerror(errno),
+        ". Try more pipeline stages, activation_checkpointing, or smaller micro-batches (see `hadal plan`)."));
   }
   return Arena(static_cast<std::byte*>(base), bytes);
 }

@@ -1,5 +1,5 @@
-// HADAL_CHECK*: what we do to ourselves. A failed check is a bug in hadal: it prints the place and both values and aborts.
-// Anything the user, a file or a peer can cause is an absl::Status instead (status_macros.h).
+// HADAL_CHECK*: what we do to ourselves. A failed check is a bug in hadal: it prints the place and both values and
+// aborts. Anything the user, a file or a peer can cause is an absl::Status instead (status_macros.h).
 #pragma once
 
 #include <sstream>
@@ -18,17 +18,18 @@ template <typename A, typename B>
 
 }  // namespace hadal
 
-#define HADAL_CHECK(condition) \
-  do {                         \
-    if (!(condition)) [[unlikely]] ::hadal::CheckFailed(__FILE__, __LINE__, #condition); \
+#define HADAL_CHECK(condition)                              \
+  do {                                                      \
+    if (!(condition)) [[unlikely]]                          \
+      ::hadal::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
-#define HADAL_CHECK_OP(a, op, b)                                                                            \
-  do {                                                                                                      \
-    const auto& hadal_a = (a);                                                                              \
-    const auto& hadal_b = (b);                                                                              \
-    if (!(hadal_a op hadal_b)) [[unlikely]]                                                                 \
-      ::hadal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, hadal_a, hadal_b);                      \
+#define HADAL_CHECK_OP(a, op, b)                                                       \
+  do {                                                                                 \
+    const auto& hadal_a = (a);                                                         \
+    const auto& hadal_b = (b);                                                         \
+    if (!(hadal_a op hadal_b)) [[unlikely]]                                            \
+      ::hadal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, hadal_a, hadal_b); \
   } while (false)
 
 #define HADAL_CHECK_EQ(a, b) HADAL_CHECK_OP(a, ==, b)

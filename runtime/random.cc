@@ -20,8 +20,8 @@ float Factor(const Dropout& dropout, const PhiloxCounter& counter, uint32_t draw
 
 // Philox words for element `index` of (domain, stream); one counter an index.
 std::array<uint32_t, 4> WordsAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
-  return Philox4x32(seed, {static_cast<uint32_t>(index), static_cast<uint32_t>(domain), stream,
-                           static_cast<uint32_t>(index >> 32)});
+  return Philox4x32(
+      seed, {static_cast<uint32_t>(index), static_cast<uint32_t>(domain), stream, static_cast<uint32_t>(index >> 32)});
 }
 
 }  // namespace

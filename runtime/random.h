@@ -3,14 +3,14 @@
 // A draw is a pure function of (key, counter): nothing is stored, nothing advances, no layout changes a result.
 //   key     = the run's 64-bit seed
 //   counter = four 32-bit words, named below for each use
-// One call gives four 32-bit words, read as eight 16-bit draws where that is enough: draw 2·i is the low half of word i,
-// draw 2·i+1 its high half.
+// One call gives four 32-bit words, read as eight 16-bit draws where that is enough: draw 2·i is the low half of word
+// i, draw 2·i+1 its high half.
 //
 // Dropout counters (HOUSE idea 6): word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's
-// global micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column and lies in
-// block e / 8, draw e % 8, key_block 0. Attention dropout for (query row, head, key position j): block = query row · heads + head,
-// key_block = j / 8, draw j % 8.
-// Limits: 65,536 sublayers, 65,536 key positions, 2^32 blocks a tensor; the model plan checks them.
+// global micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column and lies
+// in block e / 8, draw e % 8, key_block 0. Attention dropout for (query row, head, key position j): block = query row ·
+// heads + head, key_block = j / 8, draw j % 8. Limits: 65,536 sublayers, 65,536 key positions, 2^32 blocks a tensor;
+// the model plan checks them.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ struct RandomCounter {
   }
 };
 
-// Dropout with probability p rounded to threshold/65536; a kept element is multiplied by 1/(1 - threshold/65536), an element
-// whose 16-bit draw is below `threshold` becomes 0. threshold = 0: no dropout, and no random number is drawn.
+// Dropout with probability p rounded to threshold/65536; a kept element is multiplied by 1/(1 - threshold/65536), an
+// element whose 16-bit draw is below `threshold` becomes 0. threshold = 0: no dropout, and no random number is drawn.
 struct Dropout {
   RandomCounter counter;
   uint32_t threshold = 0;
@@ -61,8 +61,8 @@ float DropoutFactor(const Dropout& dropout, uint64_t element);
 // The same for attention probabilities. `query_row` counts packed rows.
 float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key);
 
-// Uniform in [0, 1) with 32 bits, and standard normal by Box-Muller in double: element `index` of stream (seed, domain).
-// Used for initialisation and for corpora, where speed does not matter and reproducibility does.
+// Uniform in [0, 1) with 32 bits, and standard normal by Box-Muller in double: element `index` of stream (seed,
+// domain). Used for initialisation and for corpora, where speed does not matter and reproducibility does.
 double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
 double NormalAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
 

@@ -7,11 +7,11 @@
 #include "absl/status/statusor.h"
 
 // Evaluates an expression that yields absl::Status and returns it from the enclosing function when it is an error.
-#define HADAL_RETURN_IF_ERROR(expression)                                  \
-  do {                                                                     \
-    if (absl::Status hadal_status = (expression); !hadal_status.ok()) {    \
-      return hadal_status;                                                 \
-    }                                                                      \
+#define HADAL_RETURN_IF_ERROR(expression)                               \
+  do {                                                                  \
+    if (absl::Status hadal_status = (expression); !hadal_status.ok()) { \
+      return hadal_status;                                              \
+    }                                                                   \
   } while (false)
 
 #define HADAL_STATUS_CONCAT_INNER(a, b) a##b

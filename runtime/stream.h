@@ -2,8 +2,8 @@
 //
 // Numerics: the thread count never changes a bit of any kernel's result (HOUSE idea 10): threads split output rows, and
 // sums over rows run in fixed blocks merged in ascending order.
-// Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread has
-// its own OpenMP team), which is how ranks-as-threads tests work.
+// Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread
+// has its own OpenMP team), which is how ranks-as-threads tests work.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Stream {
 
   int threads() const { return threads_; }
 
-  // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside run
-  // serially. Blocking.
+  // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside
+  // run serially. Blocking.
   template <typename Body>
   void Run(Body&& body) const {
     if (threads_ == 1) {
@@ -32,8 +32,8 @@ class Stream {
     body(ThreadIndex());
   }
 
-  // Splits [0, items) into one contiguous range a thread, every range but the last a multiple of `grain` and none smaller
-  // than `grain` (unless items < grain: then thread 0 has all), and runs body(begin, end) for each. Blocking.
+  // Splits [0, items) into one contiguous range a thread, every range but the last a multiple of `grain` and none
+  // smaller than `grain` (unless items < grain: then thread 0 has all), and runs body(begin, end) for each. Blocking.
   template <typename Body>
   void ForRanges(int64_t items, int64_t grain, Body&& body) const {
     if (items <= 0) return;

@@ -25,8 +25,7 @@ struct MatrixOf {
   MatrixOf(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
   // A mutable view converts to a read-only one.
   template <typename U>
-    requires(std::is_same_v<T, const U>)
-  MatrixOf(const MatrixOf<U>& other)  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<T, const U>) MatrixOf(const MatrixOf<U>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), rows(other.rows), columns(other.columns), stride(other.stride) {}
 
   bool empty() const { return data == nullptr; }
@@ -52,8 +51,8 @@ struct VectorOf {
   VectorOf() = default;
   VectorOf(T* d, int64_t n) : data(d), size(n) {}
   template <typename U>
-    requires(std::is_same_v<T, const U>)
-  VectorOf(const VectorOf<U>& other) : data(other.data), size(other.size) {}  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<T, const U>) VectorOf(const VectorOf<U>& other)
+      : data(other.data), size(other.size) {}  // NOLINT(google-explicit-constructor)
 
   bool empty() const { return data == nullptr; }
   T& operator[](int64_t i) const { return data[i]; }

@@ -50,13 +50,13 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          Engine::Create(shared.plan, shared.pipeline, stream, true, communicator, kTimeout));
   const ParameterStore& parameters = engine->stage().parameters();
-  HADAL_RETURN_IF_ERROR(
-      InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
   HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
-  HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
-                         SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
-                                                               .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
-                                                               .micro_batches_per_step = spec.batch.micro_batches}));
+  HADAL_ASSIGN_OR_RETURN(
+      SamplingOrder order,
+      SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
+                                            .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
+                                            .micro_batches_per_step = spec.batch.micro_batches}));
   for (int step = 0; step < spec.steps; ++step) {
     const StepBatches batches = order.At(step);
     const StepScalars scalars{.seed = spec.seed,
@@ -90,9 +90,7 @@ std::string FirstDifferenceOf(const char* what, const std::vector<std::vector<fl
 
 Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
   uint64_t next = 0;
-  const auto draw = [&](int n) {
-    return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n);
-  };
+  const auto draw = [&](int n) { return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n); };
   std::vector<Sample> list(samples);
   for (Sample& sample : list) {
     sample.source.resize(1 + draw(longest));
@@ -132,8 +130,7 @@ RunOutcome Train(const RunSpec& spec, const Corpus& corpus) {
   shared.outcome.weights.resize(shared.plan.parameters.size());
   shared.outcome.first_moments.resize(shared.plan.parameters.size());
   InProcessWorld world(spec.ranks);
-  const absl::Status status =
-      world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
+  const absl::Status status = world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
   EXPECT_TRUE(status.ok()) << status;
   return std::move(shared.outcome);
 }

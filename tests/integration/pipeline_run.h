@@ -25,8 +25,8 @@ struct RunSpec {
 };
 
 struct RunOutcome {
-  std::vector<double> loss;           // [steps] sums over target tokens
-  std::vector<double> gradient_norm;  // [steps]
+  std::vector<double> loss;                 // [steps] sums over target tokens
+  std::vector<double> gradient_norm;        // [steps]
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
   std::vector<std::vector<float>> first_moments;
 };

@@ -6,8 +6,13 @@ namespace hadal {
 namespace {
 
 ModelPlan Plan() {
-  ModelOptions options{.encoder_layers = 2, .decoder_layers = 2, .d_model = 8, .d_ff = 16, .heads = 2,
-                       .source_vocabulary = 20, .target_vocabulary = 20};
+  ModelOptions options{.encoder_layers = 2,
+                       .decoder_layers = 2,
+                       .d_model = 8,
+                       .d_ff = 16,
+                       .heads = 2,
+                       .source_vocabulary = 20,
+                       .target_vocabulary = 20};
   return ModelPlan::Make(options);
 }
 

@@ -28,22 +28,33 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
   const StackMethod& method = owner.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
   const double xavier = std::sqrt(2.0 / static_cast<double>(record.rows + record.columns));
   switch (record.role) {
-    case ParameterRole::kEmbedding: return 1 / std::sqrt(static_cast<double>(plan.options.d_model));
+    case ParameterRole::kEmbedding:
+      return 1 / std::sqrt(static_cast<double>(plan.options.d_model));
     case ParameterRole::kQueryWeight:
-    case ParameterRole::kKeyWeight: return method.query_key_gain * xavier;
-    case ParameterRole::kValueWeight: return method.value_gain * xavier;
-    case ParameterRole::kOutputWeight: return method.output_gain * xavier;
+    case ParameterRole::kKeyWeight:
+      return method.query_key_gain * xavier;
+    case ParameterRole::kValueWeight:
+      return method.value_gain * xavier;
+    case ParameterRole::kOutputWeight:
+      return method.output_gain * xavier;
     case ParameterRole::kHiddenWeight:
-    case ParameterRole::kContractionWeight: return method.ffn_gain * xavier;
-    default: return 0;
+    case ParameterRole::kContractionWeight:
+      return method.ffn_gain * xavier;
+    default:
+      return 0;
   }
 }
 
 class InitializationTest : public ::testing::TestWithParam<ResidualMethod> {};
 
 TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
-  ModelOptions options{.encoder_layers = 3, .decoder_layers = 4, .d_model = 64, .d_ff = 192, .heads = 4,
-                       .source_vocabulary = 300, .target_vocabulary = 300};
+  ModelOptions options{.encoder_layers = 3,
+                       .decoder_layers = 4,
+                       .d_model = 64,
+                       .d_ff = 192,
+                       .heads = 4,
+                       .source_vocabulary = 300,
+                       .target_vocabulary = 300};
   ApplyResidualMethod(GetParam(), options);
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
@@ -66,7 +77,8 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
     // A standard deviation estimated from n draws scatters by about 1/sqrt(2n).
     EXPECT_NEAR(deviation / expected, 1, 5 / std::sqrt(2 * n) + 2e-3) << plan.ParameterName(p);
     EXPECT_NEAR(sum / n, 0, 5 * expected / std::sqrt(n)) << plan.ParameterName(p);
-    const bool uniform = record.role != ParameterRole::kEmbedding && options.distribution == WeightDistribution::kXavierUniform;
+    const bool uniform =
+        record.role != ParameterRole::kEmbedding && options.distribution == WeightDistribution::kXavierUniform;
     if (uniform) EXPECT_LE(largest, expected * std::sqrt(3.0) * 1.000001) << plan.ParameterName(p);
     if (!uniform) EXPECT_GT(largest, expected * 2.5) << plan.ParameterName(p);
   }
@@ -78,8 +90,13 @@ INSTANTIATE_TEST_SUITE_P(Methods, InitializationTest,
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
-  ModelOptions options{.encoder_layers = 1, .decoder_layers = 1, .d_model = 8, .d_ff = 16, .heads = 2,
-                       .source_vocabulary = 20, .target_vocabulary = 20};
+  ModelOptions options{.encoder_layers = 1,
+                       .decoder_layers = 1,
+                       .d_model = 8,
+                       .d_ff = 16,
+                       .heads = 2,
+                       .source_vocabulary = 20,
+                       .target_vocabulary = 20};
   const ModelPlan plan = ModelPlan::Make(options);
   const std::vector<float> table = WholeParameter(plan, 0);
   for (int i = 0; i < 8; ++i) EXPECT_EQ(table[kPadToken * 8 + i], 0.0f);
@@ -88,8 +105,13 @@ TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
 }
 
 TEST(InitializationTest, ThreadsAndSlicesChangeNothing) {
-  ModelOptions options{.encoder_layers = 1, .decoder_layers = 1, .d_model = 256, .d_ff = 16, .heads = 2,
-                       .source_vocabulary = 5000, .target_vocabulary = 5000};  // the table has two slices
+  ModelOptions options{.encoder_layers = 1,
+                       .decoder_layers = 1,
+                       .d_model = 256,
+                       .d_ff = 16,
+                       .heads = 2,
+                       .source_vocabulary = 5000,
+                       .target_vocabulary = 5000};  // the table has two slices
   const ModelPlan plan = ModelPlan::Make(options);
   EXPECT_EQ(SliceCount(plan.parameters[0]), 2);
   const std::vector<float> serial = WholeParameter(plan, 0, 1);

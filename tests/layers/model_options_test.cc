@@ -8,7 +8,8 @@ namespace hadal {
 namespace {
 
 ModelOptions WithDepth(ResidualMethod method, int encoder, int decoder) {
-  ModelOptions options{.encoder_layers = encoder, .decoder_layers = decoder, .source_vocabulary = 100, .target_vocabulary = 100};
+  ModelOptions options{
+      .encoder_layers = encoder, .decoder_layers = decoder, .source_vocabulary = 100, .target_vocabulary = 100};
   ApplyResidualMethod(method, options);
   return options;
 }

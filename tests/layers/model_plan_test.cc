@@ -45,10 +45,10 @@ TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
   for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(p));
   EXPECT_EQ(names.size(), plan.parameters.size());
   for (const char* name :
-       {"encoder.embed_tokens.weight", "encoder.layers.1.self_attn.q_proj.weight", "encoder.layers.0.self_attn.out_proj.bias",
-        "encoder.layers.0.self_attn_layer_norm.weight", "encoder.layers.1.fc1.weight", "encoder.layers.1.fc2.bias",
-        "encoder.layers.1.final_layer_norm.bias", "decoder.layers.0.encoder_attn.k_proj.bias",
-        "decoder.layers.1.encoder_attn_layer_norm.weight"}) {
+       {"encoder.embed_tokens.weight", "encoder.layers.1.self_attn.q_proj.weight",
+        "encoder.layers.0.self_attn.out_proj.bias", "encoder.layers.0.self_attn_layer_norm.weight",
+        "encoder.layers.1.fc1.weight", "encoder.layers.1.fc2.bias", "encoder.layers.1.final_layer_norm.bias",
+        "decoder.layers.0.encoder_attn.k_proj.bias", "decoder.layers.1.encoder_attn_layer_norm.weight"}) {
     EXPECT_EQ(names.count(name), 1u) << name;
   }
   EXPECT_EQ(names.count("decoder.output_projection.weight"), 0u);  // tied to the source embedding

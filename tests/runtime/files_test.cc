@@ -26,8 +26,7 @@ TEST(FilesTest, PathsAreTakenApart) {
   EXPECT_EQ(DirectoryName("/y"), "/");
   EXPECT_EQ(DirectoryName("y"), ".");
   EXPECT_TRUE(IsPlainFileName("rank_00000.safetensors"));
-  for (const char* name : {"", ".", "..", "../x", "/etc/passwd", "a/b"})
-    EXPECT_FALSE(IsPlainFileName(name)) << name;
+  for (const char* name : {"", ".", "..", "../x", "/etc/passwd", "a/b"}) EXPECT_FALSE(IsPlainFileName(name)) << name;
   EXPECT_FALSE(IsPlainFileName(std::string("a\0b", 3)));
 }
 

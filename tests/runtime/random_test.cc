@@ -9,8 +9,7 @@ namespace {
 
 // Known answers of Random123's kat_vectors for philox4x32-10.
 TEST(PhiloxTest, KnownAnswers) {
-  EXPECT_EQ(Philox4x32(0, {0, 0, 0, 0}),
-            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32(0, {0, 0, 0, 0}), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox4x32(~0ull, {~0u, ~0u, ~0u, ~0u}),
             (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(Philox4x32(0x299f31d0a4093822ull, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
