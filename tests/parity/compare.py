@@ -1,0 +1,195 @@
+"""Compares what parity_probe wrote (DIRECTORY) with model.py; README.md has the rule. Exit status 0: equal within it.
+
+    compare.py DIRECTORY                       compare
+    compare.py DIRECTORY --negative-controls   damage hadal's results in many ways: each must be noticed
+"""
+
+import argparse
+import copy
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from model import METHODS, Model, read_safetensors
+
+FLOOR = 1e-5  # relative error that is always allowed
+MULTIPLE = 4  # … and as a multiple of PyTorch's own in float32
+LAYER_FLOOR = 1e-3  # a gradient counts as at least this share of the largest in its layer
+
+
+@dataclass
+class Outcome:
+    """What a forward and a backward pass give, as float64."""
+
+    loss: float  # mean over target tokens
+    nll: np.ndarray  # [target rows]
+    gradients: dict
+
+
+@dataclass
+class Row:
+    """One compared quantity: passes when error ≤ allowed, both relative."""
+
+    name: str
+    size: float
+    error: float
+    torch_error: float
+
+    @property
+    def allowed(self):
+        return max(FLOOR, MULTIPLE * self.torch_error)
+
+    @property
+    def share(self):  # of what is allowed; not finite counts as infinitely much
+        return self.error / self.allowed if np.isfinite(self.error) else np.inf
+
+
+def read_case(directory):
+    with open(f"{directory}/case.json") as file:
+        case = json.load(file)
+    weights = read_safetensors(f"{directory}/weights.safetensors")
+    gradients = read_safetensors(f"{directory}/gradients.safetensors")
+    tokens = sum(len(target) for _, target in case["sentences"])
+    assert case["tokens"] == tokens == len(case["row_nll"]), "the batch's target tokens"
+    nll = np.array(case["row_nll"])
+    hadal = Outcome(case["loss_sum"] / tokens, nll, {n: g.astype(np.float64) for n, g in gradients.items()})
+    return case, weights, hadal
+
+
+def run_model(case, weights, dtype):
+    model = Model(case, weights, dtype)
+    loss, nll = model.loss(case["sentences"])
+    loss.backward()
+    gradients = {}
+    for name, parameter in model.parameters.items():
+        assert parameter.grad is not None, f"{name} takes no part in the model"
+        gradients[name] = parameter.grad.numpy().astype(np.float64)
+    return Outcome(loss.item(), nll.detach().numpy().astype(np.float64), gradients)
+
+
+def layer_of(name):
+    match = re.match(r"(encoder|decoder)\.layers\.\d+\.", name)
+    return match.group(0) if match else name
+
+
+def compare(hadal, exact, single):
+    """Rows of hadal against `exact` (float64), with `single` (float32) as the measure of what rounding does."""
+    assert hadal.gradients.keys() == exact.gradients.keys(), hadal.gradients.keys() ^ exact.gradients.keys()
+    largest = {}
+    for name, gradient in exact.gradients.items():
+        layer = layer_of(name)
+        largest[layer] = max(largest.get(layer, 0.0), np.linalg.norm(gradient))
+    rows = [Row("loss", abs(exact.loss), abs(hadal.loss - exact.loss) / abs(exact.loss),
+                abs(single.loss - exact.loss) / abs(exact.loss))]
+    # The worst row counts, so that one wrong sentence among many does not hide.
+    scale = np.abs(exact.nll).max()
+    rows.append(Row("log-probabilities", scale, np.abs(hadal.nll - exact.nll).max() / scale,
+                    np.abs(single.nll - exact.nll).max() / scale))
+    for name, gradient in exact.gradients.items():
+        assert hadal.gradients[name].shape == gradient.shape, name
+        scale = max(np.linalg.norm(gradient), LAYER_FLOOR * largest[layer_of(name)])
+        assert scale > 0, f"{name}: its whole layer has gradient zero"
+        rows.append(Row(name, np.linalg.norm(gradient), np.linalg.norm(hadal.gradients[name] - gradient) / scale,
+                        np.linalg.norm(single.gradients[name] - gradient) / scale))
+    return rows
+
+
+def passes(rows):
+    return all(row.share <= 1 for row in rows)
+
+
+def print_table(rows, worst=8):
+    print(f"{'':44} {'norm':>9} {'error':>9} {'torch f32':>9} {'allowed':>9} {'share':>6}")
+    for row in rows[:2] + sorted(rows[2:], key=lambda r: -r.share)[:worst]:
+        print(f"{row.name:44} {row.size:9.2e} {row.error:9.2e} {row.torch_error:9.2e} {row.allowed:9.2e} {row.share:6.2f}"
+              f"{'' if row.share <= 1 else '  FAILED'}")
+    print(f"{len(rows)} quantities, {sum(row.share > 1 for row in rows)} outside the rule")
+
+
+def check_constants(case):
+    """The gains hadal states are the papers'."""
+    for stack, residual in zip(("encoder", "decoder"), METHODS[case["method"]](case)):
+        stated = case["model"][stack]["residual_gain"]
+        assert abs(stated - residual.residual_gain) < 1e-9, f"{stack}: residual gain {stated}, not {residual.residual_gain}"
+
+
+def damaged_outcomes(hadal, exact):
+    """(what, outcome): each must be noticed. Every parameter whose gradient counts has its turn."""
+    for name, gradient in hadal.gradients.items():
+        layer_largest = max(np.linalg.norm(g) for n, g in exact.gradients.items() if layer_of(n) == layer_of(name))
+        damaged = copy.copy(hadal)
+        change = gradient * 1e-3
+        if np.linalg.norm(gradient) < LAYER_FLOOR * layer_largest:  # a key bias: zero but for rounding
+            change = np.full_like(gradient, LAYER_FLOOR * layer_largest * 1e-2)
+        damaged.gradients = {**hadal.gradients, name: gradient + change}
+        yield f"gradient of {name} off by 1e-3", damaged
+    for row in range(0, len(hadal.nll), 7):
+        damaged = copy.copy(hadal)
+        damaged.nll = hadal.nll.copy()
+        damaged.nll[row] += 1e-3 * np.abs(hadal.nll).max()
+        yield f"log-probability of row {row} off by 1e-3", damaged
+    yield "loss off by 1e-3", Outcome(hadal.loss * 1.001, hadal.nll, hadal.gradients)
+    yield "loss not a number", Outcome(np.nan, hadal.nll, hadal.gradients)
+
+
+def altered_cases(case, weights):
+    """(what, case, weights): models a little different from hadal's; their results must not pass for it."""
+    def with_model(**fields):
+        return {**case, "model": {**case["model"], **fields}}
+
+    for method in METHODS:
+        needs_final_norm = method == "pre_ln"
+        if method == case["method"] or needs_final_norm:
+            continue
+        yield f"method {method}", {**case, "method": method}, weights
+    yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
+    yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
+    shifted = [(s, t[1:] + t[:1]) for s, t in case["sentences"]]
+    yield "targets shifted", {**case, "sentences": shifted}, weights
+    for name in ("encoder.layers.0.self_attn.q_proj.weight", "decoder.layers.1.encoder_attn.v_proj.bias",
+                 "decoder.layers.1.final_layer_norm.weight", "encoder.layers.1.fc1.bias"):
+        changed = {**weights, name: weights[name].copy()}
+        changed[name].flat[0] += 0.05
+        yield f"one element of {name} off by 0.05", case, changed
+
+
+def negative_controls(case, weights, hadal, exact, single):
+    missed = checked = 0
+    for what, damaged in damaged_outcomes(hadal, exact):
+        checked += 1
+        if passes(compare(damaged, exact, single)):
+            missed += 1
+            print(f"NOT NOTICED: {what}")
+    for what, other_case, other_weights in altered_cases(case, weights):
+        checked += 1
+        other, other_single = (run_model(other_case, other_weights, t) for t in (torch.float64, torch.float32))
+        if passes(compare(hadal, other, other_single)):
+            missed += 1
+            print(f"NOT NOTICED: {what}")
+    print(f"negative controls: {checked - missed} of {checked} noticed")
+    return missed == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory")
+    parser.add_argument("--negative-controls", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    case, weights, hadal = read_case(arguments.directory)
+    check_constants(case)
+    exact, single = (run_model(case, weights, dtype) for dtype in (torch.float64, torch.float32))
+    rows = compare(hadal, exact, single)
+    print_table(rows)
+    good = passes(rows)
+    if good and arguments.negative_controls:
+        good = negative_controls(case, weights, hadal, exact, single)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

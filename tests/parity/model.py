@@ -1,0 +1,180 @@
+"""An encoder-decoder Transformer in plain PyTorch: the yardstick that hadal's gradients are held against.
+
+Written from the formulas of the papers and fairseq's conventions, sharing no code with hadal. Plain on purpose: parameters are a
+dict under fairseq's names, sentences are a padded rectangle with masks, every sublayer goes through one function. Any dtype.
+
+    every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, LayerNorm}
+    embedding        x0 = sqrt(d)·E[token] + PE[position], positions counted from 2
+    loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
+
+To add a residual method: one entry in METHODS; if it has parameters of its own, use them in Model.sublayer.
+"""
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+PAD, EOS = 1, 2
+FIRST_POSITION = 2  # fairseq: padding index + 1
+NORM_EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How one stack joins a sublayer to the stream."""
+
+    pre_norm: bool = False
+    residual_gain: float = 1.0  # r
+    branch_gain: float = 1.0  # b
+
+
+def post_ln(settings):
+    return Residual(), Residual()
+
+
+def pre_ln(settings):
+    return Residual(pre_norm=True), Residual(pre_norm=True)
+
+
+def deepnorm(settings):
+    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4)."""
+    n, m = settings["model"]["encoder_layers"], settings["model"]["decoder_layers"]
+    return Residual(residual_gain=0.81 * (n**4 * m) ** (1 / 16)), Residual(residual_gain=(3 * m) ** 0.25)
+
+
+def branchnorm(settings):
+    """BranchNorm (arXiv 2305.02790), equations 7 and 8, linear growth: alpha_t = min(1, t / T)."""
+    alpha = min(1.0, settings["update"] / settings["model"]["branch_growth_updates"])
+    return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
+
+
+METHODS = {"post_ln": post_ln, "pre_ln": pre_ln, "deepnorm": deepnorm, "branchnorm": branchnorm}
+
+
+def read_safetensors(path):
+    """name → float32 array. Format: 8 bytes of header length, a JSON header, the tensors' bytes."""
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        data = file.read()
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        assert entry["dtype"] == "F32", f"{path}: {name} has type {entry['dtype']}"
+        begin, end = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[begin:end], "<f4").reshape(entry["shape"])
+    return tensors
+
+
+def positions_table(count, d):
+    """[count, d] float64: sin(pos·w) | cos(pos·w), w_i = 10000^(−i / (d/2 − 1)); a zero column where d is odd."""
+    half = d // 2
+    w = np.exp(np.arange(half) * -(math.log(10000.0) / (half - 1)))
+    angle = (np.arange(count) + FIRST_POSITION)[:, None] * w[None, :]
+    table = np.zeros((count, d))
+    table[:, :half], table[:, half : 2 * half] = np.sin(angle), np.cos(angle)
+    return table
+
+
+def pad(sentences):
+    """[sentences, longest] int64, PAD behind each sentence's end."""
+    tokens = np.full((len(sentences), max(map(len, sentences))), PAD, np.int64)
+    for row, sentence in zip(tokens, sentences):
+        row[: len(sentence)] = sentence
+    return torch.from_numpy(tokens)
+
+
+class Model:
+    """`settings`: {"method", "update", "model": {…}}; `weights`: name → array, shared matrices once, under their first name."""
+
+    def __init__(self, settings, weights, dtype):
+        self.settings = settings["model"]
+        self.heads = self.settings["heads"]
+        self.encoder_residual, self.decoder_residual = METHODS[settings["method"]](settings)
+        self.dtype = dtype
+        self.parameters = {
+            name: torch.tensor(value.astype(np.float64), dtype=dtype, requires_grad=True) for name, value in weights.items()
+        }
+        source = "encoder.embed_tokens.weight"
+        target = source if self.settings["sharing"] == "all" else "decoder.embed_tokens.weight"
+        output = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else target
+        self.source_table, self.target_table, self.output_table = (self.parameters[n] for n in (source, target, output))
+
+    def linear(self, x, name):
+        return F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
+
+    def norm(self, x, name):
+        return F.layer_norm(x, x.shape[-1:], self.parameters[name + ".weight"], self.parameters[name + ".bias"], NORM_EPS)
+
+    def attention(self, x, keys, mask, name):
+        """softmax(q kᵀ / sqrt(d/h) + mask) v, heads apart, then out_proj.  x [B, T, d], keys [B, S, d], mask [B, 1, T or 1, S]."""
+
+        def split(y):
+            return y.view(*y.shape[:2], self.heads, -1).transpose(1, 2)  # [B, h, length, d/h]
+
+        q = split(self.linear(x, name + ".q_proj"))
+        k = split(self.linear(keys, name + ".k_proj"))
+        v = split(self.linear(keys, name + ".v_proj"))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        context = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
+        return self.linear(context.transpose(1, 2).reshape(x.shape), name + ".out_proj")
+
+    def feed_forward(self, x, name):
+        return self.linear(torch.relu(self.linear(x, name + ".fc1")), name + ".fc2")
+
+    def sublayer(self, x, residual, norm_name, branch):
+        """x' = post(r·x + b·F(pre(x))): every method."""
+        y = branch(self.norm(x, norm_name) if residual.pre_norm else x)
+        total = residual.residual_gain * x + residual.branch_gain * y
+        return total if residual.pre_norm else self.norm(total, norm_name)
+
+    def embed(self, tokens, table):
+        d = self.settings["d_model"]
+        positions = torch.tensor(positions_table(tokens.shape[1], d), dtype=self.dtype)
+        return math.sqrt(d) * F.embedding(tokens, table) + positions
+
+    def encode(self, source, source_mask):
+        x, residual = self.embed(source, self.source_table), self.encoder_residual
+        for i in range(self.settings["encoder_layers"]):
+            layer = f"encoder.layers.{i}"
+            x = self.sublayer(x, residual, layer + ".self_attn_layer_norm",
+                              lambda u: self.attention(u, u, source_mask, layer + ".self_attn"))
+            x = self.sublayer(x, residual, layer + ".final_layer_norm", lambda u: self.feed_forward(u, layer))
+        return self.norm(x, "encoder.layer_norm") if residual.pre_norm else x
+
+    def decode(self, target_input, memory, source_mask):
+        x, residual = self.embed(target_input, self.target_table), self.decoder_residual
+        length = target_input.shape[1]
+        future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
+        for i in range(self.settings["decoder_layers"]):
+            layer = f"decoder.layers.{i}"
+            x = self.sublayer(x, residual, layer + ".self_attn_layer_norm",
+                              lambda u: self.attention(u, u, future, layer + ".self_attn"))
+            x = self.sublayer(x, residual, layer + ".encoder_attn_layer_norm",
+                              lambda u: self.attention(u, memory, source_mask, layer + ".encoder_attn"))
+            x = self.sublayer(x, residual, layer + ".final_layer_norm", lambda u: self.feed_forward(u, layer))
+        return self.norm(x, "decoder.layer_norm") if residual.pre_norm else x
+
+    def log_probabilities(self, source, target_input):
+        """[B, T, V] of padded tokens [B, S] and [B, T]."""
+        # A target row never looks past itself, so that padding behind a target needs no mask.
+        source_mask = (source == PAD)[:, None, None, :]
+        x = self.decode(target_input, self.encode(source, source_mask), source_mask)
+        return torch.log_softmax(x @ self.output_table.T, -1)
+
+    def loss(self, sentences):
+        """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll."""
+        source = pad([s for s, _ in sentences])
+        target = pad([t for _, t in sentences])
+        target_input = pad([[EOS] + t[:-1] for _, t in sentences])
+        log_p = self.log_probabilities(source, target_input)[target != PAD]  # [target tokens, V]
+        nll = -log_p.gather(1, target[target != PAD][:, None])[:, 0]
+        eps = self.settings["label_smoothing"]
+        eps_v = eps / (log_p.shape[1] - 1)
+        smoothed = (1 - eps - eps_v) * nll - eps_v * log_p.sum(1)
+        return smoothed.sum() / len(nll), nll

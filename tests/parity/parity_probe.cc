@@ -1,0 +1,245 @@
+// Runs one forward and backward pass of a small model by hadal's own pipeline and writes all that a second implementation needs to
+// repeat it, and what came out:
+//   weights.safetensors, gradients.safetensors    whole tensors, fp32, under fairseq's names; gradients of the mean loss
+//   case.json                                     method, settings, update, sentences; loss and nll sums, each target row's nll
+// Weights are hadal's initialisation, with biases and norms moved off zero and one so that a mistake in their use shows.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "pipeline/engine.h"
+#include "pipeline/gradient_norm.h"
+#include "pipeline/model_settings.h"
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/random.h"
+#include "runtime/safetensors.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr double kPerturbation = 0.1;
+constexpr int kMicroBatches = 3;
+constexpr int kSentencesPerBatch = 5;
+constexpr int kLongestSide = 12;  // rows, </s> counted
+
+struct ProbeOptions {
+  std::string directory;
+  std::string method = "post_ln";
+  std::string sharing = "all";
+  ModelOptions model;
+  int ranks = 1;
+  int64_t update = 3;  // BranchNorm: alpha = 3/7
+  uint64_t seed = 20;  // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
+};
+
+// What the ranks, threads of this process, fill in together: each the parameters it owns, the last one the losses.
+struct Outcome {
+  std::vector<std::vector<float>> weights;    // [parameters] in plan order
+  std::vector<std::vector<float>> gradients;  // [parameters]
+  std::vector<float> row_nll;                 // [target rows] micro-batch after micro-batch
+  LossSums training, evaluation;
+};
+
+// Uniform integers, one after the other.
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : seed_(seed) {}
+  int32_t Below(int32_t n) { return static_cast<int32_t>(UniformAt(seed_, RandomSite::kSampling, 0, next_++) * n); }
+
+ private:
+  uint64_t seed_;
+  uint64_t next_ = 0;
+};
+
+// `rows` - 1 random pieces and </s>.
+std::vector<int32_t> RandomSentence(Draws& draws, int rows, int32_t vocabulary) {
+  std::vector<int32_t> sentence(rows - 1);
+  for (int32_t& token : sentence) token = kUnknownToken + draws.Below(vocabulary - kUnknownToken);
+  sentence.push_back(kEosToken);
+  return sentence;
+}
+
+// Ragged; the first pair of each micro-batch is </s> alone on both sides, the second on one.
+std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed) {
+  Draws draws(seed);
+  std::vector<PackedBatch> batches(kMicroBatches);
+  for (int m = 0; m < kMicroBatches; ++m) {
+    PackedBatch& batch = batches[m];
+    batch.micro_batch = m;
+    batch.source_offsets = batch.target_offsets = {0};
+    for (int s = 0; s < kSentencesPerBatch; ++s) {
+      const int source_rows = s == 0 ? 1 : 1 + draws.Below(kLongestSide);
+      const int target_rows = s <= 1 ? 1 : 1 + draws.Below(kLongestSide);
+      const std::vector<int32_t> source = RandomSentence(draws, source_rows, model.source_vocabulary);
+      const std::vector<int32_t> target = RandomSentence(draws, target_rows, model.target_vocabulary);
+      batch.source.insert(batch.source.end(), source.begin(), source.end());
+      batch.target.insert(batch.target.end(), target.begin(), target.end());
+      batch.target_input.push_back(kEosToken);
+      batch.target_input.insert(batch.target_input.end(), target.begin(), target.end() - 1);
+      batch.source_offsets.push_back(static_cast<int32_t>(batch.source.size()));
+      batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
+      batch.samples.push_back(m * kSentencesPerBatch + s);
+    }
+  }
+  return batches;
+}
+
+// Moves biases and norms by `kPerturbation`·N(0, 1), a function of (parameter, element) alone.
+void PerturbVectors(const ParameterStore& parameters, uint64_t seed) {
+  for (const int32_t p : parameters.owned()) {
+    if (!parameters.plan().parameters[p].is_vector()) continue;
+    const Vector values = parameters.WeightVector(p);
+    for (int64_t i = 0; i < values.size; ++i) {
+      const double z = NormalAt(seed, RandomSite::kInitialization, static_cast<uint32_t>(p), i);
+      values[i] += static_cast<float>(kPerturbation * z);
+    }
+  }
+}
+
+absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const std::vector<PackedBatch>& batches,
+                     const ProbeOptions& options, Communicator& communicator, Outcome& outcome) {
+  const Stream stream = Stream::Cpu(1);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
+  const ParameterStore& parameters = engine->stage().parameters();
+  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, stream, communicator, kTimeout));
+  PerturbVectors(parameters, options.seed + 1);
+  HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+  for (const int32_t p : parameters.owned()) {
+    const Vector weight = parameters.WeightVector(p);
+    outcome.weights[p].assign(weight.data, weight.data + weight.size);
+  }
+
+  std::vector<float> row_nll;
+  StepScalars scalars{.seed = options.seed, .update = options.update, .training = false};
+  HADAL_ASSIGN_OR_RETURN(const LossSums evaluation, engine->Evaluate(batches, scalars, &row_nll));
+  scalars.training = true;
+  int64_t target_rows = 0;
+  for (const PackedBatch& batch : batches) target_rows += batch.target_rows();
+  scalars.gradient_scale = 1.0f / static_cast<float>(target_rows);
+  HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches, scalars, {.learning_rate = 0}));
+  for (const int32_t p : parameters.owned()) {
+    const Vector gradient = OwnedGradient(parameters, p);
+    outcome.gradients[p].assign(gradient.data, gradient.data + gradient.size);
+  }
+  if (communicator.rank() == communicator.size() - 1) {
+    outcome.row_nll = std::move(row_nll);
+    outcome.training = result.gradient.loss;
+    outcome.evaluation = evaluation;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteTensors(const ModelPlan& plan, const std::vector<std::vector<float>>& values,
+                          const std::string& path) {
+  std::vector<SafetensorsTensor> tensors;
+  for (size_t p = 0; p < values.size(); ++p) {
+    const ParameterRecord& record = plan.parameters[p];
+    HADAL_CHECK_EQ(static_cast<int64_t>(values[p].size()), record.elements());
+    SafetensorsTensor& tensor = tensors.emplace_back();
+    tensor.name = plan.ParameterName(static_cast<int32_t>(p));
+    tensor.shape = {record.rows};
+    if (!record.is_vector()) tensor.shape.push_back(record.columns);
+  }
+  HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer, SafetensorsWriter::Create(path, tensors, {}));
+  for (const std::vector<float>& tensor : values) {
+    HADAL_RETURN_IF_ERROR(writer.Append({reinterpret_cast<const char*>(tensor.data()), tensor.size() * sizeof(float)}));
+  }
+  return writer.Finish().status();
+}
+
+absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatch>& batches, const Outcome& outcome) {
+  nlohmann::ordered_json json = {{"method", options.method},
+                                 {"update", options.update},
+                                 {"model", nlohmann::ordered_json::parse(ModelSettingsJson(options.model))},
+                                 {"tokens", outcome.training.tokens},
+                                 {"loss_sum", outcome.training.loss},
+                                 {"nll_sum", outcome.training.nll},
+                                 {"evaluation_loss_sum", outcome.evaluation.loss},
+                                 {"row_nll", outcome.row_nll}};
+  for (const PackedBatch& batch : batches) {
+    for (int64_t s = 0; s < batch.sentences(); ++s) {
+      const auto sentence = [s](const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets) {
+        return std::vector<int32_t>(tokens.begin() + offsets[s], tokens.begin() + offsets[s + 1]);
+      };
+      json["sentences"].push_back(
+          {sentence(batch.source, batch.source_offsets), sentence(batch.target, batch.target_offsets)});
+    }
+  }
+  std::ofstream file(options.directory + "/case.json");
+  file << json.dump(1) << "\n";
+  file.close();
+  return file.good() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write to ", options.directory));
+}
+
+absl::Status CompleteModel(ProbeOptions& options) {
+  ModelOptions& model = options.model;
+  HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(options.method));
+  ApplyResidualMethod(method, model);
+  model.branch_growth_updates = 7;
+  model.dropout = 0;
+  model.max_positions = kLongestSide;
+  model.sharing = options.sharing == "all"       ? EmbeddingSharing::kAll
+                  : options.sharing == "decoder" ? EmbeddingSharing::kDecoder
+                                                 : EmbeddingSharing::kNone;
+  // Where nothing forces them to be equal they differ, so that a mix-up shows.
+  if (model.sharing != EmbeddingSharing::kAll) model.source_vocabulary += 10;
+  return ValidateModelOptions(model);
+}
+
+absl::Status Probe(ProbeOptions& options) {
+  HADAL_RETURN_IF_ERROR(CompleteModel(options));
+  const ModelPlan plan = ModelPlan::Make(options.model);
+  const std::vector<PackedBatch> batches = RandomBatches(options.model, options.seed + 2);
+  constexpr int kCapacity = kSentencesPerBatch * kLongestSide;
+  HADAL_ASSIGN_OR_RETURN(
+      const PipelinePlan pipeline,
+      MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .source_tokens = kCapacity, .target_tokens = kCapacity},
+                       {}, options.ranks));
+  Outcome outcome;
+  outcome.weights.resize(plan.parameters.size());
+  outcome.gradients.resize(plan.parameters.size());
+  InProcessWorld world(options.ranks);
+  HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) {
+    UseSerialLibraries();
+    return RunRank(plan, pipeline, batches, options, communicator, outcome);
+  }));
+  HADAL_RETURN_IF_ERROR(WriteTensors(plan, outcome.weights, options.directory + "/weights.safetensors"));
+  HADAL_RETURN_IF_ERROR(WriteTensors(plan, outcome.gradients, options.directory + "/gradients.safetensors"));
+  return WriteCase(options, batches, outcome);
+}
+
+}  // namespace
+}  // namespace hadal
+
+int main(int argc, char** argv) {
+  hadal::ProbeOptions options;
+  hadal::ModelOptions& model = options.model;
+  model.source_vocabulary = model.target_vocabulary = 61;
+  CLI::App app("One forward and backward pass by hadal, written for tests/parity/compare.py");
+  app.add_option("--directory", options.directory, "an existing, empty directory")->required();
+  app.add_option("--method", options.method);
+  app.add_option("--sharing", options.sharing)->check(CLI::IsMember({"none", "decoder", "all"}));
+  app.add_option("--encoder-layers", model.encoder_layers);
+  app.add_option("--decoder-layers", model.decoder_layers);
+  app.add_option("--width", model.d_model);
+  app.add_option("--hidden", model.d_ff);
+  app.add_option("--heads", model.heads);
+  app.add_option("--label-smoothing", model.label_smoothing);
+  app.add_option("--update", options.update);
+  app.add_option("--ranks", options.ranks);
+  app.add_option("--seed", options.seed);
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = hadal::Probe(options);
+  if (!status.ok()) std::cerr << "parity_probe: " << status << "\n";
+  return status.ok() ? 0 : 1;
+}
