@@ -2,13 +2,18 @@
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
+#include "launch/bench.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "launch/train.h"
+#include "launch/translate.h"
 #include "tools/bleu.h"
+#include "tools/checkpoint.h"
 #include "tools/config.h"
 #include "tools/curve.h"
+#include "tools/inspect.h"
 #include "tools/prepare.h"
+#include "tools/synthetic_corpus.h"
 
 namespace {
 
@@ -16,11 +21,17 @@ using AddCommand = void (*)(CLI::App& app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
+    hadal::AddGenerateCommand,  // a synthetic corpus
     hadal::AddPrepareCommand,   // raw text → vocabulary and token shards
     hadal::AddTrainCommand,
+    hadal::AddTranslateCommand,
+    hadal::AddScoreCommand,
     hadal::AddBleuCommand,
     hadal::AddConfigCommand,
+    hadal::AddCheckpointCommand,
+    hadal::AddInspectCommand,
     hadal::AddCurveCommand,
+    hadal::AddBenchCommand,
 };
 
 }  // namespace

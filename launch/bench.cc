@@ -1,0 +1,90 @@
+#include "launch/bench.h"
+
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "launch/exit_code.h"
+#include "launch/world.h"
+#include "runtime/status_macros.h"
+#include "tools/bench_step.h"
+
+namespace hadal {
+namespace {
+
+struct BenchArguments {
+  BenchStepOptions step;
+  std::string method = "deepnorm";
+  std::string schedule = "1f1b";
+  bool no_limit = false;
+  int threads = 0;
+};
+
+absl::Status BenchInWorld(BenchArguments arguments, World& world) {
+  HADAL_ASSIGN_OR_RETURN(arguments.step.method, ParseResidualMethod(arguments.method));
+  HADAL_ASSIGN_OR_RETURN(arguments.step.schedule, ParseScheduleKind(arguments.schedule));
+  arguments.step.limit = !arguments.no_limit;
+  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
+  return RunBenchStep(arguments.step, world.communicator(), world.stream(), std::cout);
+}
+
+int RunBench(const BenchArguments& arguments) {
+  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
+  const absl::Status status = world.ok() ? BenchInWorld(arguments, **world) : world.status();
+  if (status.ok()) return kExitDone;
+  std::cerr << "hadal bench: " << status.message() << "\n";
+  if (world.ok() && (*world)->size() > 1) (*world)->communicator().Abort(ExitCodeOf(status));
+  return ExitCodeOf(status);
+}
+
+void AddModelFlags(CLI::App& command, BenchStepOptions& step) {
+  const CLI::Range positive(1, 1 << 20);
+  command.add_option("--d-model", step.d_model, "Hidden size")->check(positive)->capture_default_str();
+  command.add_option("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)");
+  command.add_option("--heads", step.heads, "Attention heads")->check(positive)->capture_default_str();
+  command.add_option("--encoder-layers", step.encoder_layers)->check(positive)->capture_default_str();
+  command.add_option("--decoder-layers", step.decoder_layers)->check(positive)->capture_default_str();
+  command.add_option("--vocabulary", step.vocabulary, "Tokens, shared by both sides")
+      ->check(CLI::Range(8, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--tokens", step.tokens, "Target tokens of a micro-batch; as many source tokens")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--micro-batches", step.micro_batches, "Micro-batches of a step")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--length", step.length, "Tokens of every sentence")
+      ->check(CLI::Range(4, 4096))
+      ->capture_default_str();
+  command.add_flag("--mixed-length", step.mixed_length, "Lengths spread evenly around --length");
+  command.add_option("--dropout", step.dropout, "On sublayer outputs, attention and activations")
+      ->check(CLI::Range(0.0, 0.9))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, int& exit_code) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure how fast this machine trains");
+  bench->require_subcommand(1);
+  CLI::App* command = bench->add_subcommand("step", "A training step, beside the GEMM limit of its products");
+  auto arguments = std::make_shared<BenchArguments>();
+  BenchStepOptions& step = arguments->step;
+  AddModelFlags(*command, step);
+  command->add_option("--method", arguments->method, "deepnorm, branchnorm, post_ln or pre_ln")->capture_default_str();
+  command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b or interleaved_1f1b")->capture_default_str();
+  command->add_option("--chunks", step.chunks, "Chunks a rank")->check(CLI::Range(1, 64))->capture_default_str();
+  command->add_option("--checkpoint-every", step.checkpoint_every, "Activation checkpointing every k sublayers; 0: off")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--repeats", step.repeats, "Measured pairs of step and limit")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
+  command->add_flag("--json", step.json, "Print everything as JSON");
+  command->callback([arguments, &exit_code] { exit_code = RunBench(*arguments); });
+}
+
+}  // namespace hadal

@@ -1,0 +1,12 @@
+// `hadal bench step [--d-model D --encoder-layers N …] [--threads T] [--repeats R] [--json]`: measures a training step against
+// the GEMM limit (tools/bench_step.h), alone or under mpirun.
+#pragma once
+
+#include "CLI/CLI.hpp"
+
+namespace hadal {
+
+// Registers the subcommand; its callback measures and stores the exit code.
+void AddBenchCommand(CLI::App& app, int& exit_code);
+
+}  // namespace hadal
