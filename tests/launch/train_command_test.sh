@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# `hadal train` as people start it: alone and under mpirun, interrupted and resumed, at different layouts, with bad input.
+# Every run is compared with an unbroken one-rank run by `hadal checkpoint diff`, bit for bit.
+# Usage: train_command_test.sh HADAL
+set -u
+hadal=${1:?usage: train_command_test.sh HADAL}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
+# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
+expect() {
+  local wanted=$1 code; shift
+  timeout 120 "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] && return
+  fail "exit code $code instead of $wanted: $*"; tail -n 20 out
+}
+says() { grep -q -- "$1" out || { fail "the output lacks \"$1\""; tail -n 5 out; }; }
+identical() { expect 0 "$hadal" checkpoint diff "$1" "$2"; says identical; }
+
+expect 0 "$hadal" generate --out text --pairs 600 --valid 40 --test 20 --seed 3
+expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300
+cat > small.textproto <<'END'
+data { train: "data/train" validation: "data/valid" }
+model { encoder_layers: 5 decoder_layers: 7 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
+batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
+learning_rate { peak: 1e-3 warmup_updates: 4 }
+optimizer { clip_norm: 0.5 }
+stop { steps: 10 }
+checkpoint { every_steps: 5 }
+END
+# The command line as an array: functions do not survive `timeout`.
+base=("$hadal" train small.textproto --set pipeline.threads=1)
+mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks
+
+echo "unbroken run, one rank"
+expect 0 "${base[@]}" --run-dir unbroken
+last=checkpoints/step_00000010
+[ -d unbroken/$last ] || fail "no checkpoint at the end"
+for file in config.resolved.textproto metrics.jsonl tb checkpoints/latest; do [ -e "unbroken/$file" ] || fail "no $file"; done
+[ "$(grep -c '"event":"step"' unbroken/metrics.jsonl)" -eq 10 ] || fail "metrics.jsonl has not 10 steps"
+
+echo "other layouts end with the same bits"
+expect 0 "${base[@]}" --set pipeline.threads=2 --set pipeline.checkpoint_every=3 --run-dir threads
+identical unbroken/$last threads/$last
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set validation.every_steps=2 --run-dir ranks2
+identical unbroken/$last ranks2/$last
+expect 0 "${mpi[@]}" 3 "${base[@]}" --set 'pipeline.schedule="interleaved_1f1b"' --set pipeline.chunks=2 --run-dir ranks3
+identical unbroken/$last ranks3/$last
+OMPI_MCA_btl_vader_single_copy_mechanism=none expect 0 "${mpi[@]}" 2 "${base[@]}" --set 'pipeline.schedule="gpipe"' --run-dir copies
+identical unbroken/$last copies/$last
+
+echo "stopped at step 5, resumed at another layout"
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=5 --run-dir broken
+expect 0 "${base[@]}" --run-dir broken
+identical unbroken/$last broken/$last
+steps=$(grep -o '"event":"step","step":[0-9]*' broken/metrics.jsonl | grep -o '[0-9]*$' | tr '\n' ' ')
+[ "$steps" = "0 1 2 3 4 5 6 7 8 9 " ] || fail "metrics.jsonl of the resumed run has steps $steps"
+expect 0 "${base[@]}" --run-dir broken   # nothing left to do
+expect 1 "$hadal" checkpoint diff unbroken/$last unbroken/checkpoints/step_00000005  # the comparison can fail
+
+echo "a signal: save, exit 85, resume"
+"${mpi[@]}" 2 "${base[@]}" --set stop.steps=100000 --set checkpoint.every_steps=0 \
+  --run-dir signalled > signalled.log 2>&1 &
+job=$!
+for _ in $(seq 300); do grep -q '"event":"step"' signalled/metrics.jsonl 2>/dev/null && break; sleep 0.1; done
+kill -USR1 $job; wait $job; code=$?
+[ $code -eq 85 ] || { fail "exit code $code instead of 85 after SIGUSR1"; tail -n 5 signalled.log; }
+ls signalled/checkpoints/step_* > /dev/null 2>&1 || fail "nothing was saved on the signal"
+
+echo "changed settings are asked about; other layouts are not"
+expect 2 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=12 --run-dir broken
+says accept-changes; says learning_rate.peak
+expect 0 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --accept-changes --run-dir broken
+
+echo "a damaged newest checkpoint is refused loudly and the older one used"
+cp -r unbroken damaged
+file=damaged/$last/rank_00000.safetensors
+printf '\xff' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) conv=notrunc status=none
+expect 0 "${base[@]}" --set stop.steps=10 --run-dir damaged
+says REFUSED
+identical unbroken/$last damaged/$last
+
+echo "bad input"
+expect 2 "${base[@]}" --set model.d_modle=64 --run-dir bad; says "d_model"
+expect 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad; says "0.99"
+expect 2 "${base[@]}" --set model.heads=5 --run-dir bad; says "heads"
+expect 1 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "nowhere"
+expect 1 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "Nearest"
+expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
+[ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
+[ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))
