@@ -17,6 +17,7 @@
 #include "pipeline/memory_fit.h"
 #include "pipeline/trainer.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
@@ -46,20 +47,17 @@ struct Prepared {
   std::vector<Attachment> vocabularies;
 };
 
-absl::StatusOr<std::vector<Attachment>> LoadVocabularies(const Corpus& corpus) {
-  const CorpusManifest& manifest = corpus.manifest();
-  const auto load = [&](const VocabularyReference& reference, const std::string& stem) -> absl::StatusOr<Attachment> {
-    HADAL_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::Load(corpus.VocabularyPath(reference)));
+// The vocabularies as files that every checkpoint carries along.
+absl::StatusOr<std::vector<Attachment>> AttachVocabularies(const Corpus& corpus) {
+  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
+  const auto attach = [](const Vocabulary& vocabulary, const std::string& stem) {
     return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
   };
-  std::vector<Attachment> attachments;
-  const bool shared = manifest.source_vocabulary.file == manifest.target_vocabulary.file;
-  HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(),
-                         load(manifest.source_vocabulary, shared ? "vocabulary" : "source.vocabulary"));
-  if (!shared) {
-    HADAL_ASSIGN_OR_RETURN(attachments.emplace_back(), load(manifest.target_vocabulary, "target.vocabulary"));
+  if (corpus.manifest().source_vocabulary.file == corpus.manifest().target_vocabulary.file) {
+    return std::vector<Attachment>{attach(vocabularies.source, "vocabulary")};
   }
-  return attachments;
+  return std::vector<Attachment>{attach(vocabularies.source, "source.vocabulary"),
+                                 attach(vocabularies.target, "target.vocabulary")};
 }
 
 absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
@@ -85,7 +83,7 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
   train.model.source_vocabulary = manifest.source_vocabulary.size;
   train.model.target_vocabulary = manifest.target_vocabulary.size;
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
-  HADAL_ASSIGN_OR_RETURN(prepared.vocabularies, LoadVocabularies(*prepared.train));
+  HADAL_ASSIGN_OR_RETURN(prepared.vocabularies, AttachVocabularies(*prepared.train));
   return prepared;
 }
 
