@@ -3,11 +3,16 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "layers/model_options.h"
 
 namespace hadal {
 
-// The fields of ModelOptions under their own names; enumerations as words.
+// The fields of ModelOptions under their own names; enumerations as words. Numbers keep every bit.
 std::string ModelSettingsJson(const ModelOptions& options);
+
+// The inverse; the options have passed ValidateModelOptions.
+// Errors: DataLoss naming the field that is missing, unknown, of another type or out of range.
+absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text);
 
 }  // namespace hadal

@@ -20,6 +20,8 @@ constexpr int kVocabulary = 203;
 DecodeSpec BaseSpec(ResidualMethod method, int d_model = 64) {
   DecodeSpec spec;
   spec.model = SmallModel(method, d_model, kVocabulary);
+  // Where the output has a matrix of its own, a random model does not just repeat its input.
+  if (method != ResidualMethod::kDeepNorm) spec.model.sharing = EmbeddingSharing::kNone;
   spec.decoder = {.beam = {.max_length_a = 0.5, .max_length_b = 6}, .longest_source = 32};
   return spec;
 }
@@ -127,6 +129,19 @@ TEST(DecoderTest, RefusesWhatDoesNotFit) {
   const absl::Status status = PlanDecodeCapacity(plan, *pipeline, options).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("100000"));
+}
+
+TEST(DecoderTest, ValidationBleuChangesNoBitOfTraining) {
+  RunSpec spec;
+  spec.model = SmallModel(ResidualMethod::kBranchNorm, 64, kVocabulary);
+  spec.batch = {.micro_batches = 3, .source_tokens = 96, .target_tokens = 96};
+  const Corpus corpus = RandomCorpus(60, 20, kVocabulary, 5);
+  const RunOutcome reference = Train(spec, corpus);
+  spec.translate_every_step = true;
+  for (const int ranks : {1, 3}) {
+    spec.ranks = ranks;
+    EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << ranks << " ranks";
+  }
 }
 
 // A beam wider than all there is to say finds the best sentence of all.

@@ -8,6 +8,7 @@
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/validation_bleu.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/random.h"
@@ -31,6 +32,13 @@ struct Shared {
 absl::Status Evaluate(Shared& shared, Engine& engine, const std::vector<PackedBatch>& batches) {
   const StepScalars scalars{.seed = shared.spec.seed, .training = false};
   return engine.Evaluate(batches, scalars).status();
+}
+
+// A vocabulary of made-up words.
+Vocabulary Words(int32_t size) {
+  std::vector<std::string> tokens;
+  for (int32_t id = kSpecialTokens; id < size; ++id) tokens.push_back(absl::StrCat("w", id));
+  return *Vocabulary::FromTokens(tokens);
 }
 
 void Collect(Shared& shared, const ParameterStore& parameters) {
@@ -57,6 +65,8 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
       SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
                                             .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
                                             .micro_batches_per_step = spec.batch.micro_batches}));
+  ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, shared.pipeline, communicator,
+                      {.beam = {.max_length_b = 20}}, kTimeout);
   for (int step = 0; step < spec.steps; ++step) {
     const StepBatches batches = order.At(step);
     const StepScalars scalars{.seed = spec.seed,
@@ -67,6 +77,11 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
                            engine->TrainingStep(batches.micro_batches, scalars,
                                                 {.optimizer = spec.optimizer, .learning_rate = spec.learning_rate}));
     if (spec.validate_every_step) HADAL_RETURN_IF_ERROR(Evaluate(shared, *engine, batches.micro_batches));
+    if (spec.translate_every_step) {
+      HADAL_ASSIGN_OR_RETURN(const double score, bleu(*engine, step + 1));
+      EXPECT_GE(score, 0);
+      EXPECT_EQ(bleu.hypotheses().size(), 12u);
+    }
     if (communicator.rank() != 0) continue;
     shared.outcome.loss.push_back(result.gradient.loss.loss);
     shared.outcome.gradient_norm.push_back(result.gradient.norm);

@@ -22,6 +22,7 @@ struct RunSpec {
   int steps = 3;
   uint64_t seed = 11;
   bool validate_every_step = false;
+  bool translate_every_step = false;  // the validation BLEU of some sentences
 };
 
 struct RunOutcome {

@@ -1,0 +1,53 @@
+// Log-probabilities of given translations: a full forward of each pair over the ranks of a pipeline, without dropout.
+//
+// Batches are filled up so that no product and no block of logits has fewer than 16 rows: a pair's score has the same bits
+// whatever is scored beside it.
+// Threads: one a rank. Blocking: Score; all ranks call it together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pipeline/engine.h"
+#include "pipeline/model_checkpoint.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/data/corpus.h"
+
+namespace hadal {
+
+struct PairScore {
+  double log_probability = 0;  // Σ log p(target token | before, source), </s> counted, natural logarithm
+  int64_t tokens = 0;          // target tokens, </s> counted
+};
+
+class PairScorer {
+ public:
+  // Lays the checkpoint's model over the ranks, with batches of up to `batch_tokens` rows a side.
+  // `checkpoint` must outlive the scorer. Errors: ResourceExhausted, DataLoss. One rank's error is every rank's.
+  static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
+                                                            const Stream& stream, Communicator& communicator,
+                                                            absl::Duration timeout);
+
+  // Longest side of a pair in tokens, </s> not counted.
+  int64_t longest_tokens() const;
+  // The scores, in the order of `pairs` (the same on every rank), on every rank.
+  // REQUIRES: no side longer than longest_tokens().
+  absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
+
+ private:
+  PairScorer(ModelCheckpoint& checkpoint, Communicator& communicator, absl::Duration timeout)
+      : checkpoint_(checkpoint), communicator_(communicator), timeout_(timeout) {}
+  absl::Status Build(int32_t batch_tokens, const Stream& stream);
+
+  ModelCheckpoint& checkpoint_;
+  Communicator& communicator_;
+  absl::Duration timeout_;
+  PipelinePlan pipeline_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace hadal
