@@ -1,0 +1,12 @@
+// `hadal translate` and `hadal score`: tools/translate.h and tools/score.h, run in this process's world.
+#pragma once
+
+#include "CLI/CLI.hpp"
+
+namespace hadal {
+
+// Register the subcommands; running one stores the exit code.
+void AddTranslateCommand(CLI::App& app, int& exit_code);
+void AddScoreCommand(CLI::App& app, int& exit_code);
+
+}  // namespace hadal

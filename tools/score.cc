@@ -1,0 +1,173 @@
+#include "tools/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "pipeline/pair_scorer.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/status_macros.h"
+#include "tools/human_units.h"
+#include "tools/parallel_text.h"
+#include "tools/token_lists.h"
+
+namespace hadal {
+namespace {
+
+class Scoring {
+ public:
+  Scoring(const ScoreOptions& options, Communicator& communicator, std::ostream& out, std::ostream& log)
+      : options_(options),
+        is_main_(communicator.rank() == 0),
+        collectives_(communicator, absl::Seconds(options.wait_timeout_seconds)),
+        standard_output_(out),
+        log_(log) {}
+
+  absl::Status Run(Communicator& communicator, const Stream& stream) {
+    absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
+                           PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
+                                              absl::Seconds(options_.wait_timeout_seconds)));
+    bool more = true;
+    while (more) HADAL_RETURN_IF_ERROR(ScoreBuffer(*checkpoint, *scorer, more));
+    if (is_main_) Summarize();
+    return absl::OkStatus();
+  }
+
+ private:
+  std::ostream& out() { return options_.output.empty() ? standard_output_ : output_; }
+
+  absl::Status OpenFiles() {
+    HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({options_.source, options_.target}));
+    reader_.emplace(std::move(reader));
+    if (options_.output.empty()) return absl::OkStatus();
+    output_.open(options_.output, std::ios::binary | std::ios::trunc);
+    if (output_) return absl::OkStatus();
+    return absl::PermissionDeniedError(absl::StrCat(options_.output, ": cannot be opened for writing"));
+  }
+
+  // Rank 0: the next pairs, source and target in turn; scored_[i] says whether line i is among them.
+  absl::Status Read(const ModelCheckpoint& checkpoint, int64_t longest, TokenLists& lists) {
+    ParallelLine line;
+    scored_.clear();
+    while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs) {
+      HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
+      if (!more) return absl::OkStatus();
+      if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
+      std::vector<int32_t> source = checkpoint.source_vocabulary().Encode(line.source);
+      std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);
+      const auto tokens = static_cast<int64_t>(std::max(source.size(), target.size()));
+      scored_.push_back(tokens <= longest);
+      if (tokens > longest) {
+        if (options_.over_long == OverLong::kError) {
+          return absl::InvalidArgumentError(absl::StrCat("line ", line.number, " has ", tokens, " tokens, more than ",
+                                                         longest, "; give --on-long skip or a higher --batch-tokens"));
+        }
+        continue;
+      }
+      lists.push_back(std::move(source));
+      lists.push_back(std::move(target));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ScoreBuffer(const ModelCheckpoint& checkpoint, PairScorer& scorer, bool& more) {
+    TokenLists lists;
+    const absl::Status read = is_main_ ? Read(checkpoint, scorer.longest_tokens(), lists) : absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(read, "reading text"));
+    HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!scored_.empty(), "reading text"));
+    if (!more) return absl::OkStatus();
+    std::string bytes = is_main_ ? TokenListsToBytes(lists) : "";
+    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
+    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    std::vector<SampleView> pairs;
+    for (size_t i = 0; i + 1 < lists.size(); i += 2) pairs.push_back({.source = lists[i], .target = lists[i + 1]});
+    std::vector<PairScore> scores;
+    if (!pairs.empty()) {
+      HADAL_ASSIGN_OR_RETURN(scores, scorer.Score(pairs));
+    }
+    return collectives_.AllOk(is_main_ ? Write(scores) : absl::OkStatus(), "writing scores");
+  }
+
+  absl::Status Write(const std::vector<PairScore>& scores) {
+    size_t next = 0;
+    for (const bool scored : scored_) {
+      const PairScore score = scored ? scores[next++] : PairScore{NAN, 0};
+      out() << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
+      if (!scored) {
+        ++skipped_;
+        continue;
+      }
+      ++pairs_;
+      total_.log_probability += score.log_probability;
+      total_.tokens += score.tokens;
+    }
+    out().flush();
+    if (out()) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
+                                            ": writing failed; is the disk full?"));
+  }
+
+  void Summarize() {
+    if (total_.tokens > 0) {
+      const double nll = -total_.log_probability / static_cast<double>(total_.tokens);
+      log_ << absl::StrFormat("scored %s pairs, %s target tokens: nll %.4f, perplexity %s a token\n",
+                              HumanCount(pairs_), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4));
+    }
+    if (skipped_ > 0) log_ << absl::StrFormat("skipped %s pairs that are too long\n", HumanCount(skipped_));
+  }
+
+  const ScoreOptions& options_;
+  bool is_main_;
+  Collectives collectives_;
+  std::ostream& standard_output_;
+  std::ostream& log_;
+  std::ofstream output_;
+  std::optional<ParallelReader> reader_;
+  std::vector<bool> scored_;
+  PairScore total_;
+  int64_t pairs_ = 0, skipped_ = 0;
+};
+
+}  // namespace
+
+absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
+                      std::ostream& log) {
+  if (options.buffer_pairs < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1"));
+  }
+  return Scoring(options, communicator, out, log).Run(communicator, stream);
+}
+
+void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
+  command
+      .add_option("-c,--checkpoint", options.checkpoint,
+                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      ->required()
+      ->type_name("DIR");
+  command.add_option("-s,--source", options.source, "Source sentences, one a line")->required()->type_name("FILE");
+  command.add_option("-t,--target", options.target, "Their translations, line by line")->required()->type_name("FILE");
+  command.add_option("-o,--output", options.output, "File of scores (default: standard output)");
+  command.add_option("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
+      ->check(CLI::Range(64, 1 << 20))
+      ->capture_default_str();
+  const std::map<std::string, OverLong> over_long = {{"error", OverLong::kError}, {"skip", OverLong::kSkip}};
+  command.add_option("--on-long", options.over_long, "A pair that is too long (default: error)")
+      ->transform(CLI::CheckedTransformer(over_long))
+      ->type_name("error|skip");
+  command.add_option("--buffer", options.buffer_pairs, "Pairs read before they are scored")->capture_default_str();
+  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)");
+}
+
+}  // namespace hadal
