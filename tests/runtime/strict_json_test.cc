@@ -49,6 +49,15 @@ TEST(StrictJsonTest, RefusesAKeyTwiceInOneObjectOnly) {
   EXPECT_TRUE(ParseStrictJson(R"({"x": {"a": 1}, "a": 2, "y": {"a": 1}})", kLimits, "file").ok());
 }
 
+// A parser that looks at all siblings whenever an object ends takes minutes here; the time limit of the test finds it.
+TEST(StrictJsonTest, ManyObjectsInOneTakeLinearTime) {
+  std::string text = "{\"first\":0";
+  for (int i = 0; i < 200'000; ++i) text += ",\"" + std::to_string(i) + "\":{\"a\":[1,2]}";
+  const auto parsed = ParseStrictJson(text + "}", {.max_bytes = 100'000'000, .max_depth = 3}, "file");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->size(), 200'001u);
+}
+
 TEST(StrictJsonTest, RefusesLongText) { EXPECT_THAT(Reason(std::string(1001, ' ')), HasSubstr("limit of 1000")); }
 
 }  // namespace
