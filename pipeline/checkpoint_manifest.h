@@ -5,6 +5,14 @@
 // reads without reading other ranks' data). Its own last field is the CRC32C of everything before it. README.md of
 // pipeline/ shows one.
 //
+//   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z", "time_unix_seconds": …,
+//    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "model": {…}, "config": "…",
+//    "parameters": [["encoder.layers.0.fc1.weight", 2048, 512], ["encoder.layers.0.fc1.bias", 2048], …],
+//    "attachments": [{"name": "vocabulary.model", "bytes": …, "crc32c": …}],
+//    "files": [{"name": "rank_00000.safetensors", "bytes": …, "crc32c": …, "header_bytes": …, "header_crc32c": …,
+//               "slices": [[parameter, slice, crc32c of weight, of adam_m, of adam_v], …]}, …],
+//    "manifest_crc32c": …}
+//
 // Parsing is suspicious: size and depth are bounded, duplicate keys, unknown state, names that are no plain file names,
 // and shapes that the listed slices do not cover exactly once are refused; nothing is allocated from a declared number.
 // Thread safety: plain values and pure functions.
