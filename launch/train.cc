@@ -1,5 +1,6 @@
 #include "launch/train.h"
 
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/trainer.h"
+#include "pipeline/validation_bleu.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
@@ -161,6 +163,22 @@ std::string ReasonText(StopReason reason) {
   return "";
 }
 
+// The trainer's hook for BLEU at validations; null where the config asks for none. `plan` and `pipeline` must outlive it.
+absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepared& prepared, const ModelPlan& plan,
+                                                                   const PipelinePlan& pipeline, World& world) {
+  const TrainOptions& options = prepared.options.train;
+  if (options.validation.bleu_sentences == 0 || !prepared.validation) return nullptr;
+  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(*prepared.validation));
+  const config::Decode& decode = prepared.config.decode();
+  const DecoderOptions decoder{.beam = {.beam = decode.beam(),
+                                        .length_penalty = decode.length_penalty(),
+                                        .max_length_a = decode.max_length_a(),
+                                        .max_length_b = static_cast<double>(decode.max_length_b())}};
+  return std::make_unique<ValidationBleu>(*prepared.validation, vocabularies.target, options.validation.bleu_sentences,
+                                          plan, pipeline, world.communicator(), decoder,
+                                          absl::Seconds(options.pipeline.wait_timeout_seconds));
+}
+
 absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) {
   absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
@@ -182,6 +200,9 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
                                     .validation = prepared.validation ? &*prepared.validation : nullptr,
                                     .sink = sinks.sink(),
                                     .stop_requested = &StopSignalled};
+  absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline, world);
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
+  if (*bleu != nullptr) surroundings.validation_bleu = std::ref(**bleu);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                          Trainer::Create(options, plan, pipeline, surroundings,
                                          {.run_directory = options.run_directory,

@@ -150,10 +150,10 @@ absl::StatusOr<std::vector<StageTimes>> Trainer::GatherTimes(const StageTimes& t
 
 absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
   const int64_t step = progress_.step - 1;
-  if (options_.log_every_steps > 1 && progress_.step % options_.log_every_steps != 0 && result.applied) {
-    return absl::OkStatus();
+  std::vector<StageTimes> stages;
+  if (progress_.step % options_.log_every_steps == 0) {
+    HADAL_ASSIGN_OR_RETURN(stages, GatherTimes(result.times));
   }
-  HADAL_ASSIGN_OR_RETURN(std::vector<StageTimes> stages, GatherTimes(result.times));
   if (!IsMain()) return absl::OkStatus();
   const LossSums& sums = result.gradient.loss;
   const double tokens = static_cast<double>(std::max<int64_t>(sums.tokens, 1));
@@ -173,8 +173,8 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress_.epochs_done,
                       .skipped = !result.applied,
-                      .measured_bubble = waited / (result.seconds * static_cast<double>(stages.size())),
                       .analytic_bubble = pipeline_.analytic_bubble};
+  if (!stages.empty()) metrics.measured_bubble = waited / (result.seconds * static_cast<double>(stages.size()));
   const double per_step = session_.Seconds() / static_cast<double>(progress_.step - first_step_);
   if (options_.stop.steps > 0)
     metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
