@@ -2,8 +2,7 @@
 //
 // It says what was saved (progress, settings, parameters), where (files, with the slices of each in file order), and
 // what the bytes must be (CRC32C of every file, of its header, and of every slice, so that a rank verifies what it
-// reads without reading other ranks' data). Its own last field is the CRC32C of everything before it. README.md of
-// pipeline/ shows one.
+// reads without reading other ranks' data). Its own last field is the CRC32C of everything before it.
 //
 //   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z", "time_unix_seconds": …,
 //    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "model": {…}, "config": "…",
