@@ -1,0 +1,110 @@
+#include "tools/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "pipeline/engine.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr MachineRate kRate{.gflops = 10, .adam_elements_per_second = 1e9};
+
+TrainOptions SmallRun() {
+  TrainOptions options;
+  options.model = {.encoder_layers = 3,
+                   .decoder_layers = 4,
+                   .d_model = 32,
+                   .d_ff = 64,
+                   .heads = 2,
+                   .source_vocabulary = 100,
+                   .target_vocabulary = 100,
+                   .max_positions = 64};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
+  options.batch = {.micro_batches = 4, .source_tokens = 48, .target_tokens = 64};
+  return options;
+}
+
+TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
+  for (const int checkpoint_every : {0, 2}) {
+    TrainOptions options = SmallRun();
+    options.pipeline.checkpoint_every = checkpoint_every;
+    const Stream stream = Stream::Cpu(2);
+    const auto report = MakePlanReport(options, 3, stream, kRate);
+    ASSERT_TRUE(report.ok()) << report.status();
+    InProcessWorld world(3);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, report->pipeline, stream, true,
+                                                               communicator, absl::Seconds(20)));
+      EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(PlanReport, ChunksCoverTheModel) {
+  const auto report = MakePlanReport(SmallRun(), 3, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  int64_t parameters = 0;
+  double cost = 0;
+  int32_t next = 0;
+  for (const ChunkReport& chunk : report->chunks) {
+    EXPECT_EQ(chunk.first, next);
+    next = chunk.last;
+    parameters += chunk.parameters;
+    cost += chunk.cost_share;
+  }
+  EXPECT_EQ(next, static_cast<int32_t>(report->model.sublayers.size()));
+  EXPECT_EQ(parameters, report->model.ParameterElements());
+  EXPECT_NEAR(cost, 1, 1e-12);
+}
+
+// One rank has no bubble: a step is its products and its optimizer.
+TEST(PlanReport, PredictsTheTimeOfTheProducts) {
+  const auto report = MakePlanReport(SmallRun(), 1, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const double multiply_adds = std::accumulate(report->pipeline.costs.begin(), report->pipeline.costs.end(), 0.0);
+  const double products = 4 * 3 * 2 * multiply_adds / 10e9;
+  const double optimizer = static_cast<double>(report->model.ParameterElements()) / 1e9;
+  EXPECT_NEAR(report->step_seconds, products + optimizer, 1e-9);
+  EXPECT_NEAR(report->bubble, 0, 1e-9);
+}
+
+TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
+  TrainOptions options = SmallRun();
+  const auto free = MakePlanReport(options, 1, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(free.ok());
+  options.pipeline.memory_limit_bytes = free->layouts[0].total_bytes() - 1;
+  const absl::Status refused = MakePlanReport(options, 1, Stream::Cpu(1), kRate).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("rank 0"), HasSubstr("checkpoint_every"), HasSubstr("which fits")));
+  options.pipeline.memory_limit_bytes += 1;
+  EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
+}
+
+TEST(PlanReport, TextAndJsonHoldTheSame) {
+  const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string text = PlanToText(*report, {.sublayers = true});
+  EXPECT_THAT(text, AllOf(HasSubstr("rank"), HasSubstr("decoder layer 3 feed-forward"), HasSubstr("<- cut"),
+                          HasSubstr("memory"), HasSubstr("10 GFLOP/s a rank (given)")));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
+  EXPECT_EQ(json["parameters"], report->model.ParameterElements());
+  EXPECT_EQ(json["memory"][1]["arena_bytes"], report->layouts[1].total_bytes());
+  EXPECT_EQ(json["stages"].size(), 2u);
+  EXPECT_EQ(json["list"].size(), report->model.sublayers.size());
+  EXPECT_THAT(text, HasSubstr(std::to_string(report->layouts[1].total_bytes())));
+}
+
+}  // namespace
+}  // namespace hadal

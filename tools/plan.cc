@@ -1,0 +1,99 @@
+#include "tools/plan.h"
+
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "runtime/data/corpus_manifest.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config_arguments.h"
+#include "tools/config_loading.h"
+#include "tools/plan_report.h"
+#include "tools/run_options.h"
+
+namespace hadal {
+namespace {
+
+struct PlanArguments {
+  ConfigArguments config;
+  int ranks = 0;
+  int threads = 0;
+  int32_t vocabulary = 0;
+  double gflops = 0;
+  PlanText text;
+  bool json = false;
+};
+
+// Of the prepared corpus the manifest is enough.
+absl::Status SetVocabularies(const PlanArguments& arguments, TrainOptions& options) {
+  if (arguments.vocabulary > 0) {
+    options.model.source_vocabulary = options.model.target_vocabulary = arguments.vocabulary;
+    return absl::OkStatus();
+  }
+  constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
+  const std::string path = options.train_data + ".json";
+  const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the vocabulary's size comes from the prepared corpus data.train = \"", options.train_data,
+                     "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
+  }
+  HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
+  options.model.source_vocabulary = manifest.source_vocabulary.size;
+  options.model.target_vocabulary = manifest.target_vocabulary.size;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
+  HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
+                         LoadConfig(arguments.config.files, arguments.config.overrides));
+  HADAL_ASSIGN_OR_RETURN(RunOptions run, MakeRunOptions(config));
+  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  TrainOptions& options = run.train;
+  HADAL_RETURN_IF_ERROR(SetVocabularies(arguments, options));
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : std::max(1, options.pipeline.stages);
+  const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
+  const Stream stream = Stream::Cpu(threads);
+  const ActivationCapacity capacity{.source_rows = options.batch.source_tokens,
+                                    .target_rows = options.batch.target_tokens};
+  MachineRate rate = MeasureRate(options.model, capacity, stream);
+  if (arguments.gflops > 0) rate = {arguments.gflops, rate.adam_elements_per_second, /*measured=*/false};
+  HADAL_ASSIGN_OR_RETURN(const PlanReport report, MakePlanReport(options, ranks, stream, rate));
+  return arguments.json ? PlanToJson(report, arguments.text) : PlanToText(report, arguments.text);
+}
+
+int RunPlan(const PlanArguments& arguments) {
+  constexpr int kDone = 0, kDoesNotFit = 1, kBadConfig = 2;
+  const absl::StatusOr<std::string> text = Plan(arguments);
+  if (text.ok()) {
+    std::cout << *text << std::flush;
+    return kDone;
+  }
+  std::cerr << "hadal plan: " << text.status().message() << "\n";
+  return absl::IsResourceExhausted(text.status()) ? kDoesNotFit : kBadConfig;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand("plan", "Show stages, memory and predicted time of a run before it starts");
+  auto arguments = std::make_shared<PlanArguments>();
+  AddConfigArguments(command, arguments->config);
+  command.add_option("--ranks", arguments->ranks, "Ranks of the pipeline (default: pipeline.stages, or 1)")
+      ->check(CLI::Range(1, 1 << 16));
+  command.add_option("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
+      ->check(CLI::Range(5, 1 << 24));
+  command.add_flag("--sublayers", arguments->text.sublayers, "List every sublayer");
+  command.add_flag("--json", arguments->json, "Print everything as JSON");
+  command.callback([arguments, &exit_code] { exit_code = RunPlan(*arguments); });
+}
+
+}  // namespace hadal

@@ -1,0 +1,18 @@
+// `hadal plan FILES… [--set a.b=c]… [--ranks N] [--threads T] [--gflops X] [--vocabulary V] [--sublayers] [--json]`
+//
+// What a training run of this config would look like: stages, parameters, share of the cost, memory by category and rank (the
+// bytes are the arena's), predicted time, bubble, live micro-batches, borders, residual gains. Nothing is trained or allocated.
+// A config that does not fit pipeline.memory_limit_bytes is refused with the nearest one that does.
+// Exit codes: 0 done, 1 it does not fit, 2 bad config or usage.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace hadal {
+
+// Registers the subcommand; its callback stores the exit code.
+void AddPlanCommand(CLI::App& app, int& exit_code);
+
+}  // namespace hadal

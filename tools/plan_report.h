@@ -1,0 +1,69 @@
+// What `hadal plan` knows about a run before it starts: where the model is cut, what each rank computes, holds and sends, and
+// how long a step should take. The same functions that training uses make it, so that its bytes are the arena's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "layers/model_plan.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/train_options.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+// How fast one rank is.
+struct MachineRate {
+  double gflops = 0;  // of matrix products, 2 operations a multiply-add
+  double adam_elements_per_second = 0;
+  bool measured = false;  // on this machine; else given by a person
+};
+
+// Times the feed-forward's three products and Adam at the model's width: about a third of a second. Blocking.
+MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream);
+
+// What a process takes besides its arena, measured (README.md): the binary with its libraries, MPI, and oneDNN's own packing
+// buffers. Files mapped by a corpus come on top, but the kernel takes those pages back when it needs them.
+struct MemoryAllowance {
+  static constexpr int64_t kProcessBytes = int64_t{48} << 20;
+  static constexpr int64_t kThreadBytes = int64_t{16} << 20;
+  static constexpr int64_t Bytes(int threads) { return kProcessBytes + threads * kThreadBytes; }
+};
+
+// One of a rank's chunks.
+struct ChunkReport {
+  int32_t rank = 0, chunk = 0;
+  int32_t first = 0, last = 0;  // sublayers
+  int64_t parameters = 0;
+  double cost_share = 0;                             // of the model's multiply-adds
+  double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
+  int32_t live_micro_batches = 0;
+  int64_t border_bytes = 0;  // to the next chunk, for one micro-batch; the same comes back
+};
+
+struct PlanReport {
+  ModelPlan model;
+  PipelinePlan pipeline;
+  MachineRate rate;
+  int threads = 1;
+  std::vector<ChunkReport> chunks;   // in order of depth
+  std::vector<ArenaLayout> layouts;  // [ranks]
+  double step_seconds = 0;           // by replay, the optimizer's added
+  double optimizer_seconds = 0;      // of the slowest rank
+  double bubble = 0;                 // share of the ranks' time, by replay
+};
+
+// Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the nearest settings that fit).
+absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
+                                          const MachineRate& rate);
+
+struct PlanText {
+  bool sublayers = false;  // list every sublayer
+};
+std::string PlanToText(const PlanReport& report, const PlanText& options);
+std::string PlanToJson(const PlanReport& report, const PlanText& options);
+
+}  // namespace hadal

@@ -1,0 +1,183 @@
+// `hadal plan`'s report for people and for programs.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "layers/border.h"
+#include "tools/human_units.h"
+#include "tools/plan_report.h"
+
+namespace hadal {
+namespace {
+
+std::string HumanBytes(int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? absl::StrFormat("%.1f MiB", mib) : absl::StrFormat("%.2f GiB", mib / 1024);
+}
+
+double StepTokens(const PlanReport& report) {
+  return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.shape.micro_batches;
+}
+
+void AppendHeader(const PlanReport& report, std::string& text) {
+  const ModelOptions& model = report.model.options;
+  const PipelinePlan& pipeline = report.pipeline;
+  absl::StrAppendFormat(
+      &text, "model     %dL-%dL, d_model %d, d_ff %d, heads %d, vocabulary %d/%d: %d sublayers, %s parameters\n",
+      model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff, model.heads, model.source_vocabulary,
+      model.target_vocabulary, report.model.sublayers.size(), HumanCount(report.model.ParameterElements()));
+  absl::StrAppendFormat(
+      &text,
+      "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN %.4f/%.4f; branch %s\n",
+      model.encoder.residual_gain, model.decoder.residual_gain, model.encoder.value_gain, model.decoder.value_gain,
+      model.encoder.output_gain, model.decoder.output_gain, model.encoder.ffn_gain, model.decoder.ffn_gain,
+      model.branch_growth == BranchGrowth::kLinear ? absl::StrFormat("b = min(1, t/%g)", model.branch_growth_updates)
+                                                   : std::string("b = 1"));
+  absl::StrAppendFormat(&text,
+                        "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "
+                        "target tokens, %s\n",
+                        ToString(pipeline.schedule), pipeline.shape.stages, pipeline.shape.chunks, report.threads,
+                        pipeline.shape.micro_batches, pipeline.capacity.source_rows, pipeline.capacity.target_rows,
+                        pipeline.checkpoint_every > 0
+                            ? absl::StrFormat("activation checkpointing every %d sublayers", pipeline.checkpoint_every)
+                            : std::string("no activation checkpointing"));
+}
+
+void AppendChunks(const PlanReport& report, std::string& text) {
+  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s\n", "rank", "chunk", "sublayers",
+                        "from", "parameters", "cost", "forward", "backward", "live", "border");
+  for (const ChunkReport& c : report.chunks) {
+    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %7.1f ms %7.1f ms %5d %11s\n", c.rank, c.chunk,
+                          c.first, c.last, report.model.SublayerName(c.first), HumanCount(c.parameters),
+                          100 * c.cost_share, 1e3 * c.forward_seconds, 1e3 * c.backward_seconds, c.live_micro_batches,
+                          c.border_bytes > 0 ? HumanBytes(c.border_bytes) : "-");
+  }
+  absl::StrAppend(
+      &text, "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and as many back\n");
+}
+
+int64_t TotalBytes(const PlanReport& report) {
+  int64_t bytes = 0;
+  for (const ArenaLayout& layout : report.layouts) bytes += layout.total_bytes();
+  return bytes;
+}
+
+void AppendMemory(const PlanReport& report, std::string& text) {
+  absl::StrAppend(&text, "\nmemory of each rank\n");
+  const int64_t allowance = MemoryAllowance::Bytes(report.threads);
+  for (size_t rank = 0; rank < report.layouts.size(); ++rank) {
+    const ArenaLayout& layout = report.layouts[rank];
+    absl::StrAppendFormat(&text, "%4d ", rank);
+    for (const ArenaLayout::Category& category : layout.categories()) {
+      absl::StrAppend(&text, " ", category.name, " ", HumanBytes(category.bytes), ",");
+    }
+    absl::StrAppendFormat(&text, " arena %s (%d bytes), with allowance %s\n", HumanBytes(layout.total_bytes()),
+                          layout.total_bytes(), HumanBytes(layout.total_bytes() + allowance));
+  }
+  absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
+  absl::StrAppendFormat(
+      &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
+      HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
+}
+
+void AppendTime(const PlanReport& report, std::string& text) {
+  absl::StrAppendFormat(&text,
+                        "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms at least, %s target tokens/s; "
+                        "optimizer %.0f ms of it\n",
+                        report.rate.gflops, report.rate.measured ? "measured here, products alone" : "given",
+                        1e3 * report.step_seconds, HumanRate(StepTokens(report) / report.step_seconds),
+                        1e3 * report.optimizer_seconds);
+  absl::StrAppendFormat(&text, "bubble    %.1f%% of the ranks' time (replay of the schedule with these costs)\n",
+                        100 * report.bubble);
+}
+
+void AppendSublayers(const PlanReport& report, std::string& text) {
+  absl::StrAppendFormat(&text, "\n%8s %4s %5s  %-36s %12s %8s %9s %9s  %s\n", "sublayer", "rank", "chunk", "name",
+                        "parameters", "cost", "residual", "branch", "edges in");
+  double total = 0;
+  for (const double cost : report.pipeline.costs) total += cost;
+  for (const ChunkReport& c : report.chunks) {
+    for (int32_t s = c.first; s < c.last; ++s) {
+      const SublayerRecord& record = report.model.sublayers[s];
+      int64_t parameters = 0;
+      for (int32_t p = 0; p < record.parameters; ++p) {
+        parameters += report.model.parameters[record.first_parameter + p].elements();
+      }
+      std::string edges;
+      for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
+        absl::StrAppend(&edges, edges.empty() ? "" : " + ", edge.kind == EdgeKind::kMemory ? "memory" : "stream");
+      }
+      absl::StrAppendFormat(
+          &text, "%8d %4d %5d  %-36s %12s %7.3f%% %9.4f %9s  %s%s\n", s, c.rank, c.chunk, report.model.SublayerName(s),
+          HumanCount(parameters), 100 * report.pipeline.costs[s] / total, record.residual_gain,
+          record.branch_growth == BranchGrowth::kLinear ? "t/T" : "1", edges, s == c.first && s > 0 ? "  <- cut" : "");
+    }
+  }
+}
+
+}  // namespace
+
+std::string PlanToText(const PlanReport& report, const PlanText& options) {
+  std::string text;
+  AppendHeader(report, text);
+  AppendChunks(report, text);
+  AppendMemory(report, text);
+  AppendTime(report, text);
+  if (options.sublayers) AppendSublayers(report, text);
+  return text;
+}
+
+std::string PlanToJson(const PlanReport& report, const PlanText& options) {
+  const ModelOptions& model = report.model.options;
+  const PipelinePlan& pipeline = report.pipeline;
+  nlohmann::ordered_json json{{"encoder_layers", model.encoder_layers},
+                              {"decoder_layers", model.decoder_layers},
+                              {"sublayers", report.model.sublayers.size()},
+                              {"parameters", report.model.ParameterElements()},
+                              {"encoder_residual_gain", model.encoder.residual_gain},
+                              {"decoder_residual_gain", model.decoder.residual_gain},
+                              {"encoder_value_gain", model.encoder.value_gain},
+                              {"decoder_value_gain", model.decoder.value_gain},
+                              {"schedule", ToString(pipeline.schedule)},
+                              {"ranks", pipeline.shape.stages},
+                              {"chunks", pipeline.shape.chunks},
+                              {"micro_batches", pipeline.shape.micro_batches},
+                              {"threads", report.threads},
+                              {"checkpoint_every", pipeline.checkpoint_every},
+                              {"gflops_a_rank", report.rate.gflops},
+                              {"step_seconds", report.step_seconds},
+                              {"optimizer_seconds", report.optimizer_seconds},
+                              {"target_tokens_per_second", StepTokens(report) / report.step_seconds},
+                              {"bubble", report.bubble},
+                              {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
+  for (const ChunkReport& c : report.chunks) {
+    json["stages"].push_back({{"rank", c.rank},
+                              {"chunk", c.chunk},
+                              {"first_sublayer", c.first},
+                              {"last_sublayer", c.last},
+                              {"parameters", c.parameters},
+                              {"cost_share", c.cost_share},
+                              {"forward_seconds", c.forward_seconds},
+                              {"backward_seconds", c.backward_seconds},
+                              {"live_micro_batches", c.live_micro_batches},
+                              {"border_bytes", c.border_bytes}});
+  }
+  for (const ArenaLayout& layout : report.layouts) {
+    nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
+    for (const ArenaLayout::Category& category : layout.categories()) memory[category.name + "_bytes"] = category.bytes;
+    json["memory"].push_back(memory);
+  }
+  for (int32_t s = 0; options.sublayers && s < static_cast<int32_t>(report.model.sublayers.size()); ++s) {
+    const SublayerRecord& record = report.model.sublayers[s];
+    json["list"].push_back({{"sublayer", s},
+                            {"name", report.model.SublayerName(s)},
+                            {"rank", pipeline.RankOfSublayer(s)},
+                            {"multiply_adds", pipeline.costs[s]},
+                            {"residual_gain", record.residual_gain}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hadal

@@ -1,0 +1,40 @@
+// `hadal schedule`: look at a pipeline's schedule and prove it, without a model and without a rank.
+//
+//   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        a drawing in time, bubble, live micro-batches
+//   hadal schedule print … --text                                                     its instructions, one a line
+//   hadal schedule check … [--program FILE] [--outstanding-sends K]                   no deadlock, nothing missing or out of order
+// `check` runs the proof twice, with one outstanding send (rendezvous) and with K. FILE holds instructions as --text prints them.
+// Exit codes: 0 sound, 1 refused (deadlock: the cycle of ranks is named; overrun; malformed), 2 usage.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hadal {
+
+struct ScheduleCommandOptions {
+  ScheduleKind kind = ScheduleKind::k1F1B;
+  ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 8};
+  int outstanding_sends = 2;
+  bool forward_only = false;
+  bool text = false;
+  std::string program;  // a file to check instead of a schedule made by `kind`
+  int backward_units = 2;
+  int columns = 48;
+};
+
+// The drawing or the text.  Errors: InvalidArgument.
+absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options);
+// What the checker found, in words.  Errors: CheckSchedule's.
+absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& options);
+
+// Registers the subcommand; its callbacks store the exit code.
+void AddScheduleCommand(CLI::App& app, int& exit_code);
+
+}  // namespace hadal
