@@ -12,7 +12,9 @@
 #include "tools/config.h"
 #include "tools/curve.h"
 #include "tools/inspect.h"
+#include "tools/plan.h"
 #include "tools/prepare.h"
+#include "tools/schedule.h"
 #include "tools/synthetic_corpus.h"
 
 namespace {
@@ -23,6 +25,7 @@ using AddCommand = void (*)(CLI::App& app, int& exit_code);
 constexpr AddCommand kCommands[] = {
     hadal::AddGenerateCommand,  // a synthetic corpus
     hadal::AddPrepareCommand,   // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,
     hadal::AddTrainCommand,
     hadal::AddTranslateCommand,
     hadal::AddScoreCommand,
@@ -31,6 +34,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddCheckpointCommand,
     hadal::AddInspectCommand,
     hadal::AddCurveCommand,
+    hadal::AddScheduleCommand,
     hadal::AddBenchCommand,
 };
 
