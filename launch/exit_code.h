@@ -13,18 +13,24 @@ enum ExitCode : int {
   kExitDiverged = 4,    // not finite
   kExitHang = 5,        // a wait's deadline passed
   kExitPeerLost = 6,
-  kExitRequeue = 85,    // saved on a signal: start me again
+  kExitRequeue = 85,  // saved on a signal: start me again
 };
 
 // The code that a status ends the process with.
 inline int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk: return kExitDone;
-    case absl::StatusCode::kInvalidArgument: return kExitUsage;
-    case absl::StatusCode::kDataLoss: return kExitCheckpoint;
-    case absl::StatusCode::kDeadlineExceeded: return kExitHang;
-    case absl::StatusCode::kUnavailable: return kExitPeerLost;
-    default: return kExitError;
+    case absl::StatusCode::kOk:
+      return kExitDone;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kDataLoss:
+      return kExitCheckpoint;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitHang;
+    case absl::StatusCode::kUnavailable:
+      return kExitPeerLost;
+    default:
+      return kExitError;
   }
 }
 

@@ -151,9 +151,11 @@ absl::StatusOr<std::vector<std::string>> ApplyRetention(const std::string& run_d
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& unique) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
-  HADAL_RETURN_IF_ERROR(SetCheckpointPointer(run_directory, CheckpointPointer::kLatest, step, unique));
   std::vector<std::string> moved;
   for (const CheckpointEntry& entry : entries) {
+    if (entry.step == step) {
+      HADAL_RETURN_IF_ERROR(SetCheckpointPointer(run_directory, CheckpointPointer::kLatest, step, unique));
+    }
     if (entry.step <= step) continue;
     moved.push_back(absl::StrCat(entry.directory, ".abandoned.", unique));
     HADAL_RETURN_IF_ERROR(RenamePath(entry.directory, moved.back()));

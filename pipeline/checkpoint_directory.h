@@ -54,7 +54,8 @@ absl::StatusOr<std::vector<std::string>> ApplyRetention(const std::string& run_d
                                                         const RetentionPolicy& policy);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<unique>, so that a run that goes on from an earlier step is
-// not overtaken by its own former future, and points `latest` at `step`. Returns their new directories.
+// not overtaken by its own former future, and points `latest` at `step` where there is a checkpoint of it (a run that starts
+// over has none). Returns their new directories.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& unique);
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/adam.h"
+#include "pipeline/parameter_update.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -115,7 +115,13 @@ absl::Status Engine::Execute(const Instruction& instruction) {
     case Operation::kGlobalNorm:
       return ComputeNorm();
     case Operation::kOptimizerStep:
-      if (result_.applied) UpdateParameters();
+      if (result_.applied) {
+        UpdateParameters(stage().stream(), stage().parameters(),
+                         {.optimizer = update_.optimizer,
+                          .learning_rate = update_.learning_rate,
+                          .gradient_norm = result_.gradient.norm,
+                          .update = scalars_.update});
+      }
       times.optimizer_seconds += watch.Seconds();
       return absl::OkStatus();
     case Operation::kShareTiedWeights:
@@ -180,30 +186,11 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
 
 absl::Status Engine::ComputeNorm() {
   const Stopwatch watch;
-  HADAL_ASSIGN_OR_RETURN(result_.gradient, norm_.Compute(stage().parameters(), loss_, update_.vote, collectives_));
+  HADAL_ASSIGN_OR_RETURN(result_.gradient,
+                         norm_.Compute(stage().stream(), stage().parameters(), loss_, update_.vote, collectives_));
   result_.applied = result_.gradient.finite;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
-}
-
-void Engine::UpdateParameters() {
-  const ParameterStore& parameters = stage().parameters();
-  const OptimizerOptions& options = update_.optimizer;
-  const double norm = result_.gradient.norm;
-  const double clip = options.clip_norm > 0 && norm > options.clip_norm ? options.clip_norm / norm : 1.0;
-  for (const int32_t p : parameters.owned()) {
-    AdamStep(stage().stream(), {.parameter = parameters.WeightVector(p),
-                                .gradient = OwnedGradient(parameters, p),
-                                .first_moment = parameters.FirstMoment(p),
-                                .second_moment = parameters.SecondMoment(p),
-                                .learning_rate = update_.learning_rate,
-                                .beta1 = options.beta1,
-                                .beta2 = options.beta2,
-                                .epsilon = options.epsilon,
-                                .weight_decay = options.weight_decay,
-                                .gradient_scale = clip,
-                                .update = scalars_.update});
-  }
 }
 
 }  // namespace hadal

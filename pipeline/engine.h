@@ -91,7 +91,6 @@ class Engine {
   absl::Status SendForward(int chunk, const PackedBatch& batch);
   absl::Status SendBackward(int chunk, const PackedBatch& batch);
   absl::Status ComputeNorm();
-  void UpdateParameters();
 
   const ModelPlan& plan_;
   const PipelinePlan& pipeline_;

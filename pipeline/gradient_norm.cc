@@ -26,15 +26,40 @@ GradientNorm::GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, 
   }
 }
 
-absl::StatusOr<GlobalGradient> GradientNorm::Compute(const ParameterStore& parameters, const LossSums& loss,
-                                                     StopVote vote, Collectives& collectives) {
-  mine_ = {loss.loss, loss.nll, static_cast<double>(loss.tokens), static_cast<double>(vote)};
+void GradientNorm::ListSlices(const ParameterStore& parameters) {
+  int64_t elements = 0;
   for (const int32_t p : parameters.owned()) {
     const Vector gradient = OwnedGradient(parameters, p);
     for (int64_t first = 0; first < gradient.size; first += kSliceElements) {
-      mine_.push_back(SumOfSquares({gradient.data + first, std::min(kSliceElements, gradient.size - first)}));
+      const ConstVector slice(gradient.data + first, std::min(kSliceElements, gradient.size - first));
+      slices_.push_back({slice, elements});
+      elements += slice.size;
     }
   }
+  mine_.resize(kHeadValues + slices_.size());
+}
+
+// Elements are shared out evenly; a slice is summed by the thread whose share holds its first element.
+void GradientNorm::SumSlices(const Stream& stream) {
+  if (slices_.empty()) return;
+  constexpr int64_t kGrain = 4096;
+  const auto before = [](const OwnSlice& slice, int64_t element) { return slice.first < element; };
+  stream.ForRanges(slices_.back().first + 1, kGrain, [&](int64_t begin, int64_t end) {
+    for (auto s = std::lower_bound(slices_.begin(), slices_.end(), begin, before); s != slices_.end() && s->first < end;
+         ++s) {
+      mine_[kHeadValues + (s - slices_.begin())] = SumOfSquares(s->gradient);
+    }
+  });
+}
+
+absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const ParameterStore& parameters,
+                                                     const LossSums& loss, StopVote vote, Collectives& collectives) {
+  if (mine_.empty()) ListSlices(parameters);
+  mine_[0] = loss.loss;
+  mine_[1] = loss.nll;
+  mine_[2] = static_cast<double>(loss.tokens);
+  mine_[3] = static_cast<double>(vote);
+  SumSlices(stream);
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine_, "gradient norms"));
 
   GlobalGradient result;

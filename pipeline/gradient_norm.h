@@ -3,7 +3,7 @@
 // Every rank sums the squares of its own slices; all ranks gather all sums and add them in the same order, so that the norm (and
 // clipping, and the decision to skip a step) is the same bits for every layout. The sums a sublayer are the depth's gradient
 // norms: they cost nothing more.
-// Threads: one. Blocking: Compute (one all-gather). Every rank of the pipeline calls it at the same place.
+// Threads: the stream's; a slice is one thread's. Blocking: Compute (one all-gather). Every rank of the pipeline calls it at the same place.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include "layers/parameter_store.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 
@@ -35,14 +36,24 @@ class GradientNorm {
   GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, int rank);
 
   // `loss`: this rank's sums (zeros but on the head's rank). `vote` rides along: a step ends with one exchange.
-  absl::StatusOr<GlobalGradient> Compute(const ParameterStore& parameters, const LossSums& loss, StopVote vote,
-                                         Collectives& collectives);
+  // `parameters`: the same in every call, bound.
+  absl::StatusOr<GlobalGradient> Compute(const Stream& stream, const ParameterStore& parameters, const LossSums& loss,
+                                         StopVote vote, Collectives& collectives);
 
  private:
+  // This rank's slices in (parameter, slice) order.
+  struct OwnSlice {
+    ConstVector gradient;
+    int64_t first = 0;  // elements in the slices before it
+  };
+  void ListSlices(const ParameterStore& parameters);
+  void SumSlices(const Stream& stream);
+
   const ModelPlan& plan_;
   std::vector<int> owner_;  // [parameters]
   int rank_;
-  std::vector<double> mine_;
+  std::vector<OwnSlice> slices_;
+  std::vector<double> mine_;  // head values, then a sum a slice
 };
 
 // The gradient of an owned parameter: its own, or its first use's after TiedTables::ReduceGradients.

@@ -237,7 +237,7 @@ std::optional<StopReason> Trainer::ReachedLimit() const {
 }
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
-  HADAL_RETURN_IF_ERROR(checkpoints_->Claim());
+  HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
   first_step_ = progress_.step;
   session_.Restart();
   if (IsMain()) surroundings_.sink.OnStart(DescribeRun());

@@ -17,7 +17,16 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
   if (rank_ == 0 && options_.warn) options_.warn(text);
 }
 
-absl::Status TrainingCheckpoints::Claim() {
+absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& attempt) {
+  HADAL_RETURN_IF_ERROR(writer_->Claim());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> moved,
+                         SetAsideLaterCheckpoints(options_.run_directory, step, attempt));
+  for (const std::string& directory : moved)
+    Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingCheckpoints::Claim(int64_t step) {
   std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
   writer_ =
@@ -26,7 +35,7 @@ absl::Status TrainingCheckpoints::Claim() {
                                                                  .plan_hash = parameters_.plan().Hash(),
                                                                  .parameters = DescribeParameters(parameters_.plan()),
                                                                  .retention = options_.retention});
-  return collectives_.AllOk(rank_ == 0 ? writer_->Claim() : absl::OkStatus(), "claiming the run directory");
+  return collectives_.AllOk(rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus(), "claiming the run directory");
 }
 
 std::vector<SliceState> TrainingCheckpoints::OwnedSlices(bool weights_only) const {
@@ -47,6 +56,14 @@ std::vector<SliceState> TrainingCheckpoints::OwnedSlices(bool weights_only) cons
   return slices;
 }
 
+absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::string>& files, CommitRequest request) {
+  for (const std::string& text : files) {
+    HADAL_ASSIGN_OR_RETURN(WrittenFile written, WrittenFile::Parse(text));
+    request.files.push_back(std::move(written));
+  }
+  return writer_->Commit(request);
+}
+
 absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& progress, bool is_best) {
   const absl::StatusOr<WrittenFile> file =
       writer_->WriteRankFile(progress.step, rank_, OwnedSlices(/*weights_only=*/false));
@@ -63,11 +80,7 @@ absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& pr
                           .model_settings = ModelSettingsJson(parameters_.plan().options),
                           .attachments = options_.attachments,
                           .is_best = is_best};
-    for (const std::string& text : texts) {
-      HADAL_ASSIGN_OR_RETURN(WrittenFile written, WrittenFile::Parse(text));
-      request.files.push_back(std::move(written));
-    }
-    committed = writer_->Commit(request);
+    committed = Commit(texts, std::move(request));
     if (committed.ok() && !committed->retention.ok()) {
       Warn(absl::StrCat("old checkpoints could not be removed: ", committed->retention.message()));
     }
@@ -90,7 +103,9 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(const std::string& di
 }
 
 absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest() {
-  FindOptions find{.need_moments = true};
+  // Contents are verified by every rank as it reads; reading them here too would read everything twice.
+  FindOptions find{.verify_contents = false, .need_moments = true};
+  absl::Status refused;
   while (true) {
     absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};
     std::string directory;
@@ -102,7 +117,8 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
         }
         directory = found->checkpoint.directory;
       } else if (absl::IsNotFound(found.status())) {
-        found = FoundCheckpoint{};  // none yet: an empty directory name says so
+        // None yet: an empty directory name says so. None but refused ones: an error, never a silent new start.
+        found = refused.ok() ? absl::StatusOr<FoundCheckpoint>(FoundCheckpoint{}) : refused;
       }
     }
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(found.status(), "looking for a checkpoint"));
@@ -112,6 +128,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
     if (progress.ok()) return *progress;
     if (!absl::IsDataLoss(progress.status())) return progress.status();
     Warn(absl::StrCat("CHECKPOINT REFUSED: ", directory, ": ", progress.status().message(), " — trying an older one"));
+    refused = progress.status();
     if (rank_ == 0) find.before_step = found->checkpoint.step;
   }
 }

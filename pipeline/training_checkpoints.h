@@ -34,8 +34,9 @@ class TrainingCheckpoints {
   TrainingCheckpoints(TrainingCheckpointsOptions options, const ParameterStore& parameters, int rank,
                       Collectives& collectives);
 
-  // Claims the run directory for this attempt. Call once before the first Save.
-  absl::Status Claim();
+  // Claims the run directory for this attempt, which goes on from `step`; checkpoints of later steps, from a future that is now
+  // abandoned, are set aside. Call once before the first Save.
+  absl::Status Claim(int64_t step);
   // Saves weights, moments and progress. Returns the directory. Errors leave earlier checkpoints untouched.
   absl::StatusOr<std::string> Save(const TrainingProgress& progress, bool is_best);
 
@@ -48,6 +49,8 @@ class TrainingCheckpoints {
  private:
   std::vector<SliceState> OwnedSlices(bool weights_only) const;
   absl::StatusOr<TrainingProgress> LoadHere(const std::string& directory, bool weights_only);
+  absl::Status ClaimHere(int64_t step, const std::string& attempt);
+  absl::StatusOr<CommitResult> Commit(const std::vector<std::string>& files, CommitRequest request);
   void Warn(std::string_view text) const;
 
   TrainingCheckpointsOptions options_;

@@ -2,14 +2,15 @@
 //
 // Numerics: the thread count never changes a bit of any kernel's result (HOUSE idea 10): threads split output rows, and
 // sums over rows run in fixed blocks merged in ascending order.
-// Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread
-// has its own OpenMP team), which is how ranks-as-threads tests work.
+// Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread has
+// its own team, thread_team.h), which is how ranks-as-threads tests work.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/thread_team.h"
 
 namespace hadal {
 
@@ -21,15 +22,14 @@ class Stream {
   int threads() const { return threads_; }
 
   // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside
-  // run serially. Blocking.
+  // run serially (on the calling thread: where UseSerialLibraries() has been called). Not to be nested. Blocking.
   template <typename Body>
   void Run(Body&& body) const {
     if (threads_ == 1) {
       body(0);
       return;
     }
-#pragma omp parallel num_threads(threads_)
-    body(ThreadIndex());
+    ThreadTeam::OfThisThread().Run(threads_, body);
   }
 
   // Splits [0, items) into one contiguous range a thread, every range but the last a multiple of `grain` and none
@@ -58,7 +58,6 @@ class Stream {
 
  private:
   explicit Stream(int threads) : threads_(threads) { HADAL_CHECK_GE(threads, 1); }
-  static int ThreadIndex();
 
   int threads_;
 };

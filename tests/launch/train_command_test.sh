@@ -84,6 +84,20 @@ expect 0 "${base[@]}" --set stop.steps=10 --run-dir damaged
 says REFUSED
 identical unbroken/$last damaged/$last
 
+echo "nothing but damaged checkpoints: exit 3, never a silent new start"
+rm -rf damaged/checkpoints/step_00000005
+for d in damaged/checkpoints/step_*; do
+  file=$d/rank_00000.safetensors
+  printf '\xff' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) conv=notrunc status=none
+done
+expect 3 "${base[@]}" --set stop.steps=20 --run-dir damaged; says REFUSED
+
+echo "starting over sets the abandoned future aside"
+cp -r unbroken again
+expect 0 "${base[@]}" --set stop.steps=3 --resume never --run-dir again
+ls -d again/checkpoints/*.abandoned.* > /dev/null 2>&1 || fail "later checkpoints were not set aside"
+expect 0 "${base[@]}" --set stop.steps=4 --run-dir again
+
 echo "bad input"
 expect 2 "${base[@]}" --set model.d_modle=64 --run-dir bad; says "d_model"
 expect 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad; says "0.99"

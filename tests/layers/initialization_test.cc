@@ -79,8 +79,11 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
     EXPECT_NEAR(sum / n, 0, 5 * expected / std::sqrt(n)) << plan.ParameterName(p);
     const bool uniform =
         record.role != ParameterRole::kEmbedding && options.distribution == WeightDistribution::kXavierUniform;
-    if (uniform) EXPECT_LE(largest, expected * std::sqrt(3.0) * 1.000001) << plan.ParameterName(p);
-    if (!uniform) EXPECT_GT(largest, expected * 2.5) << plan.ParameterName(p);
+    if (uniform) {
+      EXPECT_LE(largest, expected * std::sqrt(3.0) * 1.000001) << plan.ParameterName(p);
+    } else {
+      EXPECT_GT(largest, expected * 2.5) << plan.ParameterName(p);
+    }
   }
 }
 

@@ -14,7 +14,8 @@ std::vector<float> NormalValues(int64_t count, uint32_t seed, float scale = 1.0f
 
 // A matrix with its own storage.
 struct OwnedMatrix {
-  OwnedMatrix(int64_t rows, int64_t columns, float fill = 0.0f) : values(rows * columns, fill), rows(rows), columns(columns) {}
+  OwnedMatrix(int64_t rows, int64_t columns, float fill = 0.0f)
+      : values(rows * columns, fill), rows(rows), columns(columns) {}
   OwnedMatrix(int64_t rows, int64_t columns, uint32_t seed, float scale)
       : values(NormalValues(rows * columns, seed, scale)), rows(rows), columns(columns) {}
   Matrix view() { return {values.data(), rows, columns}; }

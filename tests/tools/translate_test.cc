@@ -93,7 +93,7 @@ absl::Status SaveModel(const std::string& run_directory, const Vocabulary& vocab
                           {"target.vocabulary" + extension, vocabulary.contents()}};
   }
   TrainingCheckpoints checkpoints(saving, parameters, communicator.rank(), collectives);
-  HADAL_RETURN_IF_ERROR(checkpoints.Claim());
+  HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
   return checkpoints.Save({.step = steps, .update = steps}, false).status();
 }
 

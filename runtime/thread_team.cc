@@ -1,0 +1,118 @@
+#include "runtime/thread_team.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include "runtime/check.h"
+#include "runtime/clock.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+namespace {
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// A number that one thread advances and another waits for.
+class alignas(64) Signal {
+ public:
+  void Advance(uint32_t value) {
+    value_.store(value, std::memory_order_seq_cst);
+    // Either this load sees that the other side sleeps, or the other side's last look sees the new value.
+    if (!asleep_.load(std::memory_order_seq_cst)) return;
+    const std::lock_guard lock(mutex_);
+    changed_.notify_one();
+  }
+
+  // Returns when the number is `value`: after spinning for a while, by sleeping.
+  void Await(uint32_t value) {
+    if (Spin(value)) return;
+    std::unique_lock lock(mutex_);
+    asleep_.store(true, std::memory_order_seq_cst);
+    changed_.wait(lock, [&] { return value_.load(std::memory_order_seq_cst) == value; });
+    asleep_.store(false, std::memory_order_relaxed);
+  }
+
+ private:
+  bool Spin(uint32_t value) const {
+    constexpr int kLooksAtTheClock = 32;  // one every so many pauses
+    for (const Stopwatch watch; watch.Seconds() < ThreadTeam::kSpinSeconds;) {
+      for (int i = 0; i < kLooksAtTheClock; ++i) {
+        if (value_.load(std::memory_order_acquire) == value) return true;
+        Pause();
+      }
+    }
+    return false;
+  }
+
+  std::atomic<uint32_t> value_{0};
+  std::atomic<bool> asleep_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+}  // namespace
+
+class ThreadTeam::Worker {
+ public:
+  explicit Worker(int index) : index_(index), thread_([this] { Loop(); }) {}
+  ~Worker() {
+    Begin(nullptr);
+    thread_.join();
+  }
+
+  // `body` null: the worker ends.
+  void Begin(const absl::FunctionRef<void(int)>* body) {
+    body_ = body;
+    begun_.Advance(++regions_);
+  }
+  void AwaitEnd() { ended_.Await(regions_); }
+
+ private:
+  void Loop() {
+    UseSerialLibraries();
+    for (uint32_t region = 1;; ++region) {
+      begun_.Await(region);
+      if (body_ == nullptr) return;
+      (*body_)(index_);
+      ended_.Advance(region);
+    }
+  }
+
+  const int index_;
+  uint32_t regions_ = 0;  // begun so far; the owner's
+  const absl::FunctionRef<void(int)>* body_ = nullptr;
+  Signal begun_, ended_;
+  std::thread thread_;  // last: starts when all else is there
+};
+
+ThreadTeam::ThreadTeam() = default;
+ThreadTeam::~ThreadTeam() = default;
+
+ThreadTeam& ThreadTeam::OfThisThread() {
+  thread_local ThreadTeam team;
+  return team;
+}
+
+void ThreadTeam::Run(int threads, absl::FunctionRef<void(int)> body) {
+  HADAL_CHECK_GE(threads, 1);
+  HADAL_CHECK(!running_);
+  running_ = true;
+  while (static_cast<int>(workers_.size()) < threads - 1) {
+    workers_.push_back(std::make_unique<Worker>(static_cast<int>(workers_.size()) + 1));
+  }
+  for (int t = 1; t < threads; ++t) workers_[t - 1]->Begin(&body);
+  body(0);
+  for (int t = 1; t < threads; ++t) workers_[t - 1]->AwaitEnd();
+  running_ = false;
+}
+
+}  // namespace hadal

@@ -1,0 +1,89 @@
+#include "runtime/thread_team.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace hadal {
+namespace {
+
+TEST(ThreadTeam, RunsEveryIndexOnceAndSeesWhatWorkersWrote) {
+  ThreadTeam team;
+  for (const int threads : {1, 4, 2, 3, 4}) {
+    for (int region = 0; region < 1000; ++region) {
+      std::vector<int> seen(threads, 0);  // plain memory: an unordered write would be lost, or be a race to TSan
+      team.Run(threads, [&](int t) { ++seen[t]; });
+      EXPECT_EQ(seen, std::vector<int>(threads, 1));
+    }
+  }
+}
+
+TEST(ThreadTeam, WorkersSeeWhatTheCallerWroteBetweenRegions) {
+  ThreadTeam team;
+  int64_t value = 0;
+  int64_t sums[2] = {0, 0};
+  for (; value < 5000; ++value) team.Run(2, [&](int t) { sums[t] += value; });
+  EXPECT_EQ(sums[0], 5000 * 4999 / 2);
+  EXPECT_EQ(sums[1], sums[0]);
+}
+
+// Long enough that every side falls asleep before the other is ready.
+TEST(ThreadTeam, WakesWhoFellAsleep) {
+  ThreadTeam team;
+  std::atomic<int> done = 0;
+  for (int region = 0; region < 20; ++region) {
+    team.Run(2, [&](int t) {
+      if (t == region % 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ++done;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(done, 40);
+}
+
+TEST(ThreadTeam, BodiesRunOnThreadsOfTheirOwnWithSerialLibraries) {
+  ThreadTeam team;
+  std::vector<std::thread::id> ids(3);
+  std::vector<int> library_threads(3, 0);
+  team.Run(3, [&](int t) {
+    ids[t] = std::this_thread::get_id();
+    library_threads[t] = omp_get_max_threads();
+  });
+  EXPECT_EQ(ids[0], std::this_thread::get_id());
+  EXPECT_NE(ids[1], ids[0]);
+  EXPECT_NE(ids[2], ids[1]);
+  EXPECT_EQ(library_threads[1], 1);
+  EXPECT_EQ(library_threads[2], 1);
+}
+
+TEST(ThreadTeam, EachThreadHasItsOwn) {
+  std::vector<int> sums(4, 0);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&, rank] {
+      int parts[2] = {0, 0};
+      for (int i = 0; i < 500; ++i) ThreadTeam::OfThisThread().Run(2, [&](int t) { ++parts[t]; });
+      sums[rank] = parts[0] + parts[1];
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(sums, std::vector<int>(4, 1000));
+}
+
+TEST(ThreadTeamDeathTest, RefusesARegionInsideARegion) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        ThreadTeam team;
+        team.Run(1, [&](int) { team.Run(1, [](int) {}); });
+      },
+      "running_");
+}
+
+}  // namespace
+}  // namespace hadal
