@@ -17,14 +17,14 @@ namespace hadal {
 void FillSinusoidalPositions(Matrix table);
 
 struct EmbeddingForwardArgs {
-  ConstTokens tokens;     // [R]
-  ConstTokens offsets;    // [sentences + 1]: row r of sentence n has position r - offsets[n]
+  ConstTokens tokens;         // [R]
+  ConstTokens offsets;        // [sentences + 1]: row r of sentence n has position r - offsets[n]
   ConstTokens row_positions;  // [R] the position of each row, instead of offsets: one step of decoding
-  ConstMatrix table;      // E [V, W]
-  ConstMatrix positions;  // PE [P, W]
+  ConstMatrix table;          // E [V, W]
+  ConstMatrix positions;      // PE [P, W]
   float multiplier = 1.0f;
-  Dropout dropout;        // element = row·W + column
-  Matrix x;               // [R, W] (=)
+  Dropout dropout;  // element = row·W + column
+  Matrix x;         // [R, W] (=)
 };
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
 
@@ -33,7 +33,7 @@ struct EmbeddingBackwardArgs {
   ConstMatrix dx;      // [R, W]
   float multiplier = 1.0f;
   Dropout dropout;
-  Matrix d_table;      // [V, W] (+=)
+  Matrix d_table;  // [V, W] (+=)
 };
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);
 

@@ -44,10 +44,10 @@ struct LinearBackwardInputArgs {
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 
 struct LinearBackwardWeightArgs {
-  ConstMatrix dy;    // [R, out]
-  ConstMatrix x;     // [R, in]
-  Matrix d_weight;   // [out, in]  (+=)
-  Vector d_bias;     // [out]      (+=), or empty
+  ConstMatrix dy;   // [R, out]
+  ConstMatrix x;    // [R, in]
+  Matrix d_weight;  // [out, in]  (+=)
+  Vector d_bias;    // [out]      (+=), or empty
 };
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args);
 

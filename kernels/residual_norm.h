@@ -41,11 +41,11 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
 // With ds = LayerNorm'(d_normed) + d_sum:
 //   d_stream = r·ds    d_branch = b·mask·ds    d_skip += ds    d_bias += Σ_rows d_branch    d_scale, d_shift as LayerNorm's
 struct ResidualNormBackwardArgs {
-  ConstMatrix d_normed;     // [R, W]; empty without norm
-  ConstMatrix d_sum;        // [R, W] gradient that arrives at s directly (pre-norm's stream), or empty
-  ConstMatrix sum;          // s of the forward; with mean, rstd, scale: empty without norm
-  ConstVector mean, rstd;   // [R]
-  ConstVector scale;        // [W]
+  ConstMatrix d_normed;    // [R, W]; empty without norm
+  ConstMatrix d_sum;       // [R, W] gradient that arrives at s directly (pre-norm's stream), or empty
+  ConstMatrix sum;         // s of the forward; with mean, rstd, scale: empty without norm
+  ConstVector mean, rstd;  // [R]
+  ConstVector scale;       // [W]
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
   Dropout dropout;

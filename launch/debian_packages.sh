@@ -4,7 +4,7 @@ hadal_build_packages=(
   libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libdnnl-dev libhwy-dev
   libsentencepiece-dev nlohmann-json3-dev libcli11-dev
 )
-hadal_test_packages=(libgtest-dev libgmock-dev)
+hadal_test_packages=(libgtest-dev libgmock-dev clang-format)
 
 # missing_packages PACKAGE...: prints those that are not installed.
 missing_packages() {

@@ -23,19 +23,19 @@ using AddCommand = void (*)(CLI::App& app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddGenerateCommand,  // a synthetic corpus
-    hadal::AddPrepareCommand,   // raw text → vocabulary and token shards
-    hadal::AddPlanCommand,
-    hadal::AddTrainCommand,
-    hadal::AddTranslateCommand,
-    hadal::AddScoreCommand,
-    hadal::AddBleuCommand,
-    hadal::AddConfigCommand,
-    hadal::AddCheckpointCommand,
-    hadal::AddInspectCommand,
-    hadal::AddCurveCommand,
-    hadal::AddScheduleCommand,
-    hadal::AddBenchCommand,
+    hadal::AddGenerateCommand,    // a synthetic corpus
+    hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,        // stages, memory and bubble before a run
+    hadal::AddTrainCommand,       // the main job
+    hadal::AddTranslateCommand,   // beam search
+    hadal::AddScoreCommand,       // log-probabilities of given pairs
+    hadal::AddBleuCommand,        // sacreBLEU's number
+    hadal::AddConfigCommand,      // show, diff, explain
+    hadal::AddCheckpointCommand,  // ls, verify, diff, export, average
+    hadal::AddInspectCommand,     // what a step trains on
+    hadal::AddCurveCommand,       // loss curves of runs
+    hadal::AddScheduleCommand,    // print, check
+    hadal::AddBenchCommand,       // how fast a step is
 };
 
 }  // namespace

@@ -20,13 +20,13 @@ inline constexpr int32_t kUnknownToken = 3;
 inline constexpr int32_t kSpecialTokens = 4;
 
 struct PackedBatch {
-  int32_t micro_batch = 0;                  // number in the step's global list
-  std::vector<int32_t> source;              // [source rows]
-  std::vector<int32_t> source_offsets;      // [sentences + 1]
-  std::vector<int32_t> target_input;        // [target rows]
-  std::vector<int32_t> target;              // [target rows]
-  std::vector<int32_t> target_offsets;      // [sentences + 1]
-  std::vector<int64_t> samples;             // [sentences] index in the corpus
+  int32_t micro_batch = 0;              // number in the step's global list
+  std::vector<int32_t> source;          // [source rows]
+  std::vector<int32_t> source_offsets;  // [sentences + 1]
+  std::vector<int32_t> target_input;    // [target rows]
+  std::vector<int32_t> target;          // [target rows]
+  std::vector<int32_t> target_offsets;  // [sentences + 1]
+  std::vector<int64_t> samples;         // [sentences] index in the corpus
 
   int64_t sentences() const { return static_cast<int64_t>(samples.size()); }
   int64_t source_rows() const { return static_cast<int64_t>(source.size()); }

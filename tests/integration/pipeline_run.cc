@@ -65,8 +65,8 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
       SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
                                             .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
                                             .micro_batches_per_step = spec.batch.micro_batches}));
-  ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, shared.pipeline, communicator,
-                      {.beam = {.max_length_b = 20}}, kTimeout);
+  ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, shared.pipeline,
+                      communicator, {.beam = {.max_length_b = 20}}, kTimeout);
   for (int step = 0; step < spec.steps; ++step) {
     const StepBatches batches = order.At(step);
     const StepScalars scalars{.seed = spec.seed,
