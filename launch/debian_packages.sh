@@ -5,6 +5,8 @@ hadal_build_packages=(
   libsentencepiece-dev nlohmann-json3-dev libcli11-dev
 )
 hadal_test_packages=(libgtest-dev libgmock-dev clang-format)
+# What the parity tests compare with. Large (140 MB); without it they are skipped and counted.
+hadal_parity_packages=(python3-torch python3-numpy)
 
 # missing_packages PACKAGE...: prints those that are not installed.
 missing_packages() {
@@ -19,7 +21,7 @@ install_packages() {
   local missing sudo=()
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -eq 0 ] && return 0
-  echo "Installing ${#missing[@]} Debian packages (about a minute): ${missing[*]}"
+  echo "Installing ${#missing[@]} Debian packages (a minute or two): ${missing[*]}"
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || {
       echo "You are not root and there is no sudo. Ask an administrator for: apt-get install ${missing[*]}" >&2
