@@ -15,6 +15,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tools/human_units.h"
+#include "tools/inspect_corpus.h"
 
 namespace hadal {
 namespace {
@@ -94,6 +95,14 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--ids-only", options->ids_only, "Ids without their text");
   command->callback([options, &exit_code] {
     const absl::Status status = RunInspectBatch(*options, std::cout);
+    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
+    exit_code = status.ok() ? 0 : 1;
+  });
+  CLI::App* corpus = inspect->add_subcommand("corpus", "Print a corpus's size and unigram entropy");
+  auto prefix = std::make_shared<std::string>();
+  corpus->add_option("--data", *prefix, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
+  corpus->callback([prefix, &exit_code] {
+    const absl::Status status = RunInspectCorpus(*prefix, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
     exit_code = status.ok() ? 0 : 1;
   });

@@ -1,4 +1,4 @@
-// `hadal inspect batch`: the token ids, and their text, that a given step trains on.
+// `hadal inspect`: a corpus (inspect_corpus.h), or a batch: the token ids, and their text, that a given step trains on.
 //
 //   hadal inspect batch --data PREFIX --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
 // With the values of the run's config this is the trainer's own order (runtime/data/sampling_order.h): a function of seed and

@@ -1,0 +1,33 @@
+#include "tools/inspect_corpus.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+TEST(InspectCorpus, CountsTokensAndEntropyOfASide) {
+  const Corpus corpus = *Corpus::FromSamples(
+      {{.source = {4}, .target = {4, 5}}, {.source = {4, 4, 4}, .target = {4}}, {.source = {5, 6}, .target = {4}}}, 8,
+      6);
+  const SideStatistics source = DescribeSource(corpus);
+  EXPECT_EQ(source.tokens, 9);
+  EXPECT_EQ(source.longest, 4);
+  EXPECT_EQ(source.distinct, 4);
+  // Source: 4 × "4", 1 × "5", 1 × "6", 3 × </s> of 9.
+  const auto term = [](double count, double of) { return -count / of * std::log(count / of); };
+  EXPECT_NEAR(source.unigram_entropy, term(4, 9) + 2 * term(1, 9) + term(3, 9), 1e-12);
+  const SideStatistics target = DescribeTarget(corpus);
+  EXPECT_EQ(target.tokens, 7);
+  EXPECT_NEAR(target.unigram_entropy, 2 * term(3, 7) + term(1, 7), 1e-12);
+}
+
+TEST(InspectCorpus, AnEvenlyUsedVocabularyHasTheLogOfItsSize) {
+  const Corpus corpus = *Corpus::FromSamples({{.source = {4, 5, 6}, .target = {7}}}, 8, 8);
+  EXPECT_NEAR(DescribeSource(corpus).unigram_entropy, std::log(4), 1e-12);
+  EXPECT_NEAR(DescribeTarget(corpus).unigram_entropy, std::log(2), 1e-12);
+}
+
+}  // namespace
+}  // namespace hadal
