@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "layers/method_presets.h"
 #include "pipeline/decoder.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
