@@ -1,0 +1,66 @@
+// Views of device memory as kernels take them: a pointer that only the thread layer may follow, and a matrix of it.
+//
+// A kernel reads and writes through Load and Store of thread_layer.h: that is where the executor checks bounds and alignment, so a
+// DevicePointer has no operator*. A default-constructed view is null and stands for "not given".
+// Layout: row-major, element (i, j) of a matrix is data + i · stride + j. Rows and columns stand in the kernel's argument struct.
+// BFloat16 is the upper half of a float; conversions (round to nearest even) are in eight.h.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/qualifiers.h"
+
+struct CUstream_st;  // CUDA's own name, so that callers need no CUDA header
+
+namespace hadal::cuda {
+
+// cudaStream_t; in a build for the executor the address of the Executor that runs the kernel.
+using StreamHandle = CUstream_st*;
+
+struct BFloat16 {
+  uint16_t bits = 0;
+};
+
+template <typename T>
+struct DevicePointer {
+  T* address = nullptr;
+
+  DevicePointer() = default;
+  HADAL_HOST_DEVICE DevicePointer(T* a) : address(a) {}  // NOLINT(google-explicit-constructor)
+  // A pointer to what may be written serves as one to what is only read.
+  template <typename U>
+  requires(std::is_same_v<T, const U>) HADAL_HOST_DEVICE
+      DevicePointer(DevicePointer<U> other)  // NOLINT(google-explicit-constructor)
+      : address(other.address) {}
+  HADAL_HOST_DEVICE explicit operator bool() const { return address != nullptr; }
+  HADAL_HOST_DEVICE DevicePointer operator+(int64_t elements) const { return {address + elements}; }
+};
+
+template <typename T>
+struct DeviceMatrix {
+  DevicePointer<T> data;
+  int64_t stride = 0;
+
+  DeviceMatrix() = default;
+  HADAL_HOST_DEVICE DeviceMatrix(DevicePointer<T> d, int64_t s) : data(d), stride(s) {}
+  template <typename U>
+  requires(std::is_same_v<T, const U>) HADAL_HOST_DEVICE
+      DeviceMatrix(const DeviceMatrix<U>& other)  // NOLINT(google-explicit-constructor)
+      : data(other.data), stride(other.stride) {}
+
+  HADAL_HOST_DEVICE explicit operator bool() const { return static_cast<bool>(data); }
+  HADAL_HOST_DEVICE DevicePointer<T> row(int64_t i) const { return data + i * stride; }
+};
+
+// Whether every row starts on a 16-byte boundary; a null view passes.
+template <typename T>
+bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
+  return reinterpret_cast<uintptr_t>(m.data.address) % 16 == 0 && m.stride * sizeof(T) % 16 == 0;
+}
+template <typename T>
+bool On16Bytes(const DevicePointer<T>& p) {
+  return reinterpret_cast<uintptr_t>(p.address) % 16 == 0;
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,39 @@
+// Counted dropout as kernels take it: the masks of runtime/random.h, drawn again wherever they are needed (dropout_draws.h).
+//
+// The seed, step and micro-batch are read from device memory, so that a captured graph can be replayed for another micro-batch.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/device_view.h"
+#include "runtime/random.h"
+
+namespace hadal::cuda {
+
+// What changes from one replay of a graph to the next.
+struct RandomPosition {
+  uint32_t seed_low = 0, seed_high = 0;
+  uint32_t micro_batch = 0, step = 0;
+};
+
+struct DeviceDropout {
+  DevicePointer<const RandomPosition> position;  // null: no dropout
+  uint32_t site = 0;                             // word 1 of the counter, key_block 0
+  uint32_t threshold = 0;
+  float scale = 1.0f;  // of an element that is kept
+
+  HADAL_HOST_DEVICE bool active() const { return threshold != 0; }
+};
+
+// Where `dropout` stands in the run, to be copied to device memory.
+inline RandomPosition PositionOf(const Dropout& dropout) {
+  const RandomCounter& c = dropout.counter;
+  return {static_cast<uint32_t>(c.seed), static_cast<uint32_t>(c.seed >> 32), c.micro_batch, c.step};
+}
+
+// The rest of `dropout`.  REQUIRES: `position` is not null where dropout is active.
+inline DeviceDropout MakeDeviceDropout(const Dropout& dropout, DevicePointer<const RandomPosition> position) {
+  return {position, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,112 @@
+// Eight neighbouring elements in registers: the unit in which kernels move tensors.
+//
+// Eight, because one 16-byte access holds eight BFloat16, two hold eight floats, and one Philox block draws for eight elements.
+// Loads widen to float; stores round to nearest even. With kAligned an access is 16 bytes wide and `count` must be 8; without it
+// the first `count` ≤ 8 elements move one by one and the rest read as 0.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/device_view.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+
+struct Eight {
+  float v[8] = {};
+};
+
+HADAL_DEVICE float ToFloat(float x) { return x; }
+HADAL_DEVICE float ToFloat(BFloat16 x) { return FloatOf(static_cast<uint32_t>(x.bits) << 16); }
+
+// Two floats rounded to BFloat16, `low` in the lower half. A NaN becomes the quiet NaN 0x7FFF, as the hardware's.
+HADAL_DEVICE uint32_t RoundPair(float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  const auto round = [](float x) -> uint32_t {
+    const uint32_t bits = BitsOf(x);
+    if ((bits & 0x7FFFFFFF) > 0x7F800000) return 0x7FFF;
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+  };
+  return round(low) | round(high) << 16;
+#endif
+}
+
+template <typename T>
+HADAL_DEVICE T FromFloat(float x);
+template <>
+HADAL_DEVICE float FromFloat<float>(float x) {
+  return x;
+}
+template <>
+HADAL_DEVICE BFloat16 FromFloat<BFloat16>(float x) {
+  return {static_cast<uint16_t>(RoundPair(x, 0.0f))};
+}
+
+// What x becomes when it is stored as T and read again.
+template <typename T>
+HADAL_DEVICE float RoundTo(float x) {
+  return ToFloat(FromFloat<T>(x));
+}
+
+HADAL_DEVICE Eight LoadEightAligned(DevicePointer<const float> from) {
+  const Vector16 low = LoadVector(from), high = LoadVector(from + 4);
+  Eight result;
+  HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+    result.v[i] = FloatOf(low.word[i]);
+    result.v[i + 4] = FloatOf(high.word[i]);
+  }
+  return result;
+}
+HADAL_DEVICE Eight LoadEightAligned(DevicePointer<const BFloat16> from) {
+  const Vector16 all = LoadVector(from);
+  Eight result;
+  HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+    result.v[2 * i] = FloatOf(all.word[i] << 16);
+    result.v[2 * i + 1] = FloatOf(all.word[i] & 0xFFFF0000u);
+  }
+  return result;
+}
+HADAL_DEVICE void StoreEightAligned(DevicePointer<float> to, const Eight& value) {
+  Vector16 low, high;
+  HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+    low.word[i] = BitsOf(value.v[i]);
+    high.word[i] = BitsOf(value.v[i + 4]);
+  }
+  StoreVector(to, low);
+  StoreVector(to + 4, high);
+}
+HADAL_DEVICE void StoreEightAligned(DevicePointer<BFloat16> to, const Eight& value) {
+  Vector16 all;
+  HADAL_UNROLL for (int i = 0; i < 4; ++i) all.word[i] = RoundPair(value.v[2 * i], value.v[2 * i + 1]);
+  StoreVector(to, all);
+}
+
+template <bool kAligned, typename T>
+HADAL_DEVICE Eight LoadEight(DevicePointer<T> from, int count) {
+  if constexpr (kAligned) {
+    return LoadEightAligned(from);
+  } else {
+    Eight result;
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+      if (i < count) result.v[i] = ToFloat(Load(from + i));
+    }
+    return result;
+  }
+}
+
+template <bool kAligned, typename T>
+HADAL_DEVICE void StoreEight(DevicePointer<T> to, const Eight& value, int count) {
+  if constexpr (kAligned) {
+    StoreEightAligned(to, value);
+  } else {
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+      if (i < count) Store(to + i, FromFloat<T>(value.v[i]));
+    }
+  }
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,226 @@
+#include "kernels/cuda/executor.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+#include "runtime/check.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr size_t kStackBytes = 64 << 10;
+constexpr int kLanes = 32;
+constexpr int kPoison = 0xFF;
+
+// The executor whose kernel this OS thread is in: a kernel's functions have no argument that could name it.
+thread_local Executor* current_executor = nullptr;
+
+bool SamePlace(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+}  // namespace
+
+Executor::Executor(uint64_t seed) : random_(seed) {}
+
+Executor::~Executor() {
+  for (const auto& [start, bytes] : allocations_) std::free(const_cast<std::byte*>(start));
+}
+
+Executor& Executor::Current() {
+  HADAL_CHECK(current_executor != nullptr);
+  return *current_executor;
+}
+
+void* Executor::Allocate(int64_t bytes) {
+  constexpr int64_t kBoundary = 256;  // cudaMalloc's
+  void* start = std::aligned_alloc(kBoundary, (bytes + kBoundary) / kBoundary * kBoundary);
+  HADAL_CHECK(start != nullptr);
+  std::memset(start, kPoison, bytes);
+  allocations_[static_cast<std::byte*>(start)] = bytes;
+  return start;
+}
+
+void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) {
+  HADAL_CHECK(current_executor == nullptr);
+  HADAL_CHECK_GE(shape.threads, kLanes);
+  HADAL_CHECK_LE(shape.threads, 1024);
+  HADAL_CHECK_EQ(shape.threads % kLanes, 0);
+  HADAL_CHECK_GE(shape.blocks_x, 1);
+  HADAL_CHECK_GE(shape.blocks_y, 1);
+  HADAL_CHECK_LE(shape.blocks_y, 65535);
+  shape_ = shape;
+  body_ = &body;
+  current_executor = this;
+  std::vector<int64_t> order(shape.blocks_x * shape.blocks_y);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_);
+  for (const int64_t block : order) {
+    block_ = block;
+    StartBlock();
+    RunBlock();
+  }
+  current_executor = nullptr;
+}
+
+void Executor::StartBlock() {
+  shared_.clear();
+  runnable_.clear();
+  if (fibers_.size() < static_cast<size_t>(shape_.threads)) fibers_.resize(shape_.threads);
+  for (int t = 0; t < shape_.threads; ++t) {
+    Fiber& fiber = fibers_[t];
+    if (fiber.stack == nullptr) fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+    fiber.state = State::kRunnable;
+    fiber.entered = false;
+    runnable_.push_back(t);
+  }
+}
+
+void Executor::FiberMain() {
+  Executor& executor = Current();
+  (*executor.body_)();
+  executor.fibers_[executor.running_].state = State::kReturned;
+  _longjmp(executor.scheduler_, 1);
+}
+
+void Executor::RunBlock() {
+  while (!runnable_.empty()) {
+    const size_t choice = random_() % runnable_.size();
+    const int thread = runnable_[choice];
+    runnable_[choice] = runnable_.back();
+    runnable_.pop_back();
+    Resume(thread);
+    switch (fibers_[thread].state) {
+      case State::kAtBarrier:
+        ReleaseIfComplete(0, shape_.threads, State::kAtBarrier);
+        break;
+      case State::kAtShuffle:
+        ReleaseIfComplete(thread / kLanes * kLanes, kLanes, State::kAtShuffle);
+        break;
+      default:
+        break;
+    }
+  }
+  for (int t = 0; t < shape_.threads; ++t) {
+    if (fibers_[t].state != State::kReturned) Diverged();
+  }
+}
+
+// Returns when the fiber waits or has returned.
+void Executor::Resume(int thread) {
+  Fiber& fiber = fibers_[thread];
+  running_ = thread;
+  if (_setjmp(scheduler_) == 0) {
+    if (fiber.entered) _longjmp(fiber.jump, 1);
+    fiber.entered = true;
+    // Stacks begin at different offsets of a page: at equal ones their tops would share a few sets of the CPU's cache.
+    const size_t offset = thread % 64 * 64;
+    getcontext(&fiber.entry);
+    fiber.entry.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes - offset};
+    fiber.entry.uc_link = nullptr;
+    makecontext(&fiber.entry, &Executor::FiberMain, 0);
+    setcontext(&fiber.entry);
+  }
+  running_ = -1;
+}
+
+void Executor::Wait(State state, const std::source_location& where) {
+  Fiber& fiber = fibers_[running_];
+  fiber.state = state;
+  fiber.where = where;
+  if (_setjmp(fiber.jump) == 0) _longjmp(scheduler_, 1);
+}
+
+// Lets threads [first, first + count) go on when all of them wait at the same place.
+void Executor::ReleaseIfComplete(int first, int count, State state) {
+  const auto begin = fibers_.begin() + first, end = begin + count;
+  if (!std::all_of(begin, end, [&](const Fiber& fiber) { return fiber.state == state; })) return;
+  if (!std::all_of(begin, end, [&](const Fiber& fiber) { return SamePlace(fiber.where, begin->where); })) Diverged();
+  if (state == State::kAtShuffle) {
+    uint64_t given[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) given[lane] = begin[lane].value;
+    for (int lane = 0; lane < kLanes; ++lane) begin[lane].value = given[begin[lane].source_lane];
+  }
+  for (int t = first; t < first + count; ++t) {
+    fibers_[t].state = State::kRunnable;
+    runnable_.push_back(t);
+  }
+}
+
+void Executor::Barrier(const std::source_location& where) { Wait(State::kAtBarrier, where); }
+
+uint64_t Executor::Shuffle(uint64_t value, int source_lane, const std::source_location& where) {
+  Fiber& fiber = fibers_[running_];
+  fiber.value = value;
+  fiber.source_lane = source_lane;
+  Wait(State::kAtShuffle, where);
+  return fiber.value;
+}
+
+void Executor::CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb) {
+  const auto* start = static_cast<const std::byte*>(address);
+  const auto inside = [&](const std::pair<const std::byte*, int64_t>& allocation) {
+    return start >= allocation.first && start + bytes <= allocation.first + allocation.second;
+  };
+  if (!inside(last_allocation_)) {
+    auto next = allocations_.upper_bound(start);
+    if (next == allocations_.begin()) Fail("%s %zu bytes at %p, before every allocation", verb, bytes, address);
+    last_allocation_ = *std::prev(next);
+    if (!inside(last_allocation_)) {
+      Fail("%s %zu bytes at offset %ld of an allocation of %ld bytes", verb, bytes,
+           static_cast<long>(start - last_allocation_.first), static_cast<long>(last_allocation_.second));
+    }
+  }
+  if (reinterpret_cast<uintptr_t>(address) % alignment != 0) {
+    Fail("%s %zu bytes at offset %ld, which is not aligned to %zu", verb, bytes,
+         static_cast<long>(start - last_allocation_.first), alignment);
+  }
+}
+
+void* Executor::SharedStorage(const void* identity, size_t bytes) {
+  std::vector<std::max_align_t>& storage = shared_[identity];
+  if (storage.empty()) {
+    storage.resize((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+    std::memset(storage.data(), kPoison, storage.size() * sizeof(std::max_align_t));
+  }
+  return storage.data();
+}
+
+void Executor::Fail(const char* format, ...) const {
+  std::fprintf(stderr, "CUDA executor: thread %d of block (%ld, %ld) ", running_, static_cast<long>(block_x()),
+               static_cast<long>(block_y()));
+  va_list arguments;
+  va_start(arguments, format);
+  std::vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  std::fputc('\n', stderr);
+  std::abort();
+}
+
+// Names every place where threads wait, and the first and the number of those who do.
+void Executor::Diverged() const {
+  std::fprintf(stderr, "CUDA executor: the threads of block (%ld, %ld) do not meet:\n", static_cast<long>(block_x()),
+               static_cast<long>(block_y()));
+  const auto same = [](const Fiber& a, const Fiber& b) {
+    return a.state == b.state && (a.state == State::kReturned || SamePlace(a.where, b.where));
+  };
+  for (int t = 0; t < shape_.threads; ++t) {
+    const Fiber& fiber = fibers_[t];
+    const auto like = [&](const Fiber& other) { return same(other, fiber); };
+    if (std::any_of(fibers_.begin(), fibers_.begin() + t, like)) continue;
+    const long count = std::count_if(fibers_.begin(), fibers_.begin() + shape_.threads, like);
+    if (fiber.state == State::kReturned) {
+      std::fprintf(stderr, "  thread %d has returned (%ld like it)\n", t, count);
+    } else {
+      std::fprintf(stderr, "  thread %d waits at a %s, %s:%u (%ld like it)\n", t,
+                   fiber.state == State::kAtBarrier ? "barrier" : "shuffle", fiber.where.file_name(),
+                   static_cast<unsigned>(fiber.where.line()), count);
+    }
+  }
+  std::abort();
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,141 @@
+// Runs CUDA kernels on the CPU, for tests: one fiber a thread, and a clear abort for what CUDA leaves undefined.
+//
+// The blocks of a launch run one after another in random order; within a block a random runnable thread runs until it has to
+// wait. So whatever depends on an order that CUDA does not promise differs between two seeds, and
+//   - shared memory is NaN when a block starts, device memory when it is allocated: what is read before it is written shows;
+//   - a missing barrier lets one thread read what another has not yet written: NaN, or bits that change with the seed.
+// Aborts with the threads and source lines at fault when
+//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle (divergence);
+//   - an access leaves its allocation or its shared array, or is not aligned as its width asks.
+// Limitations: warps have 32 lanes and all take part in a shuffle; nothing runs at the same time, so data races are found by their
+// effect, over seeds, not by their possibility; timing means nothing; tensor cores, atomics and asynchronous copies do not exist.
+// Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
+#pragma once
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <source_location>
+#include <vector>
+
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+struct LaunchShape {
+  int64_t blocks_x = 1, blocks_y = 1;
+  int threads = 32;  // of a block; REQUIRES: a multiple of 32, at most 1024
+};
+
+class Executor {
+ public:
+  explicit Executor(uint64_t seed);
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  ~Executor();
+
+  // The executor as a kernel's launch code knows it, and back.
+  StreamHandle stream() { return reinterpret_cast<StreamHandle>(this); }
+  static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream); }
+  // The one that runs the calling kernel.
+  static Executor& Current();
+
+  // `bytes` of device memory on a 256-byte boundary, every byte 0xFF: NaN in each float type. Freed with the executor.
+  void* Allocate(int64_t bytes);
+
+  // Runs body() as each thread of each block; returns when all have returned.
+  void Run(const LaunchShape& shape, const std::function<void()>& body);
+
+  // What a thread asks through thread_layer.h.
+  int thread() const { return running_; }
+  const LaunchShape& shape() const { return shape_; }
+  int64_t block_x() const { return block_ % shape_.blocks_x; }
+  int64_t block_y() const { return block_ / shape_.blocks_x; }
+  void Barrier(const std::source_location& where);
+  uint64_t Shuffle(uint64_t value, int source_lane, const std::source_location& where);
+  void CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb);
+  // The block's array that is known by `identity`, the same for each of its threads; NaN when first asked for.
+  void* SharedStorage(const void* identity, size_t bytes);
+  // Ends the process, saying which thread of which block did what.
+  [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
+
+ private:
+  enum class State { kRunnable, kAtBarrier, kAtShuffle, kReturned };
+  struct Fiber {
+    ucontext_t entry;  // for the first switch to the fiber; later ones jump, which makes no system call
+    jmp_buf jump;
+    bool entered = false;
+    std::unique_ptr<std::byte[]> stack;
+    State state = State::kReturned;
+    std::source_location where;
+    uint64_t value = 0;  // given to a shuffle, then received from it
+    int source_lane = 0;
+  };
+
+  [[noreturn]] static void FiberMain();
+  void StartBlock();
+  void RunBlock();
+  void Resume(int thread);
+  void Wait(State state, const std::source_location& where);
+  void ReleaseIfComplete(int first, int count, State state);
+  [[noreturn]] void Diverged() const;
+
+  std::mt19937_64 random_;
+  std::map<const std::byte*, int64_t> allocations_;  // start → bytes
+  std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
+  std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block
+
+  LaunchShape shape_;
+  const std::function<void()>* body_ = nullptr;
+  std::vector<Fiber> fibers_;
+  std::vector<int> runnable_;
+  jmp_buf scheduler_;
+  int64_t block_ = 0;
+  int running_ = -1;
+};
+
+// An array in a block's shared memory, with its bounds.
+template <typename T>
+class SharedArray {
+ public:
+  SharedArray(const void* identity, int64_t size)
+      : data_(static_cast<T*>(Executor::Current().SharedStorage(identity, size * sizeof(T)))), size_(size) {}
+
+  T& operator[](int64_t i) const {
+    Check(i, 1);
+    return data_[i];
+  }
+  SharedArray operator+(int64_t i) const {
+    Check(i, 0);
+    return SharedArray(data_ + i, size_ - i);
+  }
+  // The first four elements, moved at once.
+  std::array<T, 4>& Four() const {
+    Check(0, 4);
+    if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
+      Executor::Current().Fail("moves 16 shared bytes off their boundary");
+    return *reinterpret_cast<std::array<T, 4>*>(data_);
+  }
+
+ private:
+  SharedArray(T* data, int64_t size) : data_(data), size_(size) {}
+  void Check(int64_t i, int64_t count) const {
+    if (i < 0 || i + count > size_) {
+      Executor::Current().Fail("touches element %ld of a shared array of %ld", static_cast<long>(i),
+                               static_cast<long>(size_));
+    }
+  }
+
+  T* data_;
+  int64_t size_;
+};
+
+}  // namespace hadal::cuda

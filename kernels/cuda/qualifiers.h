@@ -1,0 +1,16 @@
+// Where a function runs: CUDA's qualifiers under nvcc, nothing under a C++ compiler.
+#pragma once
+
+#if defined(__CUDACC__)
+#define HADAL_KERNEL __global__
+#define HADAL_LAUNCH_BOUNDS(threads) __launch_bounds__(threads)
+#define HADAL_DEVICE __device__ __forceinline__
+#define HADAL_HOST_DEVICE __host__ __device__ __forceinline__
+#define HADAL_UNROLL _Pragma("unroll")
+#else
+#define HADAL_KERNEL
+#define HADAL_LAUNCH_BOUNDS(threads)
+#define HADAL_DEVICE inline
+#define HADAL_HOST_DEVICE inline
+#define HADAL_UNROLL
+#endif

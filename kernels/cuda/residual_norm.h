@@ -1,0 +1,69 @@
+// The residual connection on the device: the rules of kernels/residual_norm.h, and these differences.
+//
+//   s = r·x + b·dropout(y + bias) + e,  n = LayerNorm(s): gains that are learned (ReZero, Admin) and a gain of e are the CPU's alone.
+// Types: Residual is the stored type of the stream (x, s, e and their gradients), Compute that of what touches a matrix product (y, n).
+//   fp32 runs <float, float>; bf16 post-norm <BFloat16, BFloat16>; bf16 with an fp32 stream (pre-norm, no norm) <float, BFloat16>.
+//   Bias, gains, statistics and sums are fp32. s is rounded to Residual before it is normalised, whether it is stored or not, so that
+//   the norm alone on a stored s has the same bits; d_skip is fp32, because several readers add to it.
+// Why one trip: with bf16 the forward reads x and y and writes s and n, 8 bytes an element, and there is nothing else to do.
+// Layout: a team of threads holds a row in registers, eight columns a thread (row_team.h), 16-byte accesses where every row
+//   starts on 16 bytes and the width is a multiple of 8, single elements otherwise.
+// Numerics: sums along a row as in row_team.h, mean and variance in two passes over the registers. Column sums in two stages: a block
+//   adds rows of kDeviceRowBlock, each team its rows in ascending order, teams in ascending order; a second kernel adds the blocks,
+//   in eight runs of ascending order merged in ascending order. A function of shapes alone: no atomics, the same bits every time.
+// What changes between steps (dropout's place, the branch gain) is read from device memory, so a captured graph can be replayed.
+// REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; as kernels/residual_norm.h for what is given with what (aborts otherwise). Asynchronous.
+#pragma once
+
+#include "kernels/cuda/device_view.h"
+#include "kernels/cuda/dropout.h"
+#include "kernels/residual_norm.h"
+
+namespace hadal::cuda {
+
+inline constexpr int64_t kDeviceRowBlock = 32;
+
+template <typename Residual, typename Compute>
+struct ResidualNormForwardArgs {
+  int64_t rows = 0, width = 0;             // R, W
+  DeviceMatrix<const Residual> stream;     // x [R, W]
+  DeviceMatrix<const Compute> branch;      // y [R, W], or null: the norm alone
+  DevicePointer<const float> bias;         // [W], or null
+  DeviceMatrix<const Residual> skip;       // e [R, W], or null
+  float residual_gain = 1.0f;              // r
+  DevicePointer<const float> branch_gain;  // b, one number; null: 1
+  DeviceDropout dropout;
+  DevicePointer<const float> scale, shift;  // [W] both, or both null: no norm
+  DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or stream
+  DeviceMatrix<Compute> normed;             // n [R, W] (=), null without norm
+  DevicePointer<float> mean, rstd;          // [R] (=), null without norm
+};
+template <typename Residual, typename Compute>
+void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Residual, Compute>& args);
+
+template <typename Residual, typename Compute>
+struct ResidualNormBackwardArgs {
+  int64_t rows = 0, width = 0;
+  DeviceMatrix<const Compute> d_normed;   // [R, W], null without norm
+  DeviceMatrix<const Residual> d_sum;     // [R, W], or null
+  DeviceMatrix<const Residual> sum;       // s, null without norm
+  DevicePointer<const float> mean, rstd;  // [R]
+  DevicePointer<const float> scale;       // [W]
+  float residual_gain = 1.0f;
+  DevicePointer<const float> branch_gain;
+  DeviceDropout dropout;
+  DeviceMatrix<Residual> d_stream;                // [R, W] (=); may alias d_normed or d_sum
+  DeviceMatrix<Compute> d_branch;                 // [R, W] (=), or null: the norm alone
+  DeviceMatrix<float> d_skip;                     // [R, W] (+=), or null
+  DevicePointer<float> d_bias, d_scale, d_shift;  // [W] (+=), or null
+  DevicePointer<float> partials;                  // scratch, ResidualNormPartials(R, W) floats
+};
+template <typename Residual, typename Compute>
+void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args);
+
+// Floats of scratch that the backward needs: d_bias, d_scale and d_shift of each block of rows.
+constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
+  return (rows + kDeviceRowBlock - 1) / kDeviceRowBlock * 3 * width;
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,193 @@
+#include "kernels/cuda/residual_norm.h"
+
+#include "kernels/cuda/dropout_draws.h"
+#include "kernels/cuda/row_team.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kColumnSums = 3;     // d_bias, d_scale, d_shift
+constexpr int kMergeColumns = 32;  // of a block of the merge
+constexpr int kMergeRuns = 8;      // runs of row blocks that are added at the same time, then merged
+
+// What one thread adds up over its rows.
+struct ColumnSums {
+  Eight bias, scale, shift;
+};
+
+// What a thread keeps of a row between its two means and its gradient.
+struct NormTerms {
+  Eight gradient;    // g = dn ⊙ scale
+  Eight normalised;  // h = (s − mean)·rstd
+};
+
+// Reads a row's dn and s; adds it to d_scale and d_shift.
+template <bool kAligned, typename Args>
+HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int64_t row, const Eight& scale, float rstd,
+                                     ColumnSums& sums) {
+  NormTerms terms;
+  const Eight dn = LoadEight<kAligned>(args.d_normed.row(row) + team.column, team.columns);
+  const Eight s = LoadEight<kAligned>(args.sum.row(row) + team.column, team.columns);
+  const float mean = Load(args.mean + row);
+  HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+    terms.normalised.v[c] = (s.v[c] - mean) * rstd;
+    terms.gradient.v[c] = dn.v[c] * scale.v[c];
+    sums.scale.v[c] = MulAdd(dn.v[c], terms.normalised.v[c], sums.scale.v[c]);
+    sums.shift.v[c] += dn.v[c];
+  }
+  return terms;
+}
+
+// From ds of a row: d_stream, d_branch, d_skip and the thread's part of d_bias.
+template <bool kAligned, typename Residual, typename Compute>
+HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Compute>& args, const RowTeam& team,
+                                 int64_t row, Eight ds, float branch_gain, const RandomPosition& position,
+                                 ColumnSums& sums) {
+  if (args.d_skip) {
+    Eight d_skip = LoadEight<kAligned>(args.d_skip.row(row) + team.column, team.columns);
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) d_skip.v[c] += ds.v[c];
+    StoreEight<kAligned>(args.d_skip.row(row) + team.column, d_skip, team.columns);
+  }
+  if (args.d_branch) {
+    Eight d_branch;
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) d_branch.v[c] = branch_gain * ds.v[c];
+    if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, d_branch);
+    StoreEight<kAligned>(args.d_branch.row(row) + team.column, d_branch, team.columns);
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+      if (c < team.columns) sums.bias.v[c] += d_branch.v[c];
+      ds.v[c] *= args.residual_gain;
+    }
+  }
+  StoreEight<kAligned>(args.d_stream.row(row) + team.column, ds, team.columns);
+}
+
+// Adds the teams' sums in ascending order and stores the block's part. Every thread of the block comes here.
+HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_t width, Shared<float> exchange,
+                                  DevicePointer<float> part) {
+  const int team_columns = 8 * team.warps * kWarp;
+  Barrier();  // the exchange may still be read for the sums before
+  HADAL_UNROLL for (int c = 0; c < 8; ++c) exchange[8 * ThreadIndex() + c] = sums.v[c];
+  Barrier();
+  for (int64_t column = ThreadIndex(); column < width; column += ThreadsInBlock()) {
+    float total = exchange[column];
+    for (int t = 1; t < team.teams; ++t) total += exchange[t * team_columns + column];
+    Store(part + column, total);
+  }
+}
+
+template <typename Residual, typename Compute, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
+    ResidualNormBackwardKernel(ResidualNormBackwardArgs<Residual, Compute> args, int team_threads) {
+  HADAL_SHARED(float, slots, TeamSums<2>::kSlots);
+  HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
+  TeamSums<2> row_sums = {slots};
+  const RowTeam team = ThisRowTeam(args.width, team_threads);
+  const bool norm = static_cast<bool>(args.d_normed);
+  const float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
+  RandomPosition position;
+  if (args.dropout.active()) position = Load(args.dropout.position);
+  Eight scale;
+  if (norm && team.columns > 0) scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
+  ColumnSums sums;
+  for (int64_t i = 0; i < kDeviceRowBlock; i += team.teams) {
+    const int64_t row = BlockX() * kDeviceRowBlock + i + team.index;
+    const bool mine = i + team.index < kDeviceRowBlock && row < args.rows && team.columns > 0;
+    Eight ds;
+    if (norm) {
+      NormTerms terms;
+      const float rstd = mine ? Load(args.rstd + row) : 0.0f;
+      if (mine) terms = LoadNormTerms<kAligned>(args, team, row, scale, rstd, sums);
+      float means[2] = {0.0f, 0.0f};  // of g, and of g ⊙ h
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+        if (c < team.columns) means[0] += terms.gradient.v[c];
+        if (c < team.columns) means[1] = MulAdd(terms.gradient.v[c], terms.normalised.v[c], means[1]);
+      }
+      row_sums.Add(team, means);
+      means[0] /= static_cast<float>(args.width);
+      means[1] /= static_cast<float>(args.width);
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+        ds.v[c] = MulAdd(-terms.normalised.v[c], means[1], terms.gradient.v[c] - means[0]) * rstd;
+      }
+    }
+    if (!mine) continue;
+    if (args.d_sum) {
+      const Eight d_sum = LoadEight<kAligned>(args.d_sum.row(row) + team.column, team.columns);
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) ds.v[c] += d_sum.v[c];
+    }
+    StoreGradients<kAligned>(args, team, row, ds, branch_gain, position, sums);
+  }
+  const DevicePointer<float> part = args.partials + BlockX() * kColumnSums * args.width;
+  if (args.d_bias) StoreColumnSums(sums.bias, team, args.width, exchange, part);
+  if (args.d_scale) StoreColumnSums(sums.scale, team, args.width, exchange, part + args.width);
+  if (args.d_shift) StoreColumnSums(sums.shift, team, args.width, exchange, part + 2 * args.width);
+}
+
+struct MergeArgs {
+  int64_t blocks = 0, width = 0;
+  DevicePointer<const float> partials;       // [blocks, kColumnSums, W]
+  DevicePointer<float> result[kColumnSums];  // [W] (+=), or null
+};
+
+// Block (x, y): columns [32·x, 32·x + 32) of sum y. Thread t adds run t / 32 of the row blocks for column t % 32.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMergeColumns* kMergeRuns) MergeColumnSumsKernel(MergeArgs args) {
+  HADAL_SHARED(float, runs, kMergeColumns* kMergeRuns);
+  const int which = static_cast<int>(BlockY());
+  const DevicePointer<float> result = which == 0 ? args.result[0] : which == 1 ? args.result[1] : args.result[2];
+  const int64_t column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
+  const int run = ThreadIndex() / kMergeColumns;
+  const int64_t length = (args.blocks + kMergeRuns - 1) / kMergeRuns;
+  const int64_t end = (run + 1) * length < args.blocks ? (run + 1) * length : args.blocks;
+  const bool mine = result && column < args.width;
+  float total = 0.0f;
+  for (int64_t block = run * length; mine && block < end; ++block) {
+    total += Load(args.partials + (block * kColumnSums + which) * args.width + column);
+  }
+  runs[ThreadIndex()] = total;
+  Barrier();
+  if (run != 0 || !mine) return;
+  for (int r = 1; r < kMergeRuns; ++r) total += runs[r * kMergeColumns + ThreadIndex()];
+  Store(result + column, Load(result + column) + total);
+}
+
+}  // namespace
+
+template <typename Residual, typename Compute>
+void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args) {
+  if (args.rows == 0) return;
+  HADAL_CHECK_GE(args.width, 1);
+  HADAL_CHECK_LE(args.width, kMaxTeamWidth);
+  const bool norm = static_cast<bool>(args.d_normed);
+  HADAL_CHECK(norm || args.d_sum);
+  HADAL_CHECK_EQ(args.sum && args.mean && args.rstd && args.scale, norm);
+  HADAL_CHECK_EQ(args.d_scale && args.d_shift, norm);
+  HADAL_CHECK(args.d_stream);
+  HADAL_CHECK(!args.d_bias || args.d_branch);
+  HADAL_CHECK(!(norm || args.d_bias) || args.partials);
+  HADAL_CHECK(!args.dropout.active() || args.dropout.position);
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.d_normed) && RowsOn16Bytes(args.d_sum) &&
+                       RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.d_stream) && RowsOn16Bytes(args.d_branch) &&
+                       RowsOn16Bytes(args.d_skip) && On16Bytes(args.scale);
+  const RowTeamShape team = RowTeamShapeOf(args.width);
+  const int64_t blocks = (args.rows + kDeviceRowBlock - 1) / kDeviceRowBlock;
+  Launch(stream, {.blocks_x = blocks, .threads = team.block_threads()},
+         aligned ? ResidualNormBackwardKernel<Residual, Compute, true>
+                 : ResidualNormBackwardKernel<Residual, Compute, false>,
+         args, team.team_threads);
+  if (!args.d_bias && !args.d_scale) return;
+  const MergeArgs merge = {.blocks = blocks,
+                           .width = args.width,
+                           .partials = args.partials,
+                           .result = {args.d_bias, args.d_scale, args.d_shift}};
+  Launch(stream,
+         {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns,
+          .blocks_y = kColumnSums,
+          .threads = kMergeColumns * kMergeRuns},
+         MergeColumnSumsKernel, merge);
+}
+
+template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, float>&);
+template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<BFloat16, BFloat16>&);
+template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, BFloat16>&);
+
+}  // namespace hadal::cuda

@@ -1,0 +1,124 @@
+#include "kernels/cuda/residual_norm.h"
+
+#include "kernels/cuda/dropout_draws.h"
+#include "kernels/cuda/row_team.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int64_t kRowsOfBlock =
+    8;  // enough to share the loads of bias, scale and shift; few enough to fill a device with 4,096 rows
+
+// The parameters of a thread's columns, read once a block.
+struct Columns {
+  Eight bias, scale, shift;
+};
+
+template <bool kAligned, typename Args>
+HADAL_DEVICE Columns LoadColumns(const Args& args, const RowTeam& team) {
+  Columns columns;
+  if (team.columns == 0) return columns;
+  if (args.bias) columns.bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
+  if (args.scale) columns.scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
+  if (args.shift) columns.shift = LoadEight<kAligned>(args.shift + team.column, team.columns);
+  return columns;
+}
+
+// s of a thread's columns in one row, rounded to the stream's type: fma(b, f·(y + bias), r·x + e).
+template <bool kAligned, typename Residual, typename Compute>
+HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
+                               const Eight& bias, float branch_gain, const RandomPosition& position) {
+  Eight s = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
+  if (!args.branch) return s;
+  Eight y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
+  Eight skip;
+  if (args.skip) skip = LoadEight<kAligned>(args.skip.row(row) + team.column, team.columns);
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
+  if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, y);
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+    s.v[i] = RoundTo<Residual>(MulAdd(branch_gain, y.v[i], args.residual_gain * s.v[i] + skip.v[i]));
+  }
+  return s;
+}
+
+// Mean and 1 / sqrt(variance + epsilon) of a row whose threads hold s; columns that do not exist hold 0.
+struct Statistics {
+  float mean, rstd;
+};
+HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, int64_t width, TeamSums<1>& sums) {
+  float sum[1] = {0.0f};
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) sum[0] += s.v[i];
+  sums.Add(team, sum);
+  const float mean = sum[0] / static_cast<float>(width);
+  float squares[1] = {0.0f};
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+    const float centred = i < team.columns ? s.v[i] - mean : 0.0f;
+    squares[0] = MulAdd(centred, centred, squares[0]);
+  }
+  sums.Add(team, squares);
+  return {mean, 1.0f / SquareRoot(squares[0] / static_cast<float>(width) + kLayerNormEpsilon)};
+}
+
+template <typename Residual, typename Compute, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
+    ResidualNormForwardKernel(ResidualNormForwardArgs<Residual, Compute> args, int team_threads) {
+  HADAL_SHARED(float, slots, TeamSums<1>::kSlots);
+  TeamSums<1> sums = {slots};
+  const RowTeam team = ThisRowTeam(args.width, team_threads);
+  const Columns columns = LoadColumns<kAligned>(args, team);
+  const float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
+  RandomPosition position;
+  if (args.dropout.active()) position = Load(args.dropout.position);
+  for (int64_t i = 0; i < kRowsOfBlock; i += team.teams) {
+    // Every team goes round as often, because they meet at barriers; a team without a row holds zeros and stores nothing.
+    const int64_t row = BlockX() * kRowsOfBlock + i + team.index;
+    const bool mine = i + team.index < kRowsOfBlock && row < args.rows && team.columns > 0;
+    Eight s;
+    if (mine) s = ResidualSum<kAligned>(args, team, row, columns.bias, branch_gain, position);
+    if (mine && args.sum) StoreEight<kAligned>(args.sum.row(row) + team.column, s, team.columns);
+    if (!args.normed) continue;
+    const Statistics of_row = StatisticsOf(s, team, args.width, sums);
+    if (!mine) continue;
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+      s.v[c] = MulAdd((s.v[c] - of_row.mean) * of_row.rstd, columns.scale.v[c], columns.shift.v[c]);
+    }
+    StoreEight<kAligned>(args.normed.row(row) + team.column, s, team.columns);
+    if (team.column == 0) {
+      Store(args.mean + row, of_row.mean);
+      Store(args.rstd + row, of_row.rstd);
+    }
+  }
+}
+
+}  // namespace
+
+template <typename Residual, typename Compute>
+void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Residual, Compute>& args) {
+  if (args.rows == 0) return;
+  HADAL_CHECK_GE(args.width, 1);
+  HADAL_CHECK_LE(args.width, kMaxTeamWidth);
+  HADAL_CHECK(args.stream);
+  const bool norm = static_cast<bool>(args.scale);
+  HADAL_CHECK_EQ(static_cast<bool>(args.shift), norm);
+  HADAL_CHECK_EQ(static_cast<bool>(args.normed), norm);
+  HADAL_CHECK_EQ(args.mean && args.rstd, norm);
+  HADAL_CHECK(norm || args.sum);
+  HADAL_CHECK(!args.dropout.active() || args.dropout.position);
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.stream) && RowsOn16Bytes(args.branch) &&
+                       RowsOn16Bytes(args.skip) && RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.normed) &&
+                       On16Bytes(args.bias) && On16Bytes(args.scale) && On16Bytes(args.shift);
+  const RowTeamShape team = RowTeamShapeOf(args.width);
+  const LaunchShape shape = {.blocks_x = (args.rows + kRowsOfBlock - 1) / kRowsOfBlock,
+                             .threads = team.block_threads()};
+  Launch(stream, shape,
+         aligned ? ResidualNormForwardKernel<Residual, Compute, true>
+                 : ResidualNormForwardKernel<Residual, Compute, false>,
+         args, team.team_threads);
+}
+
+template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<float, float>&);
+template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<BFloat16, BFloat16>&);
+template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<float, BFloat16>&);
+
+}  // namespace hadal::cuda

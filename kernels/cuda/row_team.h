@@ -1,0 +1,86 @@
+// A team of threads that holds one row of a tensor, eight columns a thread, and adds up along it.
+//
+// A block of kTeamBlockThreads or a few more threads is cut into teams of whole warps; team t of a block takes rows t, t + teams, …
+// Every sum along a row has one order, a function of the width alone: eight columns of a thread in ascending order, the lanes of a
+// warp as a butterfly (each lane ends with the same bits, because a + b = b + a), the warps of a team in ascending order.
+// REQUIRES: 1 ≤ width ≤ kMaxTeamWidth.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/eight.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+
+inline constexpr int kTeamBlockThreads = 256;     // of a block whose rows are up to 8 · 256 columns wide
+inline constexpr int kMaxTeamBlockThreads = 512;  // of a block with one wider row
+inline constexpr int kMaxTeamWarps = kMaxTeamBlockThreads / kWarp;
+inline constexpr int64_t kMaxTeamWidth = 8 * kMaxTeamBlockThreads;
+
+struct RowTeamShape {
+  int team_threads = kWarp;
+  int teams = 1;  // of a block
+  int block_threads() const { return team_threads * teams; }
+};
+
+inline RowTeamShape RowTeamShapeOf(int64_t width) {
+  RowTeamShape shape;
+  shape.team_threads = static_cast<int>((width + 8 * kWarp - 1) / (8 * kWarp)) * kWarp;
+  if (shape.team_threads < kTeamBlockThreads) shape.teams = kTeamBlockThreads / shape.team_threads;
+  return shape;
+}
+
+// Where a thread stands.
+struct RowTeam {
+  int index;       // of the team in the block
+  int teams;       // of the block
+  int first_warp;  // of the team
+  int warps;       // of the team
+  int64_t column;  // the thread's first
+  int columns;     // the thread's number of columns: 8, fewer at the end of a row, or 0
+};
+
+HADAL_DEVICE RowTeam ThisRowTeam(int64_t width, int team_threads) {
+  RowTeam team;
+  team.index = ThreadIndex() / team_threads;
+  team.teams = ThreadsInBlock() / team_threads;
+  team.warps = team_threads / kWarp;
+  team.first_warp = team.index * team.warps;
+  team.column = 8 * static_cast<int64_t>(ThreadIndex() % team_threads);
+  const int64_t left = width - team.column;
+  team.columns = left >= 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;
+  return team;
+}
+
+HADAL_DEVICE float SumOfWarp(float x) {
+  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) x += ShuffleXor(x, mask);
+  return x;
+}
+
+// Adds up each of kSums values over the team; every thread of the team gets the totals. `slots` holds two sets, used in turn, so that
+// one barrier a call is enough: a thread writes a set again only behind the barrier that follows everyone's last read of it.
+template <int kSums>
+struct TeamSums {
+  Shared<float> slots;  // [2 · kMaxTeamWarps · kSums]
+  int turn = 0;
+
+  static constexpr int kSlots = 2 * kMaxTeamWarps * kSums;
+
+  HADAL_DEVICE void Add(const RowTeam& team, float (&x)[kSums]) {
+    HADAL_UNROLL for (int k = 0; k < kSums; ++k) x[k] = SumOfWarp(x[k]);
+    if (team.warps == 1) return;  // the same for every thread of the block
+    const int warp = ThreadIndex() / kWarp, set = turn * kMaxTeamWarps;
+    turn ^= 1;
+    if (ThreadIndex() % kWarp == 0) {
+      HADAL_UNROLL for (int k = 0; k < kSums; ++k) slots[(set + warp) * kSums + k] = x[k];
+    }
+    Barrier();
+    HADAL_UNROLL for (int k = 0; k < kSums; ++k) {
+      x[k] = slots[(set + team.first_warp) * kSums + k];
+      for (int w = 1; w < team.warps; ++w) x[k] += slots[(set + team.first_warp + w) * kSums + k];
+    }
+  }
+};
+
+}  // namespace hadal::cuda

@@ -1,0 +1,5 @@
+# The kernels, one .cu an op (two where forward and backward are long). nvcc compiles them for devices (kernels/cuda), a C++ compiler for
+# the executor (tests/support).
+set(HADAL_CUDA_SOURCES
+  residual_norm_backward.cu
+  residual_norm_forward.cu)

@@ -1,0 +1,178 @@
+// The thread layer: all that a kernel knows of the machine below it. Kernel bodies are written against it alone.
+//
+//   who am I      ThreadIndex, ThreadsInBlock, BlockX, BlockY, BlocksX
+//   meeting       Barrier (the block), ShuffleXor and ShuffleFrom (the warp)
+//   memory        HADAL_SHARED declares an array of the block, Shared<T> passes it on; Load and Store follow a DevicePointer;
+//                 LoadVector and StoreVector move 16 bytes at once
+//   arithmetic    MulAdd, SquareRoot, Exp, FastExp, Log, MulWide
+//   Launch        starts a kernel on a stream
+//
+// Under nvcc it is CUDA. Under a C++ compiler it is the executor (executor.h), which runs the same source on the CPU, one fiber a
+// thread, and checks what CUDA leaves undefined. The .cu files are therefore C++ too.
+// Rules that let one source serve both: every thread of a block reaches the same Barrier, every lane of a warp the same shuffle;
+// no thread returns before a barrier that others wait at; no floating-point atomics exist here, on purpose.
+// Numerics: contraction is off in both builds (-fmad=false): a fused multiply-add is written MulAdd. Division and square root are
+// correctly rounded in both. Exp and Log are each library's own, so only what avoids them has equal bits in both builds.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/device_view.h"
+#include "kernels/cuda/qualifiers.h"
+#include "runtime/check.h"
+#if !defined(__CUDACC__)
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "kernels/cuda/executor.h"
+#endif
+
+namespace hadal::cuda {
+
+inline constexpr int kWarp = 32;
+
+// Sixteen bytes: what one thread moves at once.
+struct alignas(16) Vector16 {
+  uint32_t word[4];
+};
+
+#if defined(__CUDACC__)
+
+struct LaunchShape {
+  int64_t blocks_x = 1, blocks_y = 1;
+  int threads = kWarp;  // of a block; REQUIRES: a multiple of kWarp
+};
+
+HADAL_DEVICE int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+HADAL_DEVICE int ThreadsInBlock() { return static_cast<int>(blockDim.x); }
+HADAL_DEVICE int64_t BlockX() { return blockIdx.x; }
+HADAL_DEVICE int64_t BlockY() { return blockIdx.y; }
+HADAL_DEVICE int64_t BlocksX() { return gridDim.x; }
+
+HADAL_DEVICE void Barrier() { __syncthreads(); }
+template <typename T>
+HADAL_DEVICE T ShuffleXor(T value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+}
+template <typename T>
+HADAL_DEVICE T ShuffleFrom(T value, int lane) {
+  return __shfl_sync(0xFFFFFFFFu, value, lane);
+}
+
+#define HADAL_SHARED(T, name, count) __shared__ __align__(16) T name[count]
+template <typename T>
+using Shared = T*;
+HADAL_DEVICE Vector16 LoadVector(const float* from) { return *reinterpret_cast<const Vector16*>(from); }
+HADAL_DEVICE void StoreVector(float* to, const Vector16& value) { *reinterpret_cast<Vector16*>(to) = value; }
+
+template <typename T>
+HADAL_DEVICE std::remove_const_t<T> Load(DevicePointer<T> from) {
+  return *from.address;
+}
+template <typename T>
+HADAL_DEVICE void Store(DevicePointer<T> to, T value) {
+  *to.address = value;
+}
+template <typename T>
+HADAL_DEVICE Vector16 LoadVector(DevicePointer<T> from) {
+  return *reinterpret_cast<const Vector16*>(from.address);
+}
+template <typename T>
+HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector16& value) {
+  *reinterpret_cast<Vector16*>(to.address) = value;
+}
+
+HADAL_DEVICE float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+HADAL_DEVICE double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
+HADAL_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
+HADAL_DEVICE float Exp(float x) { return expf(x); }
+HADAL_DEVICE float FastExp(float x) { return __expf(x); }  // relative error about (2 + |x|) · 2^-23
+HADAL_DEVICE float Log(float x) { return logf(x); }
+HADAL_DEVICE uint32_t BitsOf(float x) { return __float_as_uint(x); }
+HADAL_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
+
+template <typename... P, typename... A>
+void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
+  const dim3 blocks(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
+  kernel<<<blocks, static_cast<unsigned>(shape.threads), 0, stream>>>(args...);
+  HADAL_CHECK_EQ(cudaGetLastError(), cudaSuccess);  // a launch that cannot be is our own bug
+}
+
+#else  // the executor
+
+HADAL_DEVICE int ThreadIndex() { return Executor::Current().thread(); }
+HADAL_DEVICE int ThreadsInBlock() { return Executor::Current().shape().threads; }
+HADAL_DEVICE int64_t BlockX() { return Executor::Current().block_x(); }
+HADAL_DEVICE int64_t BlockY() { return Executor::Current().block_y(); }
+HADAL_DEVICE int64_t BlocksX() { return Executor::Current().shape().blocks_x; }
+
+using Where = std::source_location;
+inline void Barrier(const Where& where = Where::current()) { Executor::Current().Barrier(where); }
+template <typename T>
+T ShuffleFrom(T value, int lane, const Where& where = Where::current()) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  return std::bit_cast<T>(
+      static_cast<Bits>(Executor::Current().Shuffle(std::bit_cast<Bits>(value), lane % kWarp, where)));
+}
+template <typename T>
+T ShuffleXor(T value, int mask, const Where& where = Where::current()) {
+  return ShuffleFrom(value, ThreadIndex() % kWarp ^ mask, where);
+}
+
+template <typename T>
+using Shared = SharedArray<T>;
+#define HADAL_SHARED(T, name, count)   \
+  static const char name##_identity{}; \
+  const ::hadal::cuda::SharedArray<T> name(&name##_identity, count)
+inline Vector16 LoadVector(const SharedArray<float>& from) { return std::bit_cast<Vector16>(from.Four()); }
+inline void StoreVector(const SharedArray<float>& to, const Vector16& value) {
+  to.Four() = std::bit_cast<std::array<float, 4>>(value);
+}
+
+template <typename T>
+std::remove_const_t<T> Load(DevicePointer<T> from) {
+  Executor::Current().CheckAccess(from.address, sizeof(T), alignof(T), "reads");
+  return *from.address;
+}
+template <typename T>
+void Store(DevicePointer<T> to, T value) {
+  Executor::Current().CheckAccess(to.address, sizeof(T), alignof(T), "writes");
+  *to.address = value;
+}
+template <typename T>
+Vector16 LoadVector(DevicePointer<T> from) {
+  Executor::Current().CheckAccess(from.address, sizeof(Vector16), alignof(Vector16), "reads");
+  Vector16 value;
+  std::memcpy(&value, from.address, sizeof(value));
+  return value;
+}
+template <typename T>
+void StoreVector(DevicePointer<T> to, const Vector16& value) {
+  Executor::Current().CheckAccess(to.address, sizeof(Vector16), alignof(Vector16), "writes");
+  std::memcpy(static_cast<void*>(to.address), &value, sizeof(value));
+}
+
+inline float MulAdd(float a, float b, float c) { return std::fma(a, b, c); }
+inline double MulAdd(double a, double b, double c) { return std::fma(a, b, c); }
+inline float SquareRoot(float x) { return std::sqrt(x); }
+inline float Exp(float x) { return std::exp(x); }
+inline float FastExp(float x) { return std::exp(x); }
+inline float Log(float x) { return std::log(x); }
+inline uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
+inline float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
+
+template <typename... P, typename... A>
+void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
+  Executor::Of(stream).Run(shape, [&] { kernel(args...); });
+}
+
+#endif
+
+// Low and high half of a 32 x 32 bit product.
+HADAL_DEVICE uint64_t MulWide(uint32_t a, uint32_t b) { return static_cast<uint64_t>(a) * b; }
+
+}  // namespace hadal::cuda

@@ -1,0 +1,194 @@
+// The executor catches what it promises to catch: each kernel here is one that CUDA might run without a word.
+#include "kernels/cuda/executor.h"
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kThreads = 64;
+
+// Where a test kernel goes wrong.
+enum class Fault { kNone, kNoBarrier, kDivergentBarrier, kEarlyReturn, kDivergentShuffle, kBarrierAgainstShuffle };
+
+// out[block][thread] = in[block][the thread's mirror image], through shared memory.
+HADAL_KERNEL void MirrorKernel(DevicePointer<const float> in, DevicePointer<float> out, Fault fault) {
+  HADAL_SHARED(float, values, kThreads);
+  const int thread = ThreadIndex();
+  const int64_t first = BlockX() * kThreads;
+  if (fault == Fault::kEarlyReturn && thread == 5) return;
+  values[thread] = Load(in + first + thread);
+  if (fault == Fault::kDivergentBarrier) {
+    if (thread < 32) {
+      Barrier();
+    } else {
+      Barrier();
+    }
+  } else if (fault != Fault::kNoBarrier) {
+    Barrier();
+  }
+  Store(out + first + thread, values[kThreads - 1 - thread]);
+}
+
+// Sums over the first warp.
+HADAL_KERNEL void SumKernel(DevicePointer<const float> in, DevicePointer<float> out, Fault fault) {
+  float x = Load(in + ThreadIndex());
+  if (fault == Fault::kBarrierAgainstShuffle && ThreadIndex() == 0) Barrier();
+  for (int mask = 16; mask > 0; mask /= 2) {
+    if (fault == Fault::kDivergentShuffle && ThreadIndex() == 7 && mask == 2) {
+      x += ShuffleXor(x, 2);
+    } else {
+      x += ShuffleXor(x, mask);
+    }
+  }
+  Store(out + ThreadIndex(), x);
+}
+
+std::vector<float> RunMirror(uint64_t seed, Fault fault, int64_t blocks = 3) {
+  Executor executor(seed);
+  const int64_t count = blocks * kThreads;
+  auto* in = static_cast<float*>(executor.Allocate(count * sizeof(float)));
+  auto* out = static_cast<float*>(executor.Allocate(count * sizeof(float)));
+  for (int64_t i = 0; i < count; ++i) in[i] = static_cast<float>(i);
+  Launch(executor.stream(), {.blocks_x = blocks, .threads = kThreads}, MirrorKernel, in, out, fault);
+  return {out, out + count};
+}
+
+void RunSum(Fault fault) {
+  Executor executor(1);
+  auto* in = static_cast<float*>(executor.Allocate(32 * sizeof(float)));
+  auto* out = static_cast<float*>(executor.Allocate(32 * sizeof(float)));
+  for (int i = 0; i < 32; ++i) in[i] = static_cast<float>(i);
+  Launch(executor.stream(), {.threads = 32}, SumKernel, in, out, fault);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(out[i], 31 * 16);
+}
+
+TEST(CudaExecutorTest, RunsEveryThreadOfEveryBlock) {
+  const std::vector<float> out = RunMirror(1, Fault::kNone);
+  for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
+    EXPECT_EQ(out[i], i / kThreads * kThreads + kThreads - 1 - i % kThreads);
+  }
+}
+
+TEST(CudaExecutorTest, ShufflesWithinTheWarp) { RunSum(Fault::kNone); }
+
+TEST(CudaExecutorTest, TwoDimensionsOfBlocks) {
+  Executor executor(3);
+  std::set<std::pair<int64_t, int64_t>> seen;
+  executor.Run({.blocks_x = 3, .blocks_y = 2, .threads = 32}, [&] {
+    seen.insert({BlockX(), BlockY()});
+    EXPECT_EQ(BlocksX(), 3);
+    EXPECT_EQ(ThreadsInBlock(), 32);
+  });
+  EXPECT_EQ(seen.size(), 6);
+  EXPECT_EQ(*seen.rbegin(), std::pair(int64_t{2}, int64_t{1}));
+}
+
+TEST(CudaExecutorTest, BlocksAndThreadsComeInRandomOrder) {
+  const auto order = [](uint64_t seed) {
+    Executor executor(seed);
+    std::vector<int64_t> seen;
+    executor.Run({.blocks_x = 4, .threads = 32}, [&] { seen.push_back(BlockX() * 32 + ThreadIndex()); });
+    return seen;
+  };
+  EXPECT_EQ(order(1), order(1));
+  EXPECT_NE(order(1), order(2));
+}
+
+// Some thread runs before its mirror image has written: shared memory is NaN then, and which thread depends on the seed.
+TEST(CudaExecutorTest, AMissingBarrierShows) {
+  const auto nans = [](uint64_t seed) {
+    std::set<int64_t> places;
+    const std::vector<float> out = RunMirror(seed, Fault::kNoBarrier);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (std::isnan(out[i])) places.insert(i);
+    }
+    return places;
+  };
+  EXPECT_GT(nans(1).size(), 10);
+  EXPECT_NE(nans(1), nans(2));
+}
+
+TEST(CudaExecutorTest, MemoryStartsAsNotANumber) {
+  Executor executor(1);
+  const auto* values = static_cast<const float*>(executor.Allocate(5 * sizeof(float)));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(std::isnan(values[i]));
+}
+
+TEST(CudaExecutorDeathTest, DivergentBarrier) {
+  EXPECT_DEATH(RunMirror(1, Fault::kDivergentBarrier),
+               "do not meet:(.|\n)*thread 0 waits at a barrier, .*\\(32 like it");
+}
+
+TEST(CudaExecutorDeathTest, ReturnBeforeABarrier) {
+  EXPECT_DEATH(RunMirror(1, Fault::kEarlyReturn), "waits at a barrier.*63 like it(.|\n)*thread 5 has returned");
+}
+
+TEST(CudaExecutorDeathTest, DivergentShuffle) {
+  EXPECT_DEATH(RunSum(Fault::kDivergentShuffle), "do not meet:(.|\n)*thread 7 waits at a shuffle");
+}
+
+TEST(CudaExecutorDeathTest, BarrierAgainstShuffle) {
+  EXPECT_DEATH(RunSum(Fault::kBarrierAgainstShuffle), "thread 0 waits at a barrier(.|\n)*thread 1 waits at a shuffle");
+}
+
+// Reads or writes `bytes` wide at `offset` of an allocation of 100 bytes.
+void Access(int64_t offset, bool vector, bool write) {
+  Executor executor(1);
+  auto* start = static_cast<char*>(executor.Allocate(100));
+  executor.Allocate(100);  // a neighbour is no excuse
+  executor.Run({.threads = 32}, [&] {
+    const DevicePointer<float> at = reinterpret_cast<float*>(start + offset);
+    if (vector && write) StoreVector(at, {});
+    if (vector && !write) LoadVector(at);
+    if (!vector && write) Store(at, 1.0f);
+    if (!vector && !write) Load(at);
+  });
+}
+
+TEST(CudaExecutorTest, AccessWithinBounds) {
+  for (const bool write : {false, true}) {
+    Access(0, false, write);
+    Access(96, false, write);
+    Access(80, true, write);
+  }
+}
+
+TEST(CudaExecutorDeathTest, AccessOutOfBounds) {
+  EXPECT_DEATH(Access(100, false, false),
+               "thread [0-9]+ of block \\(0, 0\\) reads 4 bytes at offset 100 of an allocation of 100");
+  EXPECT_DEATH(Access(100, false, true), "writes 4 bytes at offset 100");
+  EXPECT_DEATH(Access(96, true, false), "reads 16 bytes at offset 96 of an allocation of 100");
+  EXPECT_DEATH(Access(-4, false, true), "writes 4 bytes");
+}
+
+TEST(CudaExecutorDeathTest, MisalignedAccess) {
+  EXPECT_DEATH(Access(8, true, false), "reads 16 bytes at offset 8, which is not aligned to 16");
+  EXPECT_DEATH(Access(2, false, true), "writes 4 bytes at offset 2, which is not aligned to 4");
+}
+
+TEST(CudaExecutorDeathTest, SharedArrayOutOfBounds) {
+  Executor executor(1);
+  const auto touch = [&](int64_t index) {
+    executor.Run({.threads = 32}, [&] {
+      HADAL_SHARED(float, values, 10);
+      values[index] = 1.0f;
+    });
+  };
+  touch(9);
+  EXPECT_DEATH(touch(10), "touches element 10 of a shared array of 10");
+  EXPECT_DEATH(touch(-1), "touches element -1 of a shared array of 10");
+}
+
+TEST(CudaExecutorDeathTest, BlocksAreWholeWarps) {
+  Executor executor(1);
+  EXPECT_DEATH(executor.Run({.threads = 48}, [] {}), "16 vs. 0");
+}
+
+}  // namespace
+}  // namespace hadal::cuda
