@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -43,7 +44,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
     world->communicator_ = &world->alone_->communicator(0);
   }
   world->ChooseThreads(threads, ranks_on_host);
-  UseSerialLibraries();
+  PrepareComputeThread();
   return world;
 }
 

@@ -22,7 +22,7 @@ class Stream {
   int threads() const { return threads_; }
 
   // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside
-  // run serially (on the calling thread: where UseSerialLibraries() has been called). Not to be nested. Blocking.
+  // run serially (on the calling thread: where PrepareComputeThread() has been called). Not to be nested. Blocking.
   template <typename Body>
   void Run(Body&& body) const {
     if (threads_ == 1) {
@@ -61,9 +61,5 @@ class Stream {
 
   int threads_;
 };
-
-// Makes libraries with OpenMP threads of their own (oneDNN) run serially on the calling OS thread also outside Run().
-// Call once on every thread that launches kernels.
-void UseSerialLibraries();
 
 }  // namespace hadal

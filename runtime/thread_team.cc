@@ -8,7 +8,7 @@
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
-#include "runtime/stream.h"
+#include "runtime/compute_thread.h"
 
 namespace hadal {
 namespace {
@@ -78,7 +78,7 @@ class ThreadTeam::Worker {
 
  private:
   void Loop() {
-    UseSerialLibraries();
+    PrepareComputeThread();
     for (uint32_t region = 1;; ++region) {
       begun_.Await(region);
       if (body_ == nullptr) return;

@@ -12,6 +12,7 @@
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
 
@@ -38,7 +39,7 @@ std::vector<std::vector<int32_t>> Sources(int sentences) {
 
 absl::Status RunRank(const Settings& s, const ModelPlan& plan, const PipelinePlan& pipeline,
                      Communicator& communicator) {
-  UseSerialLibraries();
+  PrepareComputeThread();
   const Stream stream = Stream::Cpu(s.threads);
   const absl::Duration timeout = absl::Minutes(10);
   ArenaLayout layout;

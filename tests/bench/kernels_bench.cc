@@ -12,6 +12,7 @@
 #include "hwy/aligned_allocator.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "runtime/compute_thread.h"
 #include "runtime/stream.h"
 
 namespace hadal {
@@ -196,7 +197,7 @@ BENCHMARK(CopyFourMatrices)->ArgNames({"d", "threads"})->UseRealTime()->ArgsProd
 
 // Serial libraries, as a rank's threads have them.
 int main(int argc, char** argv) {
-  hadal::UseSerialLibraries();
+  hadal::PrepareComputeThread();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -10,6 +10,7 @@
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
@@ -50,7 +51,7 @@ absl::Status Evaluate(Shared& shared, Engine& engine, const std::vector<Translat
 }
 
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
-  UseSerialLibraries();
+  PrepareComputeThread();
   const DecodeSpec& spec = shared.spec;
   const Stream stream = Stream::Cpu(spec.threads);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,

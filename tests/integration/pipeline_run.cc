@@ -10,6 +10,7 @@
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
@@ -52,7 +53,7 @@ void Collect(Shared& shared, const ParameterStore& parameters) {
 }
 
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
-  UseSerialLibraries();
+  PrepareComputeThread();
   const RunSpec& spec = shared.spec;
   const Stream stream = Stream::Cpu(spec.threads);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,

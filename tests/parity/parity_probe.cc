@@ -17,6 +17,7 @@
 #include "pipeline/model_settings.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
+#include "runtime/compute_thread.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/random.h"
 #include "runtime/safetensors.h"
@@ -210,7 +211,7 @@ absl::Status Probe(ProbeOptions& options) {
   outcome.gradients.resize(plan.parameters.size());
   InProcessWorld world(options.ranks);
   HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) {
-    UseSerialLibraries();
+    PrepareComputeThread();
     return RunRank(plan, pipeline, batches, options, communicator, outcome);
   }));
   HADAL_RETURN_IF_ERROR(WriteTensors(plan, outcome.weights, options.directory + "/weights.safetensors"));

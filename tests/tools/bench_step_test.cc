@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
 
 namespace hadal {
 namespace {
@@ -30,7 +31,7 @@ nlohmann::json Measure(const BenchStepOptions& options, int ranks) {
   std::ostringstream out;
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) {
-    UseSerialLibraries();
+    PrepareComputeThread();
     return RunBenchStep(options, communicator, Stream::Cpu(1), out);
   });
   EXPECT_TRUE(status.ok()) << status;
@@ -91,7 +92,7 @@ TEST(BenchStep, PrintsTextForMixedLengthsWithDropout) {
   std::ostringstream out;
   InProcessWorld world(1);
   const absl::Status status = world.Run([&](Communicator& communicator) {
-    UseSerialLibraries();
+    PrepareComputeThread();
     return RunBenchStep(options, communicator, Stream::Cpu(2), out);
   });
   ASSERT_TRUE(status.ok()) << status;

@@ -14,6 +14,7 @@
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/training_checkpoints.h"
+#include "runtime/compute_thread.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/vocabulary_training.h"
@@ -104,7 +105,7 @@ class TranslateTest : public ::testing::Test {
   void Save(bool shared, int ranks) {
     InProcessWorld world(ranks);
     const absl::Status status = world.Run([&](Communicator& c) {
-      UseSerialLibraries();
+      PrepareComputeThread();
       return SaveModel(directory_ / "run", MakeVocabulary(), shared, c);
     });
     ASSERT_TRUE(status.ok()) << status;
@@ -123,7 +124,7 @@ class TranslateTest : public ::testing::Test {
     std::istringstream unused_in;
     InProcessWorld world(ranks);
     const absl::Status status = world.Run([&](Communicator& c) {
-      UseSerialLibraries();
+      PrepareComputeThread();
       if (c.rank() == 0) return RunTranslate(options, c, Stream::Cpu(1), {in, out, log});
       std::istringstream none;
       std::ostringstream nowhere;
@@ -142,7 +143,7 @@ class TranslateTest : public ::testing::Test {
     std::ostringstream out, log;
     InProcessWorld world(ranks);
     const absl::Status status = world.Run([&](Communicator& c) {
-      UseSerialLibraries();
+      PrepareComputeThread();
       std::ostringstream nowhere;
       const ScoreOptions options{
           .checkpoint = directory_ / "run", .source = directory_ / "source", .target = directory_ / "target"};
