@@ -1,5 +1,9 @@
 # The kernels, one .cu an op (two where forward and backward are long). nvcc compiles them for devices (kernels/cuda), a C++ compiler for
 # the executor (tests/support).
 set(HADAL_CUDA_SOURCES
+  adam.cu
+  cross_entropy.cu
+  embedding.cu
   residual_norm_backward.cu
-  residual_norm_forward.cu)
+  residual_norm_forward.cu
+  sum_of_squares.cu)

@@ -1,0 +1,80 @@
+#include "kernels/cuda/adam.h"
+
+#include <cmath>
+
+#include "kernels/cuda/eight.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// One element; the same operations in the same order as the CPU's.
+HADAL_DEVICE void UpdateElement(const AdamScalars& s, float gradient, float& parameter, float& first, float& second) {
+  const float g = gradient * s.gradient_scale;
+  first = MulAdd(s.beta1, first, s.one_minus_beta1 * g);
+  second = MulAdd(s.beta2, second, s.one_minus_beta2 * (g * g));
+  const float direction = first / (SquareRoot(second) + s.epsilon);
+  parameter = MulAdd(-s.decay, parameter, parameter);
+  parameter = MulAdd(-s.step_size, direction, parameter);
+}
+
+HADAL_DEVICE bool IsFinite(float x) { return (BitsOf(x) & 0x7F800000u) != 0x7F800000u; }
+
+template <bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) AdamKernel(AdamArgs args) {
+  const AdamScalars scalars = Load(args.scalars);
+  if (scalars.apply == 0) return;
+  const int64_t first = 8 * (BlockX() * kThreads + ThreadIndex());
+  if (first >= args.size) return;
+  const int count = args.size - first < 8 ? static_cast<int>(args.size - first) : 8;
+  const auto update = [&]<bool kVector>() {
+    const Eight gradient = LoadEight<kVector>(args.gradient + first, count);
+    Eight parameter = LoadEight<kVector>(args.parameter + first, count);
+    Eight m = LoadEight<kVector>(args.first_moment + first, count);
+    Eight v = LoadEight<kVector>(args.second_moment + first, count);
+    bool finite = true;
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+      if (i >= count) continue;
+      UpdateElement(scalars, gradient.v[i], parameter.v[i], m.v[i], v.v[i]);
+      finite = finite && IsFinite(parameter.v[i]);
+    }
+    StoreEight<kVector>(args.parameter + first, parameter, count);
+    StoreEight<kVector>(args.first_moment + first, m, count);
+    StoreEight<kVector>(args.second_moment + first, v, count);
+    if (args.rounded) StoreEight<kVector>(args.rounded + first, parameter, count);
+    if (!finite && args.non_finite) Store(args.non_finite, 1);
+  };
+  if (kAligned && count == 8) {
+    update.template operator()<true>();
+  } else {
+    update.template operator()<false>();
+  }
+}
+
+}  // namespace
+
+AdamScalars AdamScalarsOf(const hadal::AdamArgs& args) {
+  const double t = static_cast<double>(args.update);
+  const double correction1 = 1 - std::pow(args.beta1, t), correction2 = 1 - std::pow(args.beta2, t);
+  return {.gradient_scale = static_cast<float>(args.gradient_scale),
+          .beta1 = static_cast<float>(args.beta1),
+          .one_minus_beta1 = static_cast<float>(1 - args.beta1),
+          .beta2 = static_cast<float>(args.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - args.beta2),
+          .decay = static_cast<float>(args.learning_rate * args.weight_decay),
+          .step_size = static_cast<float>(args.learning_rate * std::sqrt(correction2) / correction1),
+          .epsilon = static_cast<float>(args.epsilon)};
+}
+
+void AdamStep(StreamHandle stream, const AdamArgs& args) {
+  if (args.size == 0) return;
+  HADAL_CHECK(args.parameter && args.gradient && args.first_moment && args.second_moment && args.scalars);
+  const bool aligned = On16Bytes(args.parameter) && On16Bytes(args.gradient) && On16Bytes(args.first_moment) &&
+                       On16Bytes(args.second_moment) && On16Bytes(args.rounded);
+  const int64_t blocks = (args.size + 8 * kThreads - 1) / (8 * kThreads);
+  Launch(stream, {.blocks_x = blocks, .threads = kThreads}, aligned ? AdamKernel<true> : AdamKernel<false>, args);
+}
+
+}  // namespace hadal::cuda

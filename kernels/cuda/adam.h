@@ -1,0 +1,41 @@
+// Adam over a flat shard on the device, in one trip: the formula of kernels/adam.h, and these additions.
+//
+//   - unscale and clip: both ride on gradient_scale, which the host has from the step's norm;
+//   - finite check: where the step's norm is not finite the host sets apply = 0 and the kernel changes nothing; a parameter that is not
+//     finite after the update sets *non_finite to 1 (it is never cleared here);
+//   - write-back: the updated parameter is also written as BFloat16, the copy that products read.
+// The scalars are read from device memory, so that a captured graph can be replayed for another step.
+// Why one trip: with the write-back a parameter moves 30 bytes (16 read, 14 written); arithmetic hides behind them.
+// Numerics: fp32 per element with the operations of kernels/cpu/adam.cc in their order; elements are independent.
+// 16-byte accesses where every pointer stands on 16 bytes. Asynchronous.
+#pragma once
+
+#include "kernels/adam.h"
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+struct AdamScalars {
+  float gradient_scale = 1.0f;
+  float beta1 = 0.0f, one_minus_beta1 = 1.0f, beta2 = 0.0f, one_minus_beta2 = 1.0f;
+  float decay = 0.0f;      // lr·wd
+  float step_size = 0.0f;  // lr·sqrt(1 − b2^t)/(1 − b1^t)
+  float epsilon = 0.0f;
+  int32_t apply = 1;
+};
+
+// The scalars of a step from the fields of `args` that are numbers, computed in double and rounded once.
+AdamScalars AdamScalarsOf(const hadal::AdamArgs& args);
+
+struct AdamArgs {
+  int64_t size = 0;
+  DevicePointer<float> parameter;                    // [n] (in place)
+  DevicePointer<const float> gradient;               // [n]
+  DevicePointer<float> first_moment, second_moment;  // [n] (in place)
+  DevicePointer<BFloat16> rounded;                   // [n] (=), or null
+  DevicePointer<const AdamScalars> scalars;          // one
+  DevicePointer<int32_t> non_finite;                 // one, or null
+};
+void AdamStep(StreamHandle stream, const AdamArgs& args);
+
+}  // namespace hadal::cuda

@@ -1,0 +1,157 @@
+#include "kernels/cuda/cross_entropy.h"
+
+#include <type_traits>
+
+#include "kernels/cuda/eight.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+constexpr float kLowest = -3.4028234663852886e38f;  // not -inf: a difference of two infinities would be NaN
+
+template <typename T>
+HADAL_DEVICE float ExpOf(float x) {
+  return std::is_same_v<T, float> ? Exp(x) : FastExp(x);
+}
+
+// The sums over some of a row's logits.
+struct RowSums {
+  float maximum = kLowest;
+  float exponentials = 0.0f;  // Σ_v e^(z_v − maximum)
+  float logits = 0.0f;        // Σ_v z_v
+};
+
+template <typename T>
+HADAL_DEVICE RowSums Merge(const RowSums& a, const RowSums& b) {
+  RowSums both;
+  both.maximum = a.maximum > b.maximum ? a.maximum : b.maximum;
+  both.exponentials =
+      a.exponentials * ExpOf<T>(a.maximum - both.maximum) + b.exponentials * ExpOf<T>(b.maximum - both.maximum);
+  both.logits = a.logits + b.logits;
+  return both;
+}
+
+// Adds `count` logits. A NaN does not become the maximum, but the exponentials' sum.
+template <typename T>
+HADAL_DEVICE void AddEight(const Eight& z, int count, RowSums& sums) {
+  float maximum = sums.maximum;
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+    if (i < count && z.v[i] > maximum) maximum = z.v[i];
+  }
+  float exponentials = 0.0f, logits = 0.0f;
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+    if (i >= count) continue;
+    exponentials += ExpOf<T>(z.v[i] - maximum);
+    logits += z.v[i];
+  }
+  sums.exponentials = MulAdd(sums.exponentials, ExpOf<T>(sums.maximum - maximum), exponentials);
+  sums.maximum = maximum;
+  sums.logits += logits;
+}
+
+// Merges the threads' sums: the lanes of a warp as a butterfly, then the warps in ascending order. Every thread gets the result.
+template <typename T>
+HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
+  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    RowSums other;
+    other.maximum = ShuffleXor(sums.maximum, mask);
+    other.exponentials = ShuffleXor(sums.exponentials, mask);
+    other.logits = ShuffleXor(sums.logits, mask);
+    sums = Merge<T>(sums, other);
+  }
+  const int warp = ThreadIndex() / kWarp;
+  if (ThreadIndex() % kWarp == 0) {
+    exchange[3 * warp] = sums.maximum;
+    exchange[3 * warp + 1] = sums.exponentials;
+    exchange[3 * warp + 2] = sums.logits;
+  }
+  Barrier();
+  RowSums total = {exchange[0], exchange[1], exchange[2]};
+  for (int w = 1; w < kWarps; ++w) {
+    total = Merge<T>(total, RowSums{exchange[3 * w], exchange[3 * w + 1], exchange[3 * w + 2]});
+  }
+  return total;
+}
+
+HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
+  return vocabulary - column < 8 ? static_cast<int>(vocabulary - column) : 8;
+}
+
+// dz = scale · (softmax(z) − q), in place; q is `share` everywhere and target_weight more at the target.
+template <typename T, bool kAligned>
+HADAL_DEVICE void WriteGradient(const CrossEntropyArgs<T>& args, DevicePointer<T> row, int64_t target,
+                                const RowSums& sums, float share, float target_weight) {
+  const float scale = Load(args.gradient_scale);
+  const float factor = scale / sums.exponentials;
+  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * kThreads) {
+    const int count = CountAt(column, args.vocabulary);
+    Eight z = LoadEight<kAligned>(row + column, count);
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+      z.v[i] = MulAdd(ExpOf<T>(z.v[i] - sums.maximum), factor, -scale * share);
+      if (column + i == target) z.v[i] -= scale * target_weight;
+    }
+    StoreEight<kAligned>(row + column, z, count);
+  }
+}
+
+template <typename T, bool kAligned>
+HADAL_DEVICE void WriteZeros(const CrossEntropyArgs<T>& args, DevicePointer<T> row) {
+  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * kThreads) {
+    StoreEight<kAligned>(row + column, Eight(), CountAt(column, args.vocabulary));
+  }
+}
+
+template <typename T, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CrossEntropyKernel(CrossEntropyArgs<T> args) {
+  HADAL_SHARED(float, exchange, 3 * kWarps);
+  const int64_t row = BlockX();
+  const DevicePointer<T> logits = args.logits.row(row);
+  const int64_t target = Load(args.targets + row);
+  if (target < 0) {
+    if (args.gradient_scale) WriteZeros<T, kAligned>(args, logits);
+    if (ThreadIndex() == 0) Store(args.loss + row, 0.0f), Store(args.nll + row, 0.0f);
+    return;
+  }
+  RowSums sums;
+  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * kThreads) {
+    const int count = CountAt(column, args.vocabulary);
+    AddEight<T>(LoadEight<kAligned>(logits + column, count), count, sums);
+  }
+  const float target_logit = ToFloat(Load(logits + target));  // read by all before any thread writes: a barrier follows
+  sums = MergeBlock<T>(sums, exchange);
+  const float share =
+      args.label_smoothing == 0.0f ? 0.0f : args.label_smoothing / static_cast<float>(args.vocabulary - 1);
+  const float target_weight = 1.0f - args.label_smoothing - share;
+  if (ThreadIndex() == 0) {
+    const float log_sum_exp = sums.maximum + Log(sums.exponentials);
+    const float nll = log_sum_exp - target_logit;
+    const float smooth =
+        share == 0.0f ? 0.0f : share * (static_cast<float>(args.vocabulary) * log_sum_exp - sums.logits);
+    Store(args.nll + row, nll);
+    Store(args.loss + row, MulAdd(target_weight, nll, smooth));
+  }
+  if (args.gradient_scale) WriteGradient<T, kAligned>(args, logits, target, sums, share, target_weight);
+}
+
+}  // namespace
+
+template <typename T>
+void CrossEntropy(StreamHandle stream, const CrossEntropyArgs<T>& args) {
+  if (args.rows == 0) return;
+  HADAL_CHECK_GE(args.vocabulary, 1);
+  HADAL_CHECK(args.logits && args.targets && args.loss && args.nll);
+  HADAL_CHECK_GE(args.label_smoothing, 0.0f);
+  HADAL_CHECK_LT(args.label_smoothing, 1.0f);
+  HADAL_CHECK(args.vocabulary > 1 || args.label_smoothing == 0.0f);
+  const bool aligned = args.vocabulary % 8 == 0 && RowsOn16Bytes(args.logits);
+  Launch(stream, {.blocks_x = args.rows, .threads = kThreads},
+         aligned ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>, args);
+}
+
+template void CrossEntropy(StreamHandle, const CrossEntropyArgs<float>&);
+template void CrossEntropy(StreamHandle, const CrossEntropyArgs<BFloat16>&);
+
+}  // namespace hadal::cuda

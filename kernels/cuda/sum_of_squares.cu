@@ -1,0 +1,65 @@
+#include "kernels/cuda/sum_of_squares.h"
+
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+
+struct Range {
+  int64_t begin, end;
+};
+
+HADAL_DEVICE Range ChunkOfSlice(const SumOfSquaresArgs& args, int64_t slice, int64_t chunk) {
+  const int64_t end = Load(args.offsets + slice + 1);
+  const int64_t begin = Load(args.offsets + slice) + chunk * kSquaresChunk;
+  return {begin, begin + kSquaresChunk < end ? begin + kSquaresChunk : end};
+}
+
+// Block (x, y): chunk x of slice y. Chunks behind a slice's end store 0, which the second kernel does not read.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SquaresOfChunksKernel(SumOfSquaresArgs args) {
+  HADAL_SHARED(double, warps, kWarps);
+  const Range range = ChunkOfSlice(args, BlockY(), BlockX());
+  double sum = 0.0;
+  for (int64_t i = range.begin + ThreadIndex(); i < range.end; i += kThreads) {
+    const double x = static_cast<double>(Load(args.x + i));
+    sum = MulAdd(x, x, sum);
+  }
+  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += ShuffleXor(sum, mask);
+  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
+  Barrier();
+  if (ThreadIndex() != 0) return;
+  for (int w = 1; w < kWarps; ++w) sum += warps[w];
+  Store(args.partials + BlockY() * BlocksX() + BlockX(), sum);
+}
+
+// One thread a slice.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumChunksKernel(SumOfSquaresArgs args, int64_t chunks) {
+  const int64_t slice = BlockX() * kThreads + ThreadIndex();
+  if (slice >= args.slices) return;
+  const int64_t size = Load(args.offsets + slice + 1) - Load(args.offsets + slice);
+  double sum = 0.0;
+  for (int64_t chunk = 0; chunk * kSquaresChunk < size; ++chunk) {
+    sum += Load(args.partials + slice * chunks + chunk);
+  }
+  Store(args.sums + slice, sum);
+}
+
+}  // namespace
+
+void SumOfSquares(StreamHandle stream, const SumOfSquaresArgs& args) {
+  if (args.slices == 0) return;
+  HADAL_CHECK(args.x && args.offsets && args.sums);
+  HADAL_CHECK_LE(args.slices, 65535);  // the grid's second dimension
+  const int64_t chunks = (args.max_slice_size + kSquaresChunk - 1) / kSquaresChunk;
+  if (chunks > 0) {
+    HADAL_CHECK(args.partials);
+    Launch(stream, {.blocks_x = chunks, .blocks_y = args.slices, .threads = kThreads}, SquaresOfChunksKernel, args);
+  }
+  Launch(stream, {.blocks_x = (args.slices + kThreads - 1) / kThreads, .threads = kThreads}, SumChunksKernel, args,
+         chunks);
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,31 @@
+// Σ x_i² of each slice of a flat range, in double: what kernels/sum_of_squares.h gives for one slice.
+//
+// Why slices: norms are added in (parameter, slice) order by the caller, so the pieces may not depend on the layout of the run.
+// Numerics: x is widened to double, where its square is exact. A slice is cut into chunks of kSquaresChunk elements; thread t of a chunk
+// adds elements t, t + 256, …, a warp meets as a butterfly, warps in ascending order, chunks in ascending order: a function of the
+// values alone (not the CPU's order: the last bits differ between device kinds). A non-finite element makes its slice's sum
+// non-finite; the step's finite check rides on this. An empty slice gives 0. Asynchronous.
+#pragma once
+
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+inline constexpr int64_t kSquaresChunk = 16384;
+
+struct SumOfSquaresArgs {
+  DevicePointer<const float> x;
+  int64_t slices = 0;
+  DevicePointer<const int64_t> offsets;  // [slices + 1] elements of x, ascending
+  int64_t max_slice_size = 0;            // no slice is longer
+  DevicePointer<double> partials;        // scratch, SumOfSquaresPartials(slices, max_slice_size) doubles
+  DevicePointer<double> sums;            // [slices] (=)
+};
+void SumOfSquares(StreamHandle stream, const SumOfSquaresArgs& args);
+
+// REQUIRES: slices ≤ 65,535.
+constexpr int64_t SumOfSquaresPartials(int64_t slices, int64_t max_slice_size) {
+  return slices * ((max_slice_size + kSquaresChunk - 1) / kSquaresChunk);
+}
+
+}  // namespace hadal::cuda
