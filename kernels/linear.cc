@@ -42,6 +42,15 @@ void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& ar
   cpu::LinearBackwardInput(stream, args);
 }
 
+void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
+  if (args.dx.rows == 0) return;
+  CheckRowMajor(args.relu_output);
+  CheckRowMajor(args.dx);
+  HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
+  HADAL_CHECK_EQ(args.relu_output.columns, args.dx.columns);
+  cpu::ReluBackward(stream, args);
+}
+
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {
   CheckRowMajor(args.d_weight);
   if (args.dy.rows == 0 && args.x.rows == 0) return;

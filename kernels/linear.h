@@ -43,6 +43,14 @@ struct LinearBackwardInputArgs {
 };
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 
+// The mask of relu_output alone, where something stands between the ReLU and the product: dx = y > 0 ? dx · mask_scale : 0.
+struct ReluBackwardArgs {
+  ConstMatrix relu_output;  // y [R, W]
+  float mask_scale = 1.0f;
+  Matrix dx;  // [R, W], in place
+};
+void ReluBackward(const Stream& stream, const ReluBackwardArgs& args);
+
 struct LinearBackwardWeightArgs {
   ConstMatrix dy;   // [R, out]
   ConstMatrix x;    // [R, in]

@@ -34,7 +34,8 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
   HADAL_CHECK_EQ(!args.mean.empty(), norm);
   HADAL_CHECK_EQ(!args.rstd.empty(), norm);
   HADAL_CHECK(norm || !args.sum.empty());
-  for (const ConstVector& v : {args.bias, args.scale, args.shift}) CheckSize(v, width);
+  for (const ConstVector& v : {args.bias, args.scale, args.shift, args.learned_residual_gain}) CheckSize(v, width);
+  CheckSize(args.learned_branch_gain, 1);
   for (const ConstVector& v : {ConstVector(args.mean), ConstVector(args.rstd)}) CheckSize(v, rows);
   if (norm) {
     HADAL_CHECK_NE(args.normed.data, args.stream.data);
@@ -49,8 +50,8 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   if (rows == 0) return;
   HADAL_CHECK(!args.d_stream.empty());
   HADAL_CHECK_GE(width, 1);
-  for (const ConstMatrix& m :
-       {args.d_normed, args.d_sum, args.sum, ConstMatrix(args.d_branch), ConstMatrix(args.d_skip)}) {
+  for (const ConstMatrix& m : {args.d_normed, args.d_sum, args.sum, args.stream, args.branch,
+                               ConstMatrix(args.d_branch), ConstMatrix(args.d_skip)}) {
     CheckShape(m, rows, width);
   }
   const bool norm = !args.d_normed.empty();
@@ -63,11 +64,21 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   HADAL_CHECK_EQ(!args.d_shift.empty(), norm);
   HADAL_CHECK(args.d_bias.empty() || !args.d_branch.empty());
   for (const ConstVector& v :
-       {args.scale, ConstVector(args.d_bias), ConstVector(args.d_scale), ConstVector(args.d_shift)}) {
+       {args.scale, args.bias, args.learned_residual_gain, ConstVector(args.d_learned_residual_gain),
+        ConstVector(args.d_bias), ConstVector(args.d_scale), ConstVector(args.d_shift)}) {
     CheckSize(v, width);
   }
   for (const ConstVector& v : {args.mean, args.rstd}) CheckSize(v, rows);
-  if (norm || !args.d_bias.empty()) HADAL_CHECK_GE(args.partials.size, ResidualNormPartials(rows, width));
+  for (const ConstVector& v : {args.learned_branch_gain, ConstVector(args.d_learned_branch_gain)}) CheckSize(v, 1);
+  const bool learned_residual = !args.learned_residual_gain.empty(), learned_branch = !args.learned_branch_gain.empty();
+  HADAL_CHECK_EQ(!args.d_learned_residual_gain.empty(), learned_residual);
+  HADAL_CHECK_EQ(!args.d_learned_branch_gain.empty(), learned_branch);
+  HADAL_CHECK(!args.d_branch.empty() || (!learned_residual && !learned_branch));
+  HADAL_CHECK(!args.stream.empty() || !learned_residual);
+  HADAL_CHECK(!args.branch.empty() || !learned_branch);
+  if (norm || !args.d_bias.empty() || learned_residual || learned_branch) {
+    HADAL_CHECK_GE(args.partials.size, ResidualNormPartials(rows, width));
+  }
   HADAL_CHECK_NE(args.d_branch.data, args.d_stream.data);
   cpu::ResidualNormBackward(stream, args);
 }

@@ -1,15 +1,16 @@
 // The residual connection of every method, in one trip over memory.
 //
-//   s = r·x + b·dropout(y + bias) + e                                   [R, W]
+//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
 //   n = scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift             [R, W]
 //
 // Post-norm: n is the next stream (x' = n). Pre-norm: s is the next stream and n the next sublayer's input, so the next
 // sublayer's norm rides along; where a segment or chunk starts, the same norm runs alone (no branch: s = x) with the same bits.
 // Source: methods.md section 0; DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha; BranchNorm (arXiv 2305.02790) eq. 7,
-// b = alpha_t. LayerNorm: biased variance, eps 1e-5.
+// b = alpha_t; ReZero (Bachlechner et al. 2020), g learned; Admin (Liu et al. 2020), ω learned; B2T (arXiv 2206.00330), e the
+// layer's input. LayerNorm: biased variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
 // Numerics: fp32; mean and variance of a row in two passes over the row held in cache, lane sums combined in a fixed order.
-// Column sums (d_bias, d_scale, d_shift) run over blocks of kResidualNormRowBlock rows, blocks merged in ascending order, so
+// Column sums (all the d_… vectors) run over blocks of kResidualNormRowBlock rows, blocks merged in ascending order, so
 // neither threads nor their number change a bit.
 // Dropout element = row·W + column. Blocking; allocates nothing.
 #pragma once
@@ -30,6 +31,9 @@ struct ResidualNormForwardArgs {
   ConstMatrix skip;            // e [R, W], or empty
   float residual_gain = 1.0f;  // r
   float branch_gain = 1.0f;    // b
+  float skip_gain = 1.0f;      // a
+  ConstVector learned_residual_gain;  // ω [W], or empty: 1
+  ConstVector learned_branch_gain;    // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
   Matrix sum;                // s [R, W] (=); may be empty where only n is wanted, may alias `branch` or `stream`
@@ -39,7 +43,8 @@ struct ResidualNormForwardArgs {
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
 
 // With ds = LayerNorm'(d_normed) + d_sum:
-//   d_stream = r·ds    d_branch = b·mask·ds    d_skip += ds    d_bias += Σ_rows d_branch    d_scale, d_shift as LayerNorm's
+//   d_stream = r·ω ⊙ ds    d_branch = b·g·mask·ds    d_skip += a·ds    d_bias += Σ_rows d_branch
+//   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's
 struct ResidualNormBackwardArgs {
   ConstMatrix d_normed;    // [R, W]; empty without norm
   ConstMatrix d_sum;       // [R, W] gradient that arrives at s directly (pre-norm's stream), or empty
@@ -48,19 +53,27 @@ struct ResidualNormBackwardArgs {
   ConstVector scale;       // [W]
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
+  float skip_gain = 1.0f;
+  ConstVector learned_residual_gain, learned_branch_gain;
+  ConstMatrix stream;  // x of the forward; read for d_learned_residual_gain
+  ConstMatrix branch;  // y and bias of the forward; read for d_learned_branch_gain
+  ConstVector bias;    // may be empty
   Dropout dropout;
-  Matrix d_stream;          // [R, W] (=); may alias d_normed or d_sum
-  Matrix d_branch;          // [R, W] (=), or empty: the norm alone (d_stream = ds); may not alias d_stream
-  Matrix d_skip;            // [R, W] (+=), or empty
-  Vector d_bias;            // [W] (+=), or empty
-  Vector d_scale, d_shift;  // [W] (+=); empty without norm
-  Vector partials;          // scratch, ResidualNormPartials(R, W) floats
+  Matrix d_stream;                 // [R, W] (=); may alias d_normed or d_sum
+  Matrix d_branch;                 // [R, W] (=), or empty: the norm alone (d_stream = ds); may not alias d_stream
+  Matrix d_skip;                   // [R, W] (+=), or empty
+  Vector d_bias;                   // [W] (+=), or empty
+  Vector d_learned_residual_gain;  // [W] (+=), with learned_residual_gain
+  Vector d_learned_branch_gain;    // [1] (+=), with learned_branch_gain
+  Vector d_scale, d_shift;         // [W] (+=); empty without norm
+  Vector partials;                 // scratch, ResidualNormPartials(R, W) floats
 };
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 
 // Floats of scratch that the backward needs for `rows` rows of `width`.
+inline constexpr int64_t kResidualNormSums = 5;  // column sums of a block of rows
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
-  return (rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock * 3 * width;
+  return (rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock * kResidualNormSums * width;
 }
 
 }  // namespace hadal

@@ -68,6 +68,12 @@ void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& ar
   });
 }
 
+void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
+  stream.ForRanges(args.dx.rows, 16, [&](int64_t begin, int64_t end) {
+    ApplyReluMask(args.relu_output.Rows(begin, end - begin), args.mask_scale, args.dx.Rows(begin, end - begin));
+  });
+}
+
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {
   ForProductRows(stream, args.d_weight.rows, [&](int64_t begin, int64_t end) {
     const Matrix d_weight = args.d_weight.Rows(begin, end - begin);

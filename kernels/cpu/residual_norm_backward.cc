@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/cpu/residual_norm.h"
 
@@ -13,19 +14,24 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-// What one block of rows adds to each column sum: [3, W] of the block in ResidualNormBackwardArgs::partials.
+// What one block of rows adds to each column sum: [kResidualNormSums, W] of the block in ResidualNormBackwardArgs::partials,
+// in the order of the fields. Null where it is not asked for.
 struct BlockSums {
-  BlockSums(const ResidualNormBackwardArgs& args, int64_t block) {
-    const int64_t width = args.d_stream.columns;
-    float* base = args.partials.data + block * 3 * width;
-    if (!args.d_bias.empty()) bias = base;
-    if (!args.d_normed.empty()) scale = base + width, shift = base + 2 * width;
-    if (bias != nullptr) std::fill_n(bias, width, 0.0f);
-    if (scale != nullptr) std::fill_n(scale, 2 * width, 0.0f);
+  BlockSums(const ResidualNormBackwardArgs& args, int64_t block)
+      : width(args.d_stream.columns), base(args.partials.data + block * kResidualNormSums * width) {
+    bias = Zeroed(0, !args.d_bias.empty());
+    scale = Zeroed(1, !args.d_normed.empty());
+    shift = Zeroed(2, !args.d_normed.empty());
+    residual_gain = Zeroed(3, !args.d_learned_residual_gain.empty());
+    branch_gain = Zeroed(4, !args.d_learned_branch_gain.empty());
   }
-  float* bias = nullptr;
-  float* scale = nullptr;
-  float* shift = nullptr;
+  float* Zeroed(int64_t index, bool wanted) const {
+    return wanted ? std::fill_n(base + index * width, width, 0.0f) - width : nullptr;
+  }
+
+  int64_t width;
+  float* base;
+  float *bias, *scale, *shift, *residual_gain, *branch_gain;
 };
 
 // The two means of a row that LayerNorm's gradient subtracts (residual_norm.md):
@@ -54,8 +60,8 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
   return means;
 }
 
-// ds of one row, and from it d_stream, d_branch, d_skip and the block's d_bias. Reads before it writes at each column, so
-// that d_stream may lie over d_normed or d_sum.
+// ds of one row, and from it d_stream, d_branch, d_skip and the block's sums over it. Reads before it writes at each column,
+// so that d_stream may lie over d_normed or d_sum.
 HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, const RowMeans means,
                             DropoutWindow& window, const BlockSums& sums) {
   const int64_t width = args.d_stream.columns;
@@ -70,7 +76,13 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
   float* d_skip = args.d_skip.empty() ? nullptr : args.d_skip.row(row);
   const bool dropout = d_branch != nullptr && args.dropout.active();
   const float residual_gain = d_branch != nullptr ? args.residual_gain : 1.0f;  // the norm alone: s = x
-  const float branch_gain = args.branch_gain;
+  const float branch_gain = args.branch_gain, skip_gain = args.skip_gain;
+  const float* omega = args.learned_residual_gain.data;
+  const float* x = omega != nullptr ? args.stream.row(row) : nullptr;
+  const bool learned = !args.learned_branch_gain.empty();
+  const float learned_gain = learned ? args.learned_branch_gain[0] : 1.0f;
+  const float* y = learned ? args.branch.row(row) : nullptr;
+  const float* bias = args.bias.data;
   float* d_bias = sums.bias;
   for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
     const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
@@ -84,11 +96,26 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
         ds = hn::Mul(hn::NegMulAdd(normalised, hn::Set(d, means.of_product), centred), hn::Set(d, rstd));
       }
       if (d_sum != nullptr) ds = hn::Add(ds, hn::LoadU(d, d_sum + c));
-      if (d_skip != nullptr) hn::StoreU(hn::Add(hn::LoadU(d, d_skip + c), ds), d, d_skip + c);
-      hn::StoreU(hn::Mul(hn::Set(d, residual_gain), ds), d, d_stream + c);
+      if (d_skip != nullptr) {
+        hn::StoreU(hn::MulAdd(hn::Set(d, skip_gain), ds, hn::LoadU(d, d_skip + c)), d, d_skip + c);
+      }
+      auto dx = hn::Mul(hn::Set(d, residual_gain), ds);
+      if (omega != nullptr) {
+        float* d_omega = sums.residual_gain + c;
+        hn::StoreU(hn::MulAdd(dx, hn::LoadU(d, x + c), hn::LoadU(d, d_omega)), d, d_omega);
+        dx = hn::Mul(dx, hn::LoadU(d, omega + c));
+      }
+      hn::StoreU(dx, d, d_stream + c);
       if (d_branch == nullptr) return;
       auto db = hn::Mul(hn::Set(d, branch_gain), ds);
       if (factors != nullptr) db = hn::Mul(db, hn::LoadU(d, factors + c));
+      if (learned) {
+        float* d_gain = sums.branch_gain + c;
+        auto output = hn::LoadU(d, y + c);
+        if (bias != nullptr) output = hn::Add(output, hn::LoadU(d, bias + c));
+        hn::StoreU(hn::MulAdd(db, output, hn::LoadU(d, d_gain)), d, d_gain);
+        db = hn::Mul(db, hn::Set(d, learned_gain));
+      }
       hn::StoreU(db, d, d_branch + c);
       if (d_bias != nullptr) hn::StoreU(hn::Add(hn::LoadU(d, d_bias + c), db), d, d_bias + c);
     });
@@ -108,14 +135,25 @@ void ResidualNormBackwardBlocks(const ResidualNormBackwardArgs& args, int64_t be
   }
 }
 
-// sum[c] += Σ_blocks partials[block · 3·W + c] for columns [begin, end), blocks in ascending order.
+// sum[c] += Σ_blocks partials[block · kResidualNormSums·W + c] for columns [begin, end), blocks in ascending order.
 void MergeBlocks(const float* partials, int64_t blocks, int64_t width, float* sum, int64_t begin, int64_t end) {
   ForColumns(begin, end, [&](auto d, int64_t c) HWY_ATTR {
     auto total = hn::LoadU(d, sum + c);
     for (int64_t block = 0; block < blocks; ++block) {
-      total = hn::Add(total, hn::LoadU(d, partials + block * 3 * width + c));
+      total = hn::Add(total, hn::LoadU(d, partials + block * kResidualNormSums * width + c));
     }
     hn::StoreU(total, d, sum + c);
+  });
+}
+
+// Σ over the columns of such sums.
+float SumBlocks(const float* partials, int64_t blocks, int64_t width) {
+  return SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
+    auto total = hn::LoadU(d, partials + c);
+    for (int64_t block = 1; block < blocks; ++block) {
+      total = hn::Add(total, hn::LoadU(d, partials + block * kResidualNormSums * width + c));
+    }
+    return total;
   });
 }
 
@@ -129,6 +167,7 @@ namespace hadal {
 namespace {
 HWY_EXPORT(ResidualNormBackwardBlocks);
 HWY_EXPORT(MergeBlocks);
+HWY_EXPORT(SumBlocks);
 }  // namespace
 
 void cpu::ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
@@ -137,14 +176,19 @@ void cpu::ResidualNormBackward(const Stream& stream, const ResidualNormBackwardA
   stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ResidualNormBackwardBlocks)(args, begin, end);
   });
-  if (args.d_bias.empty() && args.d_scale.empty()) return;
-  stream.ForRanges(width, /*grain=*/64, [&](int64_t begin, int64_t end) {
-    const float* partials = args.partials.data;
-    for (const Vector& sum : {args.d_bias, args.d_scale, args.d_shift}) {
-      if (!sum.empty()) HWY_DYNAMIC_DISPATCH(MergeBlocks)(partials, blocks, width, sum.data, begin, end);
-      partials += width;
-    }
-  });
+  // In the order of BlockSums' fields.
+  const Vector column_sums[] = {args.d_bias, args.d_scale, args.d_shift, args.d_learned_residual_gain};
+  if (std::any_of(std::begin(column_sums), std::end(column_sums), [](const Vector& sum) { return !sum.empty(); })) {
+    stream.ForRanges(width, /*grain=*/64, [&](int64_t begin, int64_t end) {
+      const float* partials = args.partials.data;
+      for (const Vector& sum : column_sums) {
+        if (!sum.empty()) HWY_DYNAMIC_DISPATCH(MergeBlocks)(partials, blocks, width, sum.data, begin, end);
+        partials += width;
+      }
+    });
+  }
+  if (args.d_learned_branch_gain.empty()) return;
+  args.d_learned_branch_gain[0] += HWY_DYNAMIC_DISPATCH(SumBlocks)(args.partials.data + 4 * width, blocks, width);
 }
 
 }  // namespace hadal

@@ -14,14 +14,16 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-// s = r·x + b·dropout(y + bias) + e for one row: fma(b, f·(y + bias), r·x + e), f the dropout factor.
+// s of one row: fma(b·g, f·(y + bias), fma(a, e, r·ω·x)), f the dropout factor.
 HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, DropoutWindow& window, float* s) {
   const int64_t width = args.stream.columns;
   const float* x = args.stream.row(row);
   const float* y = args.branch.row(row);
   const float* bias = args.bias.data;
   const float* skip = args.skip.empty() ? nullptr : args.skip.row(row);
-  const float residual_gain = args.residual_gain, branch_gain = args.branch_gain;
+  const float* omega = args.learned_residual_gain.data;
+  const float residual_gain = args.residual_gain, skip_gain = args.skip_gain;
+  const float branch_gain = args.branch_gain * (args.learned_branch_gain.empty() ? 1.0f : args.learned_branch_gain[0]);
   for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
     const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
     const float* factors = args.dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
@@ -30,7 +32,8 @@ HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, Dr
       if (bias != nullptr) branch = hn::Add(branch, hn::LoadU(d, bias + c));
       if (factors != nullptr) branch = hn::Mul(branch, hn::LoadU(d, factors + c));
       auto rest = hn::Mul(hn::Set(d, residual_gain), hn::LoadU(d, x + c));
-      if (skip != nullptr) rest = hn::Add(rest, hn::LoadU(d, skip + c));
+      if (omega != nullptr) rest = hn::Mul(rest, hn::LoadU(d, omega + c));
+      if (skip != nullptr) rest = hn::MulAdd(hn::Set(d, skip_gain), hn::LoadU(d, skip + c), rest);
       hn::StoreU(hn::MulAdd(hn::Set(d, branch_gain), branch, rest), d, s + c);
     });
   }

@@ -173,6 +173,11 @@ TEST(LinearBackwardInputTest, MaskFromStoredOutputEqualsReluAndDropoutGradient) 
   const std::vector<double> d_hidden = output.reference.Backward(Widen(output.dy)).dx;
   const std::vector<double> expected = hidden.reference.Backward(d_hidden).d_product;
   EXPECT_TRUE(NearReference(dx, expected, 5, 16));
+
+  std::vector<float> apart = BackwardInput(output, Stream::Cpu(1), {}, 1, false);
+  ReluBackward(Stream::Cpu(2),
+               {.relu_output = {y.data(), 40, 48}, .mask_scale = hidden.dropout.scale(), .dx = {apart.data(), 40, 48}});
+  EXPECT_TRUE(SameBits(apart, dx)) << "the mask alone";
 }
 
 struct WeightGradients {

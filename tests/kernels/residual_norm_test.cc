@@ -23,12 +23,13 @@ using testing::SameBits;
 using testing::StridedMatrix;
 using testing::Widen;
 
-constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f;
+constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f;
 constexpr float kUnset = NAN;
 
 // Which optional fields a case gives.
 struct Fields {
   bool branch = true, bias = false, skip = false, dropout = false, norm = true, d_sum = false;
+  bool learned_residual = false, learned_branch = false;
 };
 constexpr Fields kFields[] = {
     {},                                              // post-norm, plain
@@ -40,6 +41,9 @@ constexpr Fields kFields[] = {
     {.skip = true},                                  // B2T
     {.bias = true, .skip = true, .dropout = true, .norm = false, .d_sum = true},
     {.bias = true, .skip = true, .dropout = true, .d_sum = true},
+    {.bias = true, .dropout = true, .norm = false, .d_sum = true, .learned_branch = true},  // ReZero
+    {.bias = true, .dropout = true, .learned_residual = true},                              // Admin
+    {.skip = true, .dropout = true, .d_sum = true, .learned_residual = true, .learned_branch = true},
 };
 
 struct Case {
@@ -48,10 +52,14 @@ struct Case {
     stream = NormalValues(n, 1), branch = NormalValues(n, 2), skip = NormalValues(n, 3);
     bias = NormalValues(width, 4), scale = NormalValues(width, 5), shift = NormalValues(width, 6);
     d_normed = NormalValues(n, 7), d_sum = NormalValues(n, 8);
+    omega = NormalValues(width, 9), gain = {-0.375f};
     dropout = {{.seed = 5, .step = 2, .micro_batch = 1, .sublayer = 31}, f.dropout ? Dropout::Threshold(0.2) : 0};
     reference = {.rows = rows, .width = width, .stream = Widen(stream)};
     if (f.branch)
       reference.branch = Widen(branch), reference.residual_gain = kResidualGain, reference.branch_gain = kBranchGain;
+    reference.skip_gain = kSkipGain;
+    if (f.learned_residual) reference.learned_residual_gain = Widen(omega);
+    if (f.learned_branch) reference.learned_branch_gain = Widen(gain);
     if (f.bias) reference.bias = Widen(bias);
     if (f.skip) reference.skip = Widen(skip);
     if (f.norm) reference.scale = Widen(scale), reference.shift = Widen(shift);
@@ -66,14 +74,14 @@ struct Case {
   int64_t rows, width;
   Fields fields;
   Dropout dropout;
-  std::vector<float> stream, branch, skip, bias, scale, shift, d_normed, d_sum;
+  std::vector<float> stream, branch, skip, bias, scale, shift, d_normed, d_sum, omega, gain;
   ResidualNormReference reference;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.rows << " x " << c.width << ", branch " << c.fields.branch << ", bias " << c.fields.bias << ", skip "
              << c.fields.skip << ", dropout " << c.fields.dropout << ", norm " << c.fields.norm << ", d_sum "
-             << c.fields.d_sum;
+             << c.fields.d_sum << ", learned " << c.fields.learned_residual << c.fields.learned_branch;
 }
 
 struct ForwardResult {
@@ -88,7 +96,10 @@ ForwardResult Forward(const Case& c, const Stream& threads, bool keep_sum = true
   const Fields& f = c.fields;
   if (f.norm) result.mean.assign(c.rows, kUnset), result.rstd.assign(c.rows, kUnset);
   ResidualNormForwardArgs args = {
-      .stream = stream.view(), .residual_gain = kResidualGain, .branch_gain = kBranchGain, .dropout = c.dropout};
+      .stream = stream.view(), .residual_gain = kResidualGain, .branch_gain = kBranchGain, .skip_gain = kSkipGain};
+  args.dropout = c.dropout;
+  args.learned_residual_gain = c.Optional(f.learned_residual, c.omega);
+  args.learned_branch_gain = c.Optional(f.learned_branch, c.gain);
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view();
   args.bias = c.Optional(f.bias, c.bias), args.scale = c.Optional(f.norm, c.scale),
@@ -106,7 +117,7 @@ ForwardResult Forward(const Case& c, const Stream& threads, bool keep_sum = true
 }
 
 struct BackwardResult {
-  std::vector<float> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift;
+  std::vector<float> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift, d_omega, d_gain;
 };
 
 enum class Alias { kNone, kDNormed, kDSum };
@@ -121,7 +132,9 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, const Strea
   BackwardResult result;
   std::vector<float> partials(ResidualNormPartials(c.rows, c.width), kUnset);
   const Fields& f = c.fields;
-  ResidualNormBackwardArgs args = {.residual_gain = kResidualGain, .branch_gain = kBranchGain, .dropout = c.dropout};
+  StridedMatrix stream(c.stream, c.rows, c.width), branch(c.branch, c.rows, c.width);
+  ResidualNormBackwardArgs args = {
+      .residual_gain = kResidualGain, .branch_gain = kBranchGain, .skip_gain = kSkipGain, .dropout = c.dropout};
   StridedMatrix& target = alias == Alias::kDNormed ? d_normed : alias == Alias::kDSum ? d_sum : d_stream;
   args.d_stream = target.view();
   args.partials = {partials.data(), static_cast<int64_t>(partials.size())};
@@ -136,6 +149,15 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, const Strea
   if (f.branch) args.d_branch = d_branch.view();
   if (f.skip) args.d_skip = d_skip.view();
   if (f.bias) result.d_bias = c.bias, args.d_bias = {result.d_bias.data(), c.width};
+  if (f.learned_residual) {
+    result.d_omega = c.omega, args.d_learned_residual_gain = {result.d_omega.data(), c.width};
+    args.learned_residual_gain = c.Optional(true, c.omega), args.stream = stream.view();
+  }
+  if (f.learned_branch) {
+    result.d_gain = c.gain, args.d_learned_branch_gain = {result.d_gain.data(), 1};
+    args.learned_branch_gain = c.Optional(true, c.gain), args.branch = branch.view();
+    args.bias = c.Optional(f.bias, c.bias);
+  }
   ResidualNormBackward(threads, args);
   EXPECT_TRUE(target.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
   result.d_stream = target.dense();
@@ -158,6 +180,8 @@ void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
   EXPECT_TRUE(SameBits(a.d_bias, b.d_bias));
   EXPECT_TRUE(SameBits(a.d_scale, b.d_scale));
   EXPECT_TRUE(SameBits(a.d_shift, b.d_shift));
+  EXPECT_TRUE(SameBits(a.d_omega, b.d_omega));
+  EXPECT_TRUE(SameBits(a.d_gain, b.d_gain));
 }
 
 TEST(ResidualNormReferenceTest, GradientsMatchFiniteDifferences) {
@@ -180,6 +204,12 @@ TEST(ResidualNormReferenceTest, GradientsMatchFiniteDifferences) {
     }
     if (fields.bias) {
       EXPECT_TRUE(IsGradient(reference.bias, loss, g.d_bias));
+    }
+    if (fields.learned_residual) {
+      EXPECT_TRUE(IsGradient(reference.learned_residual_gain, loss, g.d_residual_gain));
+    }
+    if (fields.learned_branch) {
+      EXPECT_TRUE(IsGradient(reference.learned_branch_gain, loss, g.d_branch_gain));
     }
     if (fields.norm) {
       EXPECT_TRUE(IsGradient(reference.scale, loss, g.d_scale));
@@ -274,6 +304,7 @@ TEST(ResidualNormBackwardTest, MatchesReference) {
         for (size_t i = 0; i < to.size(); ++i) to[i] += start[i];
       };
       add(g.d_skip, c.skip), add(g.d_bias, c.bias), add(g.d_scale, c.scale), add(g.d_shift, c.shift);
+      add(g.d_residual_gain, c.omega), add(g.d_branch_gain, c.gain);
       const BackwardResult got = Backward(c, forward, Stream::Cpu(1));
       // Rounding of h grows with rstd, and ds multiplies it by rstd again; sums over rows add up √rows of it.
       const double magnitude = 4 * LargestRstd(c) * LargestRstd(c);
@@ -287,6 +318,12 @@ TEST(ResidualNormBackwardTest, MatchesReference) {
       }
       if (c.fields.bias) {
         EXPECT_TRUE(NearReference(got.d_bias, g.d_bias, over_rows, 16));
+      }
+      if (c.fields.learned_residual) {
+        EXPECT_TRUE(NearReference(got.d_omega, g.d_residual_gain, 4 * over_rows, 16));
+      }
+      if (c.fields.learned_branch) {
+        EXPECT_TRUE(NearReference(got.d_gain, g.d_branch_gain, 4 * over_rows * std::sqrt(c.width), 16));
       }
       EXPECT_TRUE(NearReference(got.d_scale, g.d_scale, over_rows, 16));
       EXPECT_TRUE(NearReference(got.d_shift, g.d_shift, over_rows, 16));

@@ -8,8 +8,8 @@ ResidualNormReference::Output ResidualNormReference::Forward() const {
   Output out{stream, {}, {}, {}};
   if (!branch.empty()) {
     for (int64_t i = 0; i < rows * width; ++i) {
-      const double y = branch[i] + (bias.empty() ? 0 : bias[i % width]);
-      out.sum[i] = residual_gain * stream[i] + BranchFactor(i) * y + (skip.empty() ? 0 : skip[i]);
+      out.sum[i] =
+          StreamFactor(i) * stream[i] + BranchFactor(i) * BranchOutput(i) + (skip.empty() ? 0 : skip_gain * skip[i]);
     }
   }
   if (scale.empty()) return out;
@@ -54,8 +54,13 @@ ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vect
   if (branch.empty()) return g;
   g.d_branch.resize(rows * width);
   g.d_bias.resize(width);
+  g.d_residual_gain.resize(width);
+  g.d_branch_gain.resize(1);
   for (int64_t i = 0; i < rows * width; ++i) {
-    g.d_stream[i] = residual_gain * ds[i];
+    g.d_skip[i] = skip_gain * ds[i];
+    g.d_stream[i] = StreamFactor(i) * ds[i];
+    g.d_residual_gain[i % width] += residual_gain * ds[i] * stream[i];
+    g.d_branch_gain[0] += MaskFactor(i) * ds[i] * BranchOutput(i);
     g.d_branch[i] = BranchFactor(i) * ds[i];
     g.d_bias[i % width] += g.d_branch[i];
   }

@@ -13,8 +13,10 @@ struct ResidualNormReference {
   std::vector<double> bias;     // [width], or empty
   std::vector<double> skip;     // [rows, width], or empty
   std::vector<double> factors;  // dropout factors [rows, width], or empty
-  double residual_gain = 1, branch_gain = 1;
-  std::vector<double> scale, shift;  // [width], or empty: no norm
+  double residual_gain = 1, branch_gain = 1, skip_gain = 1;
+  std::vector<double> learned_residual_gain;  // [width], or empty
+  std::vector<double> learned_branch_gain;    // [1], or empty
+  std::vector<double> scale, shift;           // [width], or empty: no norm
 
   struct Output {
     std::vector<double> sum, normed, mean, rstd;
@@ -22,13 +24,20 @@ struct ResidualNormReference {
   Output Forward() const;
 
   struct Gradients {
-    std::vector<double> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift;
+    std::vector<double> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift, d_residual_gain, d_branch_gain;
   };
   // The gradients of Σ d_normed ⊙ n + Σ d_sum ⊙ s; an empty argument counts as zero.
   Gradients Backward(const std::vector<double>& d_normed, const std::vector<double>& d_sum) const;
 
  private:
-  double BranchFactor(int64_t i) const { return branch_gain * (factors.empty() ? 1 : factors[i]); }
+  double StreamFactor(int64_t i) const {
+    return residual_gain * (learned_residual_gain.empty() ? 1 : learned_residual_gain[i % width]);
+  }
+  double MaskFactor(int64_t i) const { return branch_gain * (factors.empty() ? 1 : factors[i]); }
+  double BranchFactor(int64_t i) const {
+    return MaskFactor(i) * (learned_branch_gain.empty() ? 1 : learned_branch_gain[0]);
+  }
+  double BranchOutput(int64_t i) const { return branch[i] + (bias.empty() ? 0 : bias[i % width]); }
 };
 
 }  // namespace hadal::testing

@@ -1,0 +1,11 @@
+// Head scale on the CPU: rows (backward: blocks of rows) split over threads. Arguments are checked by kernels/head_scale.cc.
+#pragma once
+
+#include "kernels/head_scale.h"
+
+namespace hadal::cpu {
+
+void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
+void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args);
+
+}  // namespace hadal::cpu

@@ -1,0 +1,37 @@
+// Head scale: each attention head's context times a learned scalar, y[r, h·D + j] = g[h]·x[r, h·D + j].
+//
+// Why its own op: NormFormer (Shleifer et al. 2021) puts it between the heads and the output product.
+// Shapes: R packed rows, H heads of width D.
+// Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows, merged in ascending order: no thread count changes a bit.
+// REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
+#pragma once
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+inline constexpr int64_t kHeadScaleRowBlock = 32;
+
+struct HeadScaleForwardArgs {
+  ConstMatrix x;     // [R, H·D]
+  ConstVector gain;  // g [H]
+  Matrix y;          // [R, H·D] (=); may lie over x
+};
+void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
+
+//   dx = g·dy    d_gain[h] += Σ_rows Σ_j dy·x
+struct HeadScaleBackwardArgs {
+  ConstMatrix dy, x;  // [R, H·D]
+  ConstVector gain;   // [H]
+  Matrix dx;          // [R, H·D] (=); may lie over dy
+  Vector d_gain;      // [H] (+=)
+  Vector partials;    // scratch, HeadScalePartials(R, H) floats
+};
+void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args);
+
+constexpr int64_t HeadScalePartials(int64_t rows, int64_t heads) {
+  return (rows + kHeadScaleRowBlock - 1) / kHeadScaleRowBlock * heads;
+}
+
+}  // namespace hadal
