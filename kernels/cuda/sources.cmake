@@ -2,6 +2,8 @@
 # the executor (tests/support).
 set(HADAL_CUDA_SOURCES
   adam.cu
+  attention_backward.cu
+  attention_forward.cu
   cross_entropy.cu
   embedding.cu
   residual_norm_backward.cu

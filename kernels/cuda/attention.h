@@ -1,0 +1,75 @@
+// Attention over packed sentences on the device: the formulas of kernels/attention.h; scores never reach memory.
+//
+// A block takes one head and a tile of kRows queries (for d_k and d_v: of kRows keys) of one sentence, and walks over the other side
+// 32 rows at a time with an online softmax. What tile a block has is read from a list in device memory that the host makes once a
+// batch (AttentionTiles); the grid has a block for each tile of the batch's capacity, and blocks behind the list's end return: a
+// captured graph serves every batch.
+// Backward: d_q first, which also leaves two numbers a query and head in `row_terms`, then d_k and d_v. Both recompute P from the
+// forward's log-sum-exp. row_terms holds r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of kernels/attention.md, which
+// keep the gradient accurate where a sentence's keys are alike.
+// Numerics: fp32 in shared memory and registers, whatever T is; keys and queries in ascending order within a thread; no atomics: the
+// same bits every time, whatever lies beside a sentence. Exponentials are exact to an ulp or two for float, ex2.approx for BFloat16.
+// Dropout's masks are those of random.h. Plain fp32 arithmetic: no tensor cores.
+// REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens where dropout is active; causal: equal offsets. Asynchronous.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/device_view.h"
+#include "kernels/cuda/dropout.h"
+
+namespace hadal::cuda {
+
+// Rows [first, first + rows) of one side, and the whole sentence. A tile of 0 rows is none.
+struct AttentionTile {
+  int32_t first = 0, rows = 0;
+  int32_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;
+};
+
+// Rows of a tile for heads of this width.
+constexpr int AttentionTileRows(int64_t head_width) { return head_width <= 64 ? 32 : 16; }
+
+// The tiles of a batch's queries, and of its keys, in ascending order. At most rows / AttentionTileRows + sentences each.
+struct AttentionTiles {
+  std::vector<AttentionTile> of_queries, of_keys;
+};
+AttentionTiles CutIntoTiles(const std::vector<int32_t>& query_offsets, const std::vector<int32_t>& key_offsets,
+                            int64_t head_width);
+
+struct AttentionShape {
+  int32_t heads = 1;       // H
+  int32_t head_width = 1;  // D
+  bool causal = false;
+};
+
+template <typename T>
+struct AttentionForwardArgs {
+  AttentionShape shape;
+  DevicePointer<const AttentionTile> query_tiles;  // [query_tile_capacity]
+  int64_t query_tile_capacity = 0;
+  DeviceMatrix<const T> q, k, v;  // [Rq, H·D], [Rk, H·D]
+  DeviceDropout dropout;
+  DeviceMatrix<T> context;          // [Rq, H·D] (=)
+  DeviceMatrix<float> log_sum_exp;  // [Rq, H] (=)
+};
+template <typename T>
+void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args);
+
+template <typename T>
+struct AttentionBackwardArgs {
+  AttentionShape shape;
+  DevicePointer<const AttentionTile> query_tiles, key_tiles;
+  int64_t query_tile_capacity = 0, key_tile_capacity = 0;
+  DeviceMatrix<const T> q, k, v;
+  DeviceMatrix<const float> log_sum_exp;  // [Rq, H]
+  DeviceMatrix<const T> d_context;        // [Rq, H·D]
+  DeviceDropout dropout;
+  DeviceMatrix<T> d_q;            // [Rq, H·D] (=)
+  DeviceMatrix<T> d_k, d_v;       // [Rk, H·D] (=)
+  DeviceMatrix<float> row_terms;  // scratch [Rq, 2·H]
+};
+template <typename T>
+void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args);
+
+}  // namespace hadal::cuda

@@ -1,0 +1,244 @@
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+HADAL_DEVICE float ScaleOf(int width) { return 1.0f / SquareRoot(static_cast<float>(width)); }
+
+// A thread's eight (query, key) pairs: P, dA = dO·V, and which of them dropout keeps.
+struct Pairs {
+  float probability[kRowsOfThread], d_weight[kRowsOfThread];
+  uint32_t kept = 0xFF;
+};
+
+// dP = f · dA
+HADAL_DEVICE float DProbability(const Pairs& pairs, int j, const DeviceDropout& dropout) {
+  return pairs.kept >> j & 1 ? pairs.d_weight[j] * dropout.scale : 0.0f;
+}
+
+// What a thread of the d_q kernel knows of its block and its query.
+struct QueryThread {
+  AttentionTile tile;
+  int row, group, width;
+  int64_t head, query, keys_end, own_end;  // the walk's end, and behind the last key this query sees
+  float log_sum_exp = 0.0f;
+  RandomPosition position;
+};
+
+// Reads 32 keys and values from `first_key` on. Every thread of the block comes here.
+template <typename T, int kWidth>
+HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int64_t first_key,
+                            Shared<float> queries, Shared<float> d_contexts, Shared<float> others, Pairs& pairs) {
+  const int64_t column = at.head * at.width;
+  Barrier();
+  LoadTile<kWidth, kOtherRows>(others, args.k, first_key, at.tile.key_end, column, at.width, 1.0f);
+  Barrier();
+  DotRows<kWidth>(queries, at.row, others, at.group, pairs.probability);
+  const uint32_t seen = BitsBelow(first_key + kRowsOfThread * at.group, at.own_end);
+  HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+    pairs.probability[j] = seen >> j & 1 ? AttentionExp<T>(pairs.probability[j] - at.log_sum_exp) : 0.0f;
+  }
+  if (args.dropout.active()) {
+    const int64_t key_block = (first_key - at.tile.key_begin) / kRowsOfThread + at.group;
+    pairs.kept = KeptKeys(args.dropout, at.position, at.query, args.shape.heads, at.head, key_block);
+  }
+  Barrier();
+  LoadTile<kWidth, kOtherRows>(others, args.v, first_key, at.tile.key_end, column, at.width, 1.0f);
+  Barrier();
+  DotRows<kWidth>(d_contexts, at.row, others, at.group, pairs.d_weight);
+}
+
+// One block: d_q of a tile of queries in one head, and their row_terms. Two walks over the keys; a sentence of at most 32 keys
+// keeps its pairs in registers for the second.
+template <typename T, int kWidth, int kRows>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
+  HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, d_contexts, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
+  HADAL_SHARED(float, gradients, kRows* kScoreStride);
+  QueryThread at;
+  at.tile = Load(args.query_tiles + BlockX());
+  if (at.tile.rows == 0) return;
+  at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
+  at.head = BlockY(), at.query = at.tile.first + at.row;
+  const int64_t column = at.head * at.width, place = at.query - at.tile.query_begin;
+  at.keys_end = args.shape.causal ? at.tile.key_begin + (at.tile.first + at.tile.rows - at.tile.query_begin)
+                                  : int64_t{at.tile.key_end};
+  at.own_end = args.shape.causal ? at.tile.key_begin + place + 1 : int64_t{at.tile.key_end};
+  if (at.row < at.tile.rows) at.log_sum_exp = Load(args.log_sum_exp.row(at.query) + at.head);
+  if (args.dropout.active()) at.position = Load(args.dropout.position);
+  LoadTile<kWidth, kRows>(queries, args.q, at.tile.first, at.tile.query_end, column, at.width, ScaleOf(at.width));
+  LoadTile<kWidth, kRows>(d_contexts, args.d_context, at.tile.first, at.tile.query_end, column, at.width, 1.0f);
+
+  Pairs pairs;
+  float first = 0.0f, probabilities = 0.0f, products = 0.0f;  // r, Σ P, Σ P (dP − r)
+  for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kOtherRows) {
+    FillPairs<T, kWidth>(args, at, key, queries, d_contexts, others, pairs);
+    if (key == at.tile.key_begin) first = ShuffleFrom(pairs.d_weight[0], ThreadIndex() % kWarp / kGroups * kGroups);
+    HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+      probabilities += pairs.probability[j];
+      products = MulAdd(pairs.probability[j], DProbability(pairs, j, args.dropout) - first, products);
+    }
+  }
+  probabilities = SumOfRow(probabilities);
+  products = SumOfRow(products);
+  const float mean = probabilities == 0.0f ? 0.0f : products / probabilities;
+
+  OwnColumns<kWidth> d_query;
+  const bool one_tile = at.keys_end - at.tile.key_begin <= kOtherRows;
+  for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kOtherRows) {
+    if (!one_tile) FillPairs<T, kWidth>(args, at, key, queries, d_contexts, others, pairs);
+    float d_scores[kRowsOfThread];
+    HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+      d_scores[j] = pairs.probability[j] * ((DProbability(pairs, j, args.dropout) - first) - mean);
+    }
+    StoreScores(gradients, at.row, at.group, d_scores);
+    Barrier();  // the values have been read, the gradients are there
+    LoadTile<kWidth, kOtherRows>(others, args.k, key, at.tile.key_end, column, at.width, 1.0f);
+    Barrier();
+    AddWeightedRows<kWidth>(gradients, at.row, others, at.group, d_query);
+  }
+  if (at.row >= at.tile.rows) return;
+  StoreOwnColumns<kWidth>(d_query, ScaleOf(at.width), args.d_q.row(at.query) + column, at.group, at.width);
+  if (at.group != 0) return;
+  Store(args.row_terms.row(at.query) + 2 * at.head, first);
+  Store(args.row_terms.row(at.query) + (2 * at.head + 1), mean);
+}
+
+// What a thread of the d_k, d_v kernel knows of its block and its key.
+struct KeyThread {
+  AttentionTile tile;
+  int row, group, width;
+  int64_t head, first_seeing;  // the first query that sees this key
+  RandomPosition position;
+};
+
+// Bit i: the pair of this thread's key with query first_query + 8·group + i is kept. A lane draws for one query and the warp's eight
+// keys, then the lanes trade.
+template <typename T>
+HADAL_DEVICE uint32_t KeptQueries(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query) {
+  const int64_t key_block = (at.tile.first - at.tile.key_begin + at.row) / kRowsOfThread;
+  const int lane = ThreadIndex() % kWarp;
+  const uint32_t of_query =
+      KeptKeys(args.dropout, at.position, first_query + lane, args.shape.heads, at.head, key_block);
+  uint32_t kept = 0;
+  HADAL_UNROLL for (int i = 0; i < kRowsOfThread; ++i) {
+    kept |= (ShuffleFrom(of_query, kRowsOfThread * at.group + i) >> (at.row % kRowsOfThread) & 1) << i;
+  }
+  return kept;
+}
+
+// Turns scores into probabilities; those of pairs that do not exist into 0.
+template <typename T>
+HADAL_DEVICE void ToProbabilities(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query,
+                                  Pairs& pairs) {
+  HADAL_UNROLL for (int i = 0; i < kRowsOfThread; ++i) {
+    const int64_t query = first_query + kRowsOfThread * at.group + i;
+    const bool seen = at.row < at.tile.rows && query < at.tile.query_end && query >= at.first_seeing;
+    const float log_sum_exp = seen ? Load(args.log_sum_exp.row(query) + at.head) : 0.0f;
+    pairs.probability[i] = seen ? AttentionExp<T>(pairs.probability[i] - log_sum_exp) : 0.0f;
+  }
+}
+
+template <typename T>
+HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query,
+                                      const Pairs& pairs, Shared<float> gradients) {
+  float d_scores[kRowsOfThread];
+  HADAL_UNROLL for (int i = 0; i < kRowsOfThread; ++i) {
+    const int64_t query = first_query + kRowsOfThread * at.group + i;
+    d_scores[i] = 0.0f;
+    if (query >= at.tile.query_end) continue;
+    const DevicePointer<float> terms = args.row_terms.row(query) + 2 * at.head;
+    d_scores[i] = pairs.probability[i] * ((DProbability(pairs, i, args.dropout) - Load(terms)) - Load(terms + 1));
+  }
+  StoreScores(gradients, at.row, at.group, d_scores);
+}
+
+// One block: d_k and d_v of a tile of keys in one head.
+template <typename T, int kWidth, int kRows>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
+  HADAL_SHARED(float, keys, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, values, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));  // queries, d_context, queries
+  HADAL_SHARED(float, weights, kRows* kScoreStride);               // f·P
+  HADAL_SHARED(float, gradients, kRows* kScoreStride);             // ds
+  KeyThread at;
+  at.tile = Load(args.key_tiles + BlockX());
+  if (at.tile.rows == 0) return;
+  at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
+  at.head = BlockY();
+  const int64_t column = at.head * at.width, place = at.tile.first - at.tile.key_begin;
+  at.first_seeing = args.shape.causal ? at.tile.query_begin + place + at.row : int64_t{at.tile.query_begin};
+  if (args.dropout.active()) at.position = Load(args.dropout.position);
+  LoadTile<kWidth, kRows>(keys, args.k, at.tile.first, at.tile.key_end, column, at.width, 1.0f);
+  LoadTile<kWidth, kRows>(values, args.v, at.tile.first, at.tile.key_end, column, at.width, 1.0f);
+
+  OwnColumns<kWidth> d_key, d_value;
+  // Causal: no query before the tile's first key sees any of its keys.
+  const int64_t begin = at.tile.query_begin + (args.shape.causal ? place / kOtherRows * kOtherRows : 0);
+  for (int64_t query = begin; query < at.tile.query_end; query += kOtherRows) {
+    Pairs pairs;
+    const auto load_queries = [&] {
+      LoadTile<kWidth, kOtherRows>(others, args.q, query, at.tile.query_end, column, at.width, ScaleOf(at.width));
+    };
+    Barrier();
+    load_queries();
+    Barrier();
+    DotRows<kWidth>(keys, at.row, others, at.group, pairs.probability);
+    ToProbabilities(args, at, query, pairs);
+    if (args.dropout.active()) pairs.kept = KeptQueries(args, at, query);
+    float dropped[kRowsOfThread];
+    HADAL_UNROLL for (int i = 0; i < kRowsOfThread; ++i) {
+      dropped[i] = pairs.kept >> i & 1 ? pairs.probability[i] * args.dropout.scale : 0.0f;
+    }
+    StoreScores(weights, at.row, at.group, dropped);
+    Barrier();
+    LoadTile<kWidth, kOtherRows>(others, args.d_context, query, at.tile.query_end, column, at.width, 1.0f);
+    Barrier();
+    DotRows<kWidth>(values, at.row, others, at.group, pairs.d_weight);
+    AddWeightedRows<kWidth>(weights, at.row, others, at.group, d_value);
+    StoreScoreGradients(args, at, query, pairs, gradients);
+    Barrier();
+    load_queries();
+    Barrier();
+    AddWeightedRows<kWidth>(gradients, at.row, others, at.group, d_key);
+  }
+  if (at.row >= at.tile.rows) return;
+  const int64_t key = at.tile.first + at.row;
+  StoreOwnColumns<kWidth>(d_key, 1.0f, args.d_k.row(key) + column, at.group, at.width);  // queries carried the scale
+  StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + column, at.group, at.width);
+}
+
+}  // namespace
+
+template <typename T>
+void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args) {
+  const AttentionShape& shape = args.shape;
+  HADAL_CHECK_GE(shape.heads, 1);
+  HADAL_CHECK_GE(shape.head_width, 1);
+  HADAL_CHECK_LE(shape.head_width, 128);
+  HADAL_CHECK(!args.dropout.active() || args.dropout.position);
+  const bool narrow = shape.head_width <= 64;
+  const int threads = AttentionTileRows(shape.head_width) * kGroups;
+  if (args.query_tile_capacity > 0) {
+    HADAL_CHECK(args.query_tiles && args.q && args.log_sum_exp && args.d_context && args.d_q && args.row_terms);
+    Launch(stream, {.blocks_x = args.query_tile_capacity, .blocks_y = shape.heads, .threads = threads},
+           narrow ? QueryGradientKernel<T, 64, AttentionTileRows(64)>
+                  : QueryGradientKernel<T, 128, AttentionTileRows(128)>,
+           args);
+  }
+  if (args.key_tile_capacity > 0) {
+    HADAL_CHECK(args.key_tiles && args.k && args.v && args.d_k && args.d_v);
+    Launch(stream, {.blocks_x = args.key_tile_capacity, .blocks_y = shape.heads, .threads = threads},
+           narrow ? KeyValueGradientKernel<T, 64, AttentionTileRows(64)>
+                  : KeyValueGradientKernel<T, 128, AttentionTileRows(128)>,
+           args);
+  }
+}
+
+template void AttentionBackward(StreamHandle, const AttentionBackwardArgs<float>&);
+template void AttentionBackward(StreamHandle, const AttentionBackwardArgs<BFloat16>&);
+
+}  // namespace hadal::cuda

@@ -1,0 +1,128 @@
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr float kLowest = -3.4028234663852886e38f;  // a row's maximum before its first key
+
+// A row's softmax so far; equal in its four threads.
+struct OnlineSoftmax {
+  float maximum = kLowest;
+  float sum = 0.0f;  // Σ_j e^(s_j − maximum)
+};
+
+// Turns a thread's eight scores into weights e^(s − maximum), 0 where `seen` has no bit; returns what older sums have to be
+// multiplied by.
+template <typename T>
+HADAL_DEVICE float Advance(uint32_t seen, float (&scores)[kRowsOfThread], OnlineSoftmax& softmax) {
+  float maximum = softmax.maximum;
+  HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+    if ((seen >> j & 1) && scores[j] > maximum) maximum = scores[j];
+  }
+  HADAL_UNROLL for (int mask = 1; mask < kGroups; mask *= 2) {
+    const float other = ShuffleXor(maximum, mask);
+    maximum = other > maximum ? other : maximum;
+  }
+  float sum = 0.0f;
+  HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+    scores[j] = seen >> j & 1 ? AttentionExp<T>(scores[j] - maximum) : 0.0f;
+    sum += scores[j];
+  }
+  const float correction = AttentionExp<T>(softmax.maximum - maximum);
+  softmax.sum = MulAdd(softmax.sum, correction, SumOfRow(sum));
+  softmax.maximum = maximum;
+  return correction;
+}
+
+template <typename T, int kWidth, int kRows>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) AttentionForwardKernel(AttentionForwardArgs<T> args) {
+  HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));  // keys, then values
+  HADAL_SHARED(float, weights, kRows* kScoreStride);
+  const AttentionTile tile = Load(args.query_tiles + BlockX());
+  if (tile.rows == 0) return;
+  const int width = args.shape.head_width, row = ThreadIndex() / kGroups, group = ThreadIndex() % kGroups;
+  const int64_t head = BlockY(), column = head * width, query = tile.first + row;
+  const float scale = 1.0f / SquareRoot(static_cast<float>(width));
+  RandomPosition position;
+  if (args.dropout.active()) position = Load(args.dropout.position);
+  LoadTile<kWidth, kRows>(queries, args.q, tile.first, tile.query_end, column, width, scale);
+  // Causal: query i of the sentence sees keys 0 … i, so the tile's last query bounds the walk.
+  const int64_t keys_end =
+      args.shape.causal ? tile.key_begin + (tile.first + tile.rows - tile.query_begin) : int64_t{tile.key_end};
+  const int64_t own_end = args.shape.causal ? tile.key_begin + (query - tile.query_begin) + 1 : int64_t{tile.key_end};
+  OnlineSoftmax softmax;
+  OwnColumns<kWidth> context;
+  for (int64_t first_key = tile.key_begin; first_key < keys_end; first_key += kOtherRows) {
+    Barrier();  // the values of the round before have been read
+    LoadTile<kWidth, kOtherRows>(others, args.k, first_key, tile.key_end, column, width, 1.0f);
+    Barrier();
+    float scores[kRowsOfThread];
+    DotRows<kWidth>(queries, row, others, group, scores);
+    const uint32_t seen = BitsBelow(first_key + kRowsOfThread * group, own_end);
+    const float correction = Advance<T>(seen, scores, softmax);
+    HADAL_UNROLL for (int c = 0; c < kWidth / kGroups; ++c) context.v[c] *= correction;
+    if (args.dropout.active()) {
+      const int64_t key_block = (first_key - tile.key_begin) / kRowsOfThread + group;
+      const uint32_t kept = KeptKeys(args.dropout, position, query, args.shape.heads, head, key_block);
+      HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+        scores[j] = kept >> j & 1 ? scores[j] * args.dropout.scale : 0.0f;
+      }
+    }
+    StoreScores(weights, row, group, scores);
+    Barrier();  // the keys have been read, the weights are there
+    LoadTile<kWidth, kOtherRows>(others, args.v, first_key, tile.key_end, column, width, 1.0f);
+    Barrier();
+    AddWeightedRows<kWidth>(weights, row, others, group, context);
+  }
+  if (row >= tile.rows) return;
+  const float inverse = softmax.sum == 0.0f ? 0.0f : 1.0f / softmax.sum;  // no keys: a context of 0
+  StoreOwnColumns<kWidth>(context, inverse, args.context.row(query) + column, group, width);
+  if (group == 0) Store(args.log_sum_exp.row(query) + head, softmax.maximum + Log(softmax.sum));
+}
+
+}  // namespace
+
+template <typename T>
+void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args) {
+  if (args.query_tile_capacity == 0) return;
+  HADAL_CHECK_GE(args.shape.heads, 1);
+  HADAL_CHECK_GE(args.shape.head_width, 1);
+  HADAL_CHECK_LE(args.shape.head_width, 128);
+  HADAL_CHECK(args.query_tiles && args.q && args.k && args.v && args.context && args.log_sum_exp);
+  HADAL_CHECK(!args.dropout.active() || args.dropout.position);
+  const int rows = AttentionTileRows(args.shape.head_width);
+  const LaunchShape shape = {
+      .blocks_x = args.query_tile_capacity, .blocks_y = args.shape.heads, .threads = rows * kGroups};
+  Launch(stream, shape,
+         args.shape.head_width <= 64 ? AttentionForwardKernel<T, 64, AttentionTileRows(64)>
+                                     : AttentionForwardKernel<T, 128, AttentionTileRows(128)>,
+         args);
+}
+
+template void AttentionForward(StreamHandle, const AttentionForwardArgs<float>&);
+template void AttentionForward(StreamHandle, const AttentionForwardArgs<BFloat16>&);
+
+AttentionTiles CutIntoTiles(const std::vector<int32_t>& query_offsets, const std::vector<int32_t>& key_offsets,
+                            int64_t head_width) {
+  HADAL_CHECK_EQ(query_offsets.size(), key_offsets.size());
+  const int32_t rows = AttentionTileRows(head_width);
+  AttentionTiles tiles;
+  for (size_t n = 0; n + 1 < query_offsets.size(); ++n) {
+    const AttentionTile sentence = {0, 0, query_offsets[n], query_offsets[n + 1], key_offsets[n], key_offsets[n + 1]};
+    const auto cut = [&](int32_t begin, int32_t end, std::vector<AttentionTile>& to) {
+      for (int32_t first = begin; first < end; first += rows) {
+        to.push_back(sentence);
+        to.back().first = first;
+        to.back().rows = end - first < rows ? end - first : rows;
+      }
+    };
+    cut(sentence.query_begin, sentence.query_end, tiles.of_queries);
+    cut(sentence.key_begin, sentence.key_end, tiles.of_keys);
+  }
+  return tiles;
+}
+
+}  // namespace hadal::cuda

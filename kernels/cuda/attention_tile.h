@@ -1,0 +1,140 @@
+// What attention's kernels share: tiles of rows in shared memory, and the products of one row with a tile's rows.
+//
+// Four threads hold one row of the block's tile (kGroups); each has eight rows of the other side in every 32 (scores), and every fourth
+// run of four columns (sums of rows). One Philox block is then a thread's eight keys.
+// A tile is [rows, kWidth] floats, columns behind the head's width 0. Rows lie kWidth + 4 floats apart and every eight rows another
+// four: the four threads of a row read rows 0, 8, 16 and 24 of the other side at once, each from its own banks.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/dropout_draws.h"
+#include "kernels/cuda/eight.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+
+inline constexpr int kGroups = 4;      // threads of a row
+inline constexpr int kOtherRows = 32;  // rows of the other side at a time
+inline constexpr int kRowsOfThread = kOtherRows / kGroups;
+inline constexpr int kScoreStride = kOtherRows + 1;
+
+template <int kWidth>
+HADAL_DEVICE int TileOffset(int row) {
+  return row * (kWidth + 4) + row / 8 * 4;
+}
+template <int kWidth, int kRows>
+inline constexpr int kTileFloats = kRows*(kWidth + 4) + kRows / 8 * 4;
+
+template <typename T>
+HADAL_DEVICE float AttentionExp(float x) {
+  return std::is_same_v<T, float> ? Exp(x) : FastExp(x);
+}
+
+// Copies rows [first, first + kTileRows) and columns [column, column + width) of `from`, times `factor`. Rows from `end` on read as 0.
+// Every thread of the block comes here; a Barrier has to follow.
+template <int kWidth, int kTileRows, typename T>
+HADAL_DEVICE void LoadTile(Shared<float> tile, const DeviceMatrix<const T>& from, int64_t first, int64_t end,
+                           int64_t column, int width, float factor) {
+  constexpr int kEights = kWidth / 8;
+  const auto on_16_bytes = [](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)) % 16 == 0; };
+  const bool aligned = width % 8 == 0 && on_16_bytes(column) && on_16_bytes(from.stride) &&
+                       reinterpret_cast<uintptr_t>(from.data.address) % 16 == 0;
+  for (int i = ThreadIndex(); i < kTileRows * kEights; i += ThreadsInBlock()) {
+    const int row = i / kEights, eight = i % kEights;
+    const int left = first + row < end ? width - 8 * eight : 0;
+    const int count = left < 0 ? 0 : left > 8 ? 8 : left;
+    Eight values;
+    if (count > 0) {
+      const DevicePointer<const T> source = from.row(first + row) + column + 8 * eight;
+      values = aligned ? LoadEight<true>(source, count) : LoadEight<false>(source, count);
+    }
+    Vector16 low, high;
+    HADAL_UNROLL for (int c = 0; c < 4; ++c) {
+      low.word[c] = BitsOf(values.v[c] * factor);
+      high.word[c] = BitsOf(values.v[c + 4] * factor);
+    }
+    StoreVector(tile + (TileOffset<kWidth>(row) + 8 * eight), low);
+    StoreVector(tile + (TileOffset<kWidth>(row) + 8 * eight + 4), high);
+  }
+}
+
+struct Four {
+  float v[4];
+};
+HADAL_DEVICE Four LoadFour(Shared<float> from) {
+  const Vector16 bits = LoadVector(from);
+  return {{FloatOf(bits.word[0]), FloatOf(bits.word[1]), FloatOf(bits.word[2]), FloatOf(bits.word[3])}};
+}
+
+// products[j] = row `row` of `own` · row 8·group + j of `other`.
+template <int kWidth>
+HADAL_DEVICE void DotRows(Shared<float> own, int row, Shared<float> other, int group,
+                          float (&products)[kRowsOfThread]) {
+  HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) products[j] = 0.0f;
+  for (int column = 0; column < kWidth; column += 4) {
+    const Four a = LoadFour(own + (TileOffset<kWidth>(row) + column));
+    HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+      const Four b = LoadFour(other + (TileOffset<kWidth>(kRowsOfThread * group + j) + column));
+      HADAL_UNROLL for (int c = 0; c < 4; ++c) products[j] = MulAdd(a.v[c], b.v[c], products[j]);
+    }
+  }
+}
+
+// A thread's columns of a sum of rows: runs of four, the group's in every sixteen.
+template <int kWidth>
+struct OwnColumns {
+  float v[kWidth / kGroups] = {};
+};
+
+// sum += Σ_j weights[row, j] · row j of `other`, j ascending.
+template <int kWidth>
+HADAL_DEVICE void AddWeightedRows(Shared<float> weights, int row, Shared<float> other, int group,
+                                  OwnColumns<kWidth>& sum) {
+  for (int j = 0; j < kOtherRows; ++j) {
+    const float weight = weights[row * kScoreStride + j];
+    HADAL_UNROLL for (int k = 0; k < kWidth / 16; ++k) {
+      const Four values = LoadFour(other + (TileOffset<kWidth>(j) + 16 * k + 4 * group));
+      HADAL_UNROLL for (int c = 0; c < 4; ++c) sum.v[4 * k + c] = MulAdd(weight, values.v[c], sum.v[4 * k + c]);
+    }
+  }
+}
+
+template <int kWidth, typename T>
+HADAL_DEVICE void StoreOwnColumns(const OwnColumns<kWidth>& values, float factor, DevicePointer<T> row, int group,
+                                  int width) {
+  HADAL_UNROLL for (int k = 0; k < kWidth / 16; ++k) {
+    HADAL_UNROLL for (int c = 0; c < 4; ++c) {
+      const int column = 16 * k + 4 * group + c;
+      if (column < width) Store(row + column, FromFloat<T>(values.v[4 * k + c] * factor));
+    }
+  }
+}
+
+HADAL_DEVICE void StoreScores(Shared<float> scores, int row, int group, const float (&values)[kRowsOfThread]) {
+  HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) scores[row * kScoreStride + kRowsOfThread * group + j] =
+      values[j];
+}
+
+// Bit j, j < 8: `first` + j < `end`.
+HADAL_DEVICE uint32_t BitsBelow(int64_t first, int64_t end) {
+  const int64_t count = end - first;
+  return count >= kRowsOfThread ? 0xFFu : count > 0 ? (1u << count) - 1 : 0u;
+}
+
+// Over the four threads of a row.
+HADAL_DEVICE float SumOfRow(float x) {
+  x += ShuffleXor(x, 1);
+  return x + ShuffleXor(x, 2);
+}
+
+// Bit j: key 8·key_block + j of this query and head is kept.
+HADAL_DEVICE uint32_t KeptKeys(const DeviceDropout& dropout, const RandomPosition& at, int64_t query, int heads,
+                               int64_t head, int64_t key_block) {
+  const uint32_t block = static_cast<uint32_t>(query * heads + head);
+  return KeptBits(DrawEight(at, block, dropout.site | static_cast<uint32_t>(key_block) << 19), dropout.threshold);
+}
+
+}  // namespace hadal::cuda
