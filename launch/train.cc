@@ -28,6 +28,7 @@
 #include "tools/config_loading.h"
 #include "tools/resolved_config.h"
 #include "tools/run_options.h"
+#include "tools/trace_json.h"
 
 namespace hadal {
 namespace {
@@ -38,6 +39,7 @@ struct TrainArguments {
   std::string resume = "auto";
   std::string init_from;
   bool accept_changes = false;
+  std::string trace;  // "steps=100-102"
 };
 
 // What every rank knows after reading its files; nothing here has talked to a peer.
@@ -179,6 +181,19 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepare
                                           absl::Seconds(options.pipeline.wait_timeout_seconds));
 }
 
+// The steps of --trace and where they go.
+absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, TrainingSinks& sinks) {
+  if (arguments.trace.empty()) return TraceRequest();
+  HADAL_ASSIGN_OR_RETURN(const TraceSteps steps, ParseTraceSteps(arguments.trace));
+  return TraceRequest{
+      .first_step = steps.first, .last_step = steps.last, .write = [&arguments, &sinks](const RunTrace& trace) {
+        const absl::StatusOr<std::string> path = WriteTraceJson(trace, arguments.run_directory);
+        sinks.sink().OnText(
+            trace.last_step, path.ok() ? TextKind::kNotice : TextKind::kWarning,
+            path.ok() ? absl::StrCat("trace written: ", *path) : absl::StrCat("no trace: ", path.status().message()));
+      }};
+}
+
 absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) {
   absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
@@ -203,6 +218,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline, world);
   HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
   if (*bleu != nullptr) surroundings.validation_bleu = std::ref(**bleu);
+  HADAL_ASSIGN_OR_RETURN(surroundings.trace, MakeTraceRequest(arguments, sinks));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                          Trainer::Create(options, plan, pipeline, surroundings,
                                          {.run_directory = options.run_directory,
@@ -250,6 +266,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");
   command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  command->add_option(
+      "--trace", arguments->trace,
+      "Write a timeline of these steps (steps=100-102) of all ranks to RUN_DIR/trace, for ui.perfetto.dev");
   command->callback([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
 }
 

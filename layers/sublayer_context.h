@@ -11,6 +11,7 @@
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
+#include "runtime/trace.h"
 
 namespace hadal {
 
@@ -73,6 +74,7 @@ struct SublayerContext {
   ConstMatrix memory;                               // encoder output [source rows, d]; where there is cross-attention
   Matrix d_memory;                                  // its gradient (+=), in backward
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
+  TraceBuffer* trace = nullptr;                     // where recomputation is recorded
 
   void Progress() const {
     if (progress != nullptr) (*progress)();

@@ -95,6 +95,7 @@ void ReceiveChannel::Bind(const Arena& arena, Communicator& communicator) {
 absl::Status ReceiveChannel::Begin(int64_t messages) {
   HADAL_CHECK_EQ(to_post_, 0);
   to_post_ = messages;
+  received_ = 0;
   for (int i = 0; i < spec_.buffers; ++i) HADAL_RETURN_IF_ERROR(Post());
   return absl::OkStatus();
 }
@@ -109,12 +110,32 @@ absl::Status ReceiveChannel::Post() {
   return absl::OkStatus();
 }
 
+void ReceiveChannel::Poll(TraceBuffer& trace) {
+  if (posted_.empty() || arrived_bytes_.has_value()) return;
+  int64_t bytes = 0;
+  const absl::StatusOr<bool> done = communicator_->Test(posted_.front(), &bytes);
+  if (!done.ok() || !*done) return;
+  arrived_bytes_ = bytes;
+  const double now = MonotonicSeconds();
+  trace.Add({.kind = TraceKind::kArrival,
+             .micro_batch = static_cast<int32_t>(received_),
+             .channel = spec_.number,
+             .bytes = bytes,
+             .begin_seconds = now,
+             .end_seconds = now});
+}
+
 absl::Status ReceiveChannel::Receive(const PackedBatch& batch, int64_t step, absl::Duration timeout) {
   HADAL_CHECK(!posted_.empty());
   const int64_t position = posts_ - static_cast<int64_t>(posted_.size());  // buffer of the oldest posted receive
   int64_t bytes = 0;
-  HADAL_RETURN_IF_ERROR(
-      communicator_->Wait(posted_.front(), absl::Now() + timeout, What(spec_, batch.micro_batch), &bytes));
+  if (arrived_bytes_.has_value()) {
+    bytes = *std::exchange(arrived_bytes_, std::nullopt);
+  } else {
+    HADAL_RETURN_IF_ERROR(
+        communicator_->Wait(posted_.front(), absl::Now() + timeout, What(spec_, batch.micro_batch), &bytes));
+  }
+  ++received_;
   posted_.pop_front();
   Header header;
   std::memcpy(&header, buffers_ + position % spec_.buffers * spec_.message_bytes(), sizeof(header));

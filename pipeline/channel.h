@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/trace.h"
 
 namespace hadal {
 
@@ -73,6 +75,8 @@ class ReceiveChannel {
 
   // A program with `messages` receives on this channel starts: posts the first k.
   absl::Status Begin(int64_t messages);
+  // For traces: looks whether the next message has come, and records when that was first seen. Errors are left to Receive.
+  void Poll(TraceBuffer& trace);
   // Waits for the next message, which must be of `batch` and `step`.
   absl::Status Receive(const PackedBatch& batch, int64_t step, absl::Duration timeout);
   // The edges of the oldest received message that was not released yet.
@@ -91,6 +95,8 @@ class ReceiveChannel {
   int64_t to_post_ = 0;  // receives of this program not posted yet
   int64_t posts_ = 0;    // buffers used so far, modulo k the next one
   int64_t released_ = 0;
+  int64_t received_ = 0;                  // in this program: the next message's micro-batch
+  std::optional<int64_t> arrived_bytes_;  // of the next message, where Poll has seen it come
 };
 
 }  // namespace hadal

@@ -57,6 +57,13 @@ absl::Status Channels::Begin(const RankProgram& program) {
   return absl::OkStatus();
 }
 
+void Channels::Poll(TraceBuffer& trace) {
+  for (OfChunk& chunk : chunks_) {
+    if (chunk.receive_forward) chunk.receive_forward->Poll(trace);
+    if (chunk.receive_backward) chunk.receive_backward->Poll(trace);
+  }
+}
+
 absl::Status Channels::Drain(absl::Duration timeout) {
   for (OfChunk& chunk : chunks_) {
     if (chunk.send_forward) HADAL_RETURN_IF_ERROR(chunk.send_forward->Drain(timeout));

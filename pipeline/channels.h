@@ -18,6 +18,8 @@ class Channels {
 
   // Posts the receives of a program.
   absl::Status Begin(const RankProgram& program);
+  // For traces: records messages that have come before their receive.
+  void Poll(TraceBuffer& trace);
   // Waits until every message sent has been received.
   absl::Status Drain(absl::Duration timeout);
 

@@ -210,6 +210,7 @@ void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, Matrix
   float* saved = SavedOf(piece, context.batch);
   if (spec_.checkpoint_every > 0) {
     const ScopedTimer timer(times.recompute_seconds);
+    const TraceScope scope(context.trace, {.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch});
     piece.segment->Forward(context, x, saved, shared_.discard(x.rows));
   }
   const ScopedTimer timer(times.backward_seconds);

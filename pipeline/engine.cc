@@ -13,6 +13,30 @@ namespace {
 
 using EdgeMatrices = absl::InlinedVector<ConstMatrix, 2>;
 
+TraceKind KindOf(Operation operation) {
+  switch (operation) {
+    case Operation::kReceiveForward:
+    case Operation::kReceiveBackward:
+      return TraceKind::kReceive;
+    case Operation::kForward:
+      return TraceKind::kForward;
+    case Operation::kSendForward:
+    case Operation::kSendBackward:
+      return TraceKind::kSend;
+    case Operation::kBackward:
+      return TraceKind::kBackward;
+    case Operation::kReduceTiedGradients:
+      return TraceKind::kTiedGradients;
+    case Operation::kGlobalNorm:
+      return TraceKind::kGlobalNorm;
+    case Operation::kOptimizerStep:
+      return TraceKind::kOptimizer;
+    case Operation::kShareTiedWeights:
+      return TraceKind::kTiedWeights;
+  }
+  return TraceKind::kStep;
+}
+
 }  // namespace
 
 RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream,
@@ -30,7 +54,10 @@ Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream
       timeout_(timeout),
       layout_(plan, pipeline, communicator.rank(), stream, training),
       norm_(plan, pipeline, communicator.rank()),
-      progress_([this] { communicator_.Progress(); }) {}
+      progress_([this] {
+        communicator_.Progress();
+        if (trace_.recording()) layout_.channels_.Poll(trace_);
+      }) {}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                        const Stream& stream, bool training, Communicator& communicator,
@@ -56,6 +83,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   stage().stream().ForRanges(gradients.size, 1024, [&](int64_t begin, int64_t end) {
     std::memset(gradients.data + begin, 0, (end - begin) * sizeof(float));
   });
+  const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[communicator_.rank()]));
   result_.seconds = watch.Seconds();
   return result_;
@@ -69,6 +97,7 @@ absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, 
   batches_ = batches;
   scalars_ = scalars;
   scalars_.training = false;
+  const TracePause pause(trace_);
   row_nll_ = row_nll;
   result_ = {};
   HADAL_RETURN_IF_ERROR(Run(program));
@@ -83,11 +112,29 @@ absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, 
 absl::Status Engine::Run(const RankProgram& program) {
   loss_ = {};
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
-  for (const Instruction& instruction : program) HADAL_RETURN_IF_ERROR(Execute(instruction));
+  for (const Instruction& instruction : program) {
+    const double begin_seconds = trace_.Now();
+    HADAL_RETURN_IF_ERROR(Execute(instruction));
+    if (trace_.recording()) Trace(instruction, begin_seconds);
+  }
   const Stopwatch watch;
+  const TraceScope scope(&trace_, {.kind = TraceKind::kDrain});
   HADAL_RETURN_IF_ERROR(layout_.channels_.Drain(timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
+}
+
+void Engine::Trace(const Instruction& instruction, double begin_seconds) {
+  TraceEvent event{
+      .kind = KindOf(instruction.operation), .begin_seconds = begin_seconds, .end_seconds = MonotonicSeconds()};
+  if (!IsTail(instruction.operation)) {
+    event.chunk = instruction.chunk;
+    event.micro_batch = instruction.micro_batch;
+  }
+  if (IsSend(instruction.operation) || IsReceive(instruction.operation)) {
+    event.channel = ChannelOf(pipeline_.shape, communicator_.rank(), instruction).number;
+  }
+  trace_.Add(event);
 }
 
 absl::Status Engine::Execute(const Instruction& instruction) {
@@ -157,6 +204,7 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
 absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   Channels::OfChunk& channels = layout_.channels_.chunk(chunk);
   SublayerContext context = stage().Context(batch, scalars_, &progress_);
+  context.trace = &trace_;
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   stage().chunk(chunk).Backward(context, gradients, result_.times);

@@ -23,6 +23,7 @@
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/trace.h"
 
 namespace hadal {
 
@@ -65,6 +66,8 @@ class Engine {
 
   Stage& stage() { return layout_.stage_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
+  // What training steps record into while it records (off by default).
+  TraceBuffer& trace() { return trace_; }
 
   // One training step over the step's micro-batches; weights change when the result says applied.
   // REQUIRES: batches.size() = the plan's micro_batches, numbered from 0; scalars.training.
@@ -85,6 +88,7 @@ class Engine {
 
   absl::Status Run(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
+  void Trace(const Instruction& instruction, double begin_seconds);
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
   absl::Status Backward(int chunk, const PackedBatch& batch);
@@ -101,6 +105,7 @@ class Engine {
   Arena arena_;
   GradientNorm norm_;
   std::function<void()> progress_;
+  TraceBuffer trace_;
 
   // The program in progress.
   std::span<const PackedBatch> batches_;

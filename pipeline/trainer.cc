@@ -1,5 +1,7 @@
 #include "pipeline/trainer.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -18,6 +20,12 @@ absl::Duration WaitTimeout(const TrainOptions& options) { return absl::Seconds(o
 
 BatchCapacity CapacityOf(const TrainOptions& options) {
   return {.source_rows = options.batch.source_tokens, .target_rows = options.batch.target_tokens};
+}
+
+// The most physical memory this process has held so far.
+int64_t PeakResidentBytes() {
+  struct rusage usage = {};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
 }  // namespace
@@ -56,6 +64,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                      /*training=*/true, communicator, WaitTimeout(options));
   HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
   trainer->engine_ = *std::move(engine);
+  trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));
   const ParameterStore& parameters = trainer->engine_->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream, communicator,
                                              WaitTimeout(options)));
@@ -139,26 +148,32 @@ void Trainer::OnNotFinite(const GlobalGradient& gradient) {
                                                          ") is not finite; the update was skipped"));
 }
 
-absl::StatusOr<std::vector<StageTimes>> Trainer::GatherTimes(const StageTimes& times) {
-  const double mine[] = {times.forward_seconds, times.recompute_seconds,     times.backward_seconds,
-                         times.wait_seconds,    times.communication_seconds, times.optimizer_seconds};
+absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics) {
+  const double mine[] = {times.forward_seconds,
+                         times.recompute_seconds,
+                         times.backward_seconds,
+                         times.wait_seconds,
+                         times.communication_seconds,
+                         times.optimizer_seconds,
+                         static_cast<double>(engine_->arena_bytes()),
+                         static_cast<double>(PeakResidentBytes())};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
-  std::vector<StageTimes> stages;
-  for (const std::vector<double>& v : all) stages.push_back({v[0], v[1], v[2], v[3], v[4], v[5]});
-  return stages;
+  for (const std::vector<double>& v : all) {
+    metrics.stages.push_back({v[0], v[1], v[2], v[3], v[4], v[5]});
+    metrics.memory.push_back({static_cast<int64_t>(v[6]), static_cast<int64_t>(v[7])});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
   const int64_t step = progress_.step - 1;
-  std::vector<StageTimes> stages;
-  if (progress_.step % options_.log_every_steps == 0) {
-    HADAL_ASSIGN_OR_RETURN(stages, GatherTimes(result.times));
-  }
+  StepMetrics gathered;
+  if (progress_.step % options_.log_every_steps == 0) HADAL_RETURN_IF_ERROR(GatherStages(result.times, gathered));
   if (!IsMain()) return absl::OkStatus();
   const LossSums& sums = result.gradient.loss;
   const double tokens = static_cast<double>(std::max<int64_t>(sums.tokens, 1));
   double waited = 0;
-  for (const StageTimes& stage : stages) waited += stage.wait_seconds;
+  for (const StageTimes& stage : gathered.stages) waited += stage.wait_seconds;
   StepMetrics metrics{.step = step,
                       .update = progress_.update,
                       .total_steps = options_.stop.steps,
@@ -173,8 +188,12 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress_.epochs_done,
                       .skipped = !result.applied,
+                      .stages = std::move(gathered.stages),
+                      .memory = std::move(gathered.memory),
                       .analytic_bubble = pipeline_.analytic_bubble};
-  if (!stages.empty()) metrics.measured_bubble = waited / (result.seconds * static_cast<double>(stages.size()));
+  if (!metrics.stages.empty()) {
+    metrics.measured_bubble = waited / (result.seconds * static_cast<double>(metrics.stages.size()));
+  }
   const double per_step = session_.Seconds() / static_cast<double>(progress_.step - first_step_);
   if (options_.stop.steps > 0)
     metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
@@ -182,7 +201,6 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
     const double left = std::max(0.0, options_.stop.minutes * 60 - session_.Seconds());
     metrics.eta_seconds = std::min(metrics.eta_seconds.value_or(left), left);
   }
-  metrics.stages = std::move(stages);
   for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
     if (plan_.sublayers[s].layer >= 0) metrics.depth_gradient_norms.push_back(result.gradient.sublayer_norms[s]);
   }
@@ -191,6 +209,7 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
 }
 
 absl::Status Trainer::Validate() {
+  const TraceScope scope(&engine_->trace(), {.kind = TraceKind::kValidation});
   const Stopwatch watch;
   StepScalars scalars = Scalars();
   scalars.update = std::max<int64_t>(progress_.update, 1);
@@ -218,6 +237,7 @@ absl::Status Trainer::Validate() {
 }
 
 absl::Status Trainer::Save(bool is_best) {
+  const TraceScope scope(&engine_->trace(), {.kind = TraceKind::kCheckpoint});
   const Stopwatch watch;
   HADAL_ASSIGN_OR_RETURN(last_checkpoint_, checkpoints_->Save(progress_, is_best));
   last_saved_step_ = progress_.step;
@@ -244,6 +264,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
   while (!reason.has_value()) {
+    HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step));
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     bool is_best = false;
     if (validate_every > 0 && progress_.step % validate_every == 0) {
@@ -257,10 +278,12 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     const int64_t save_every = options_.checkpoint.every_steps;
     const bool save_now = save_every > 0 && progress_.step % save_every == 0;
     if (save_now || (is_best && save_every > 0)) HADAL_RETURN_IF_ERROR(Save(is_best));
+    HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
   }
   if (options_.checkpoint.save_at_end && last_saved_step_ != progress_.step && progress_.step > first_step_) {
     HADAL_RETURN_IF_ERROR(Save(progress_.best_step == progress_.step));
   }
+  HADAL_RETURN_IF_ERROR(tracer_->Finish());
   return TrainingOutcome{*reason, progress_, last_checkpoint_};
 }
 

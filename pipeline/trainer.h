@@ -17,6 +17,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
 #include "pipeline/training_checkpoints.h"
 #include "runtime/clock.h"
@@ -37,6 +38,7 @@ struct TrainingSurroundings {
   std::function<bool()> stop_requested;  // polled once a step on every rank (a signal's flag); may be empty
   // Translates `sentences` validation sentences with the weights as they are and returns BLEU on every rank; may be empty.
   std::function<absl::StatusOr<double>(Engine&, int64_t update)> validation_bleu;
+  TraceRequest trace;  // steps to trace; none by default
 };
 
 enum class StopReason { kSteps, kEpochs, kMinutes, kPatience, kRequested };
@@ -74,7 +76,8 @@ class Trainer {
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
   absl::Status Report(const StepResult& result, double learning_rate);
-  absl::StatusOr<std::vector<StageTimes>> GatherTimes(const StageTimes& times);
+  // Every rank's times of the step and its memory, on every rank, into `metrics`.
+  absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
   absl::Status Validate();
   absl::Status Save(bool is_best);
   std::optional<StopReason> ReachedLimit() const;
@@ -93,6 +96,7 @@ class Trainer {
   int64_t validation_sentences_ = 0;
   Collectives collectives_;
   std::unique_ptr<Engine> engine_;
+  std::optional<StepTracer> tracer_;
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
   int64_t first_step_ = 0;

@@ -44,6 +44,12 @@ struct StageTimes {
   double optimizer_seconds = 0;
 };
 
+// What one stage's process holds.
+struct StageMemory {
+  int64_t arena_bytes = 0;          // its buffers, as planned
+  int64_t peak_resident_bytes = 0;  // of the process, so far
+};
+
 // One step: one global batch.
 struct StepMetrics {
   int64_t step = 0;         // always advances; 0-based
@@ -62,6 +68,7 @@ struct StepMetrics {
   bool skipped = false;                   // the update was not applied (gradient not finite)
   std::optional<double> eta_seconds;      // until the run's first limit; empty while unknown
   std::vector<StageTimes> stages;         // [stages], or empty
+  std::vector<StageMemory> memory;        // [stages], or empty
   std::optional<double> measured_bubble;  // Σ wait / Σ step time, over stages
   std::optional<double> analytic_bubble;  // the schedule's own, with the plan's costs
   std::vector<float>

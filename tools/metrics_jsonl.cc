@@ -112,7 +112,12 @@ void MetricsJsonl::OnStep(const StepMetrics& metrics) {
                {"skipped", metrics.skipped}};
   AddOptional(json, "measured_bubble", metrics.measured_bubble);
   AddOptional(json, "analytic_bubble", metrics.analytic_bubble);
-  for (const StageTimes& times : metrics.stages) json["stages"].push_back(ToJson(times));
+  for (size_t stage = 0; stage < metrics.stages.size(); ++stage) {
+    json["stages"].push_back(ToJson(metrics.stages[stage]));
+    if (stage >= metrics.memory.size()) continue;
+    json["stages"].back()["arena_bytes"] = metrics.memory[stage].arena_bytes;
+    json["stages"].back()["peak_resident_bytes"] = metrics.memory[stage].peak_resident_bytes;
+  }
   if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
     for (const float norm : metrics.depth_gradient_norms) {
       json["depth_gradient_norms"].push_back(std::strtod(absl::StrFormat("%.3e", norm).c_str(), nullptr));

@@ -5,7 +5,7 @@
 //   {"event":"step","step":12,"update":13,"loss":…,"nll":…,"perplexity":…,"learning_rate":…,"gradient_norm":…,
 //    "target_tokens":…,"tokens_per_second":…,"step_seconds":…,"elapsed_seconds":…,"epoch":…,"skipped":false,
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
-//    "communication":…,"optimizer":…}, …],"depth_gradient_norms":[…]}
+//    "communication":…,"optimizer":…,"arena_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
 //   {"event":"validation","step":…,"nll":…,"perplexity":…,"bleu":…,"best":…,"sentences":…,"seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
 // Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN); an

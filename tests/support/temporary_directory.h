@@ -15,7 +15,7 @@ namespace hadal {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_(testing::TempDir() + "hadal_XXXXXX") { HADAL_CHECK(mkdtemp(path_.data()) != nullptr); }
+  TemporaryDirectory() : path_(::testing::TempDir() + "hadal_XXXXXX") { HADAL_CHECK(mkdtemp(path_.data()) != nullptr); }
   ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;

@@ -1,0 +1,139 @@
+#include "pipeline/step_tracer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// 9 MiB a rank. A step of 500 micro-batches of 60 checkpointed segments fits; what does not is counted.
+constexpr int64_t kMostEvents = int64_t{1} << 17;
+constexpr int kTag = Communicator::kFirstCollectiveTag - 2;
+constexpr const char* kWhat = "trace";
+
+// What travels in front of a rank's events.
+struct Header {
+  char host[64] = {};
+  double clock_error_seconds = 0;
+  int64_t dropped = 0;
+  int64_t events = 0;
+};
+static_assert(std::is_trivially_copyable_v<Header>);
+
+std::string HostName() {
+  char name[sizeof(Header::host)] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+absl::Status Transfer(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
+  HADAL_RETURN_IF_ERROR(posted.status());
+  return communicator.Wait(*posted, absl::Now() + timeout, kWhat);
+}
+
+absl::Status SendBytes(Communicator& communicator, const std::string& bytes, absl::Duration timeout) {
+  const int64_t size = static_cast<int64_t>(bytes.size());
+  HADAL_RETURN_IF_ERROR(Transfer(communicator.Send(&size, sizeof(size), 0, kTag), communicator, timeout));
+  return Transfer(communicator.Send(bytes.data(), size, 0, kTag), communicator, timeout);
+}
+
+absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, absl::Duration timeout) {
+  int64_t size = 0;
+  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(&size, sizeof(size), peer, kTag), communicator, timeout));
+  std::string bytes(static_cast<size_t>(size), '\0');
+  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(bytes.data(), size, peer, kTag), communicator, timeout));
+  return bytes;
+}
+
+absl::StatusOr<RankTrace> Unpack(const std::string& bytes, int rank) {
+  Header header;
+  if (bytes.size() < sizeof(header)) return absl::InternalError(absl::StrCat("trace of rank ", rank, ": too short"));
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (bytes.size() != sizeof(header) + header.events * sizeof(TraceEvent)) {
+    return absl::InternalError(absl::StrCat("trace of rank ", rank, ": ", bytes.size(), " bytes for ", header.events,
+                                            " events. Start every rank with the same binary."));
+  }
+  RankTrace trace{.host = header.host, .clock_error_seconds = header.clock_error_seconds, .dropped = header.dropped};
+  trace.events.resize(static_cast<size_t>(header.events));
+  std::memcpy(trace.events.data(), bytes.data() + sizeof(header), header.events * sizeof(TraceEvent));
+  return trace;
+}
+
+// The offset at local time `t`, on the line through two measurements.
+double OffsetAt(const ClockOffset& begin, const ClockOffset& end, double t) {
+  const double span = end.at_seconds - begin.at_seconds;
+  if (span <= 0) return begin.seconds;
+  return begin.seconds + (end.seconds - begin.seconds) * (t - begin.at_seconds) / span;
+}
+
+}  // namespace
+
+StepTracer::StepTracer(TraceRequest request, Communicator& communicator, TraceBuffer& trace, absl::Duration timeout)
+    : request_(std::move(request)), communicator_(communicator), trace_(trace), timeout_(timeout) {
+  if (request_.wanted()) trace_.Reserve(kMostEvents);
+}
+
+absl::Status StepTracer::BeforeStep(int64_t step) {
+  if (step < request_.first_step || step > request_.last_step) return absl::OkStatus();
+  if (!open_) {
+    HADAL_ASSIGN_OR_RETURN(begin_, MeasureClockOffset(communicator_, MonotonicSeconds, timeout_));
+    open_ = true;
+    first_ = step;
+  }
+  last_ = step;
+  trace_.Start(step);
+  return absl::OkStatus();
+}
+
+absl::Status StepTracer::AfterStep(int64_t step) {
+  trace_.Stop();
+  return open_ && step >= request_.last_step ? Collect() : absl::OkStatus();
+}
+
+absl::Status StepTracer::Finish() { return open_ ? Collect() : absl::OkStatus(); }
+
+std::string StepTracer::Pack(const ClockOffset& end) const {
+  Header header{.clock_error_seconds = std::max(begin_.error_seconds, end.error_seconds),
+                .dropped = trace_.dropped(),
+                .events = static_cast<int64_t>(trace_.events().size())};
+  const std::string host = HostName();
+  std::memcpy(header.host, host.data(), host.size());
+  std::string bytes(sizeof(header) + trace_.events().size_bytes(), '\0');
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  char* at = bytes.data() + sizeof(header);
+  for (TraceEvent event : trace_.events()) {
+    event.begin_seconds -= OffsetAt(begin_, end, event.begin_seconds);
+    event.end_seconds -= OffsetAt(begin_, end, event.end_seconds);
+    std::memcpy(at, &event, sizeof(event));
+    at += sizeof(event);
+  }
+  return bytes;
+}
+
+absl::Status StepTracer::Collect() {
+  open_ = false;
+  HADAL_ASSIGN_OR_RETURN(const ClockOffset end, MeasureClockOffset(communicator_, MonotonicSeconds, timeout_));
+  const std::string mine = Pack(end);
+  trace_.Clear();
+  if (communicator_.rank() != 0) return SendBytes(communicator_, mine, timeout_);
+  RunTrace trace{.first_step = first_, .last_step = last_};
+  for (int rank = 0; rank < communicator_.size(); ++rank) {
+    std::string bytes = mine;
+    if (rank != 0) {
+      HADAL_ASSIGN_OR_RETURN(bytes, ReceiveBytes(communicator_, rank, timeout_));
+    }
+    HADAL_ASSIGN_OR_RETURN(RankTrace of_rank, Unpack(bytes, rank));
+    trace.ranks.push_back(std::move(of_rank));
+  }
+  if (request_.write) request_.write(trace);
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,67 @@
+// Traces chosen steps of a run: switches every rank's TraceBuffer on and off, and brings the events to rank 0 on one clock.
+//
+//   StepTracer tracer(request, communicator, engine.trace(), timeout);      all ranks
+//   while (…) { tracer.BeforeStep(step);  …step, validation, checkpoint…  tracer.AfterStep(step); }
+// Clocks are measured before the first and after the last traced step; between them the offset is a straight line. Outside the
+// chosen steps both calls do nothing. Collecting costs one message a rank, after the last traced step, outside every step's time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pipeline/clock_alignment.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/trace.h"
+
+namespace hadal {
+
+struct RankTrace {
+  std::string host;
+  double clock_error_seconds = 0;  // of its times against rank 0's, at most (drift between the two measurements aside)
+  int64_t dropped = 0;             // events that found no room
+  std::vector<TraceEvent> events;  // in rank 0's time, in the order they were recorded (by end)
+};
+
+struct RunTrace {
+  int64_t first_step = 0, last_step = 0;
+  std::vector<RankTrace> ranks;
+};
+
+struct TraceRequest {
+  int64_t first_step = 0, last_step = -1;  // inclusive; none when last < first
+  // Called on rank 0 with what was collected; its error is the caller's to report and ends no run.
+  std::function<void(const RunTrace&)> write;
+
+  bool wanted() const { return last_step >= first_step; }
+};
+
+class StepTracer {
+ public:
+  // Reserves the buffer when steps are wanted. References must outlive the tracer.
+  StepTracer(TraceRequest request, Communicator& communicator, TraceBuffer& trace, absl::Duration timeout);
+
+  // Around each step, on every rank alike. Blocking at the first and the last traced step. Errors: those of Communicator::Wait.
+  absl::Status BeforeStep(int64_t step);
+  absl::Status AfterStep(int64_t step);
+  // The run is over: what was traced of an unfinished window is written.
+  absl::Status Finish();
+
+ private:
+  absl::Status Collect();
+  std::string Pack(const ClockOffset& end) const;
+
+  TraceRequest request_;
+  Communicator& communicator_;
+  TraceBuffer& trace_;
+  absl::Duration timeout_;
+  bool open_ = false;  // between the first BeforeStep and Collect
+  int64_t first_ = 0, last_ = 0;
+  ClockOffset begin_;
+};
+
+}  // namespace hadal

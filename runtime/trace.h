@@ -1,0 +1,114 @@
+// What one rank did and when: a bounded buffer of timed events, filled only while it records.
+//
+// Why bounded: tracing must not change what it looks at. Reserve() takes all the memory; inside a step nothing allocates, and when
+// the buffer is full further events are dropped and counted. While it does not record, every call is the test of one flag.
+// An event carries numbers only; who writes the file knows the words (tools/trace_json.h). Times are MonotonicSeconds() of this
+// rank; step_tracer.h brings all ranks' times onto one clock.
+// Threads: one. Blocking: none.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/clock.h"
+
+namespace hadal {
+
+enum class TraceKind : int32_t {
+  kForward,
+  kRecompute,  // inside a backward
+  kBackward,
+  kSend,     // copy into the ring and post; includes the wait for a free buffer
+  kReceive,  // until the message is there
+  kArrival,  // a message was seen to have come before its receive was reached; begin = end = when it was seen
+  kTiedGradients,
+  kGlobalNorm,
+  kOptimizer,
+  kTiedWeights,
+  kDrain,  // waiting, at the end of a step, until all sends have been received
+  kStep,
+  kValidation,
+  kCheckpoint,
+};
+inline constexpr int kTraceKinds = 14;
+
+// What does not apply is -1.
+struct TraceEvent {
+  TraceKind kind = TraceKind::kStep;
+  int32_t chunk = -1;
+  int32_t micro_batch = -1;
+  int32_t channel = -1;  // pipeline/schedule.h
+  int64_t step = -1;
+  int64_t bytes = -1;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+static_assert(std::is_trivially_copyable_v<TraceEvent>);  // travels as bytes between ranks of one binary
+
+class TraceBuffer {
+ public:
+  // Room for `events`; forgets what there was.
+  void Reserve(int64_t events);
+  // Records from now on; events belong to `step`.
+  void Start(int64_t step);
+  void Stop() { recording_ = false; }
+  bool recording() const { return recording_; }
+
+  // 0 while not recording: a begin that Add will not see.
+  double Now() const { return recording_ ? MonotonicSeconds() : 0; }
+  // Keeps the event, with the current step, if it records and there is room.
+  void Add(TraceEvent event);
+
+  // Goes on with the same step.
+  void Resume() { recording_ = true; }
+
+  std::span<const TraceEvent> events() const { return events_; }
+  int64_t dropped() const { return dropped_; }
+  // Forgets the events; the memory stays.
+  void Clear();
+
+ private:
+  std::vector<TraceEvent> events_;  // never grows beyond its reserve
+  int64_t step_ = -1;
+  int64_t dropped_ = 0;
+  bool recording_ = false;
+};
+
+// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null.
+class TraceScope {
+ public:
+  TraceScope(TraceBuffer* trace, const TraceEvent& event)
+      : trace_(trace != nullptr && trace->recording() ? trace : nullptr), event_(event) {
+    if (trace_ != nullptr) event_.begin_seconds = MonotonicSeconds();
+  }
+  ~TraceScope() {
+    if (trace_ == nullptr) return;
+    event_.end_seconds = MonotonicSeconds();
+    trace_->Add(event_);
+  }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  TraceBuffer* const trace_;
+  TraceEvent event_;
+};
+
+// Records nothing in its own scope: what happens there belongs to no training step.
+class TracePause {
+ public:
+  explicit TracePause(TraceBuffer& trace) : trace_(trace), was_recording_(trace.recording()) { trace_.Stop(); }
+  ~TracePause() {
+    if (was_recording_) trace_.Resume();
+  }
+  TracePause(const TracePause&) = delete;
+  TracePause& operator=(const TracePause&) = delete;
+
+ private:
+  TraceBuffer& trace_;
+  const bool was_recording_;
+};
+
+}  // namespace hadal

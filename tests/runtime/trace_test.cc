@@ -1,0 +1,86 @@
+#include "runtime/trace.h"
+
+#include <gtest/gtest.h>
+
+namespace hadal {
+namespace {
+
+TEST(TraceBuffer, RecordsOnlyBetweenStartAndStop) {
+  TraceBuffer trace;
+  trace.Reserve(8);
+  trace.Add({.kind = TraceKind::kForward});
+  EXPECT_EQ(trace.Now(), 0);
+  trace.Start(7);
+  EXPECT_GT(trace.Now(), 0);
+  trace.Add({.kind = TraceKind::kBackward, .chunk = 1, .micro_batch = 2});
+  trace.Stop();
+  trace.Add({.kind = TraceKind::kForward});
+  ASSERT_EQ(trace.events().size(), 1u);
+  EXPECT_EQ(trace.events()[0].kind, TraceKind::kBackward);
+  EXPECT_EQ(trace.events()[0].step, 7);
+  EXPECT_EQ(trace.events()[0].chunk, 1);
+  EXPECT_EQ(trace.dropped(), 0);
+}
+
+TEST(TraceBuffer, DropsAndCountsWhatDoesNotFitAndNeverMoves) {
+  TraceBuffer trace;
+  trace.Reserve(3);
+  trace.Start(0);
+  trace.Add({});
+  const TraceEvent* const memory = trace.events().data();
+  for (int i = 0; i < 9; ++i) trace.Add({});
+  EXPECT_EQ(trace.events().size(), 3u);
+  EXPECT_EQ(trace.dropped(), 7);
+  EXPECT_EQ(trace.events().data(), memory);
+  trace.Clear();
+  trace.Add({});
+  EXPECT_EQ(trace.events().size(), 1u);
+  EXPECT_EQ(trace.dropped(), 0);
+  EXPECT_EQ(trace.events().data(), memory);
+}
+
+TEST(TraceBuffer, WithoutMemoryEverythingIsDropped) {
+  TraceBuffer trace;
+  trace.Start(0);
+  trace.Add({});
+  EXPECT_TRUE(trace.events().empty());
+  EXPECT_EQ(trace.dropped(), 1);
+}
+
+TEST(TracePause, LeavesAStoppedBufferStopped) {
+  TraceBuffer trace;
+  trace.Reserve(8);
+  { const TracePause pause(trace); }
+  EXPECT_FALSE(trace.recording());
+  trace.Start(2);
+  {
+    const TracePause pause(trace);
+    trace.Add({});
+  }
+  trace.Add({});
+  ASSERT_EQ(trace.events().size(), 1u);
+  EXPECT_EQ(trace.events()[0].step, 2);
+}
+
+TEST(TraceScope, NestsAndTakesNullAndAStoppedBuffer) {
+  TraceBuffer trace;
+  trace.Reserve(8);
+  { const TraceScope nobody(nullptr, {}); }
+  { const TraceScope stopped(&trace, {}); }
+  EXPECT_TRUE(trace.events().empty());
+  trace.Start(3);
+  {
+    const TraceScope outer(&trace, {.kind = TraceKind::kBackward});
+    const TraceScope inner(&trace, {.kind = TraceKind::kRecompute});
+  }
+  ASSERT_EQ(trace.events().size(), 2u);
+  const TraceEvent& inner = trace.events()[0];
+  const TraceEvent& outer = trace.events()[1];
+  EXPECT_EQ(inner.kind, TraceKind::kRecompute);
+  EXPECT_LE(outer.begin_seconds, inner.begin_seconds);
+  EXPECT_LE(inner.begin_seconds, inner.end_seconds);
+  EXPECT_LE(inner.end_seconds, outer.end_seconds);
+}
+
+}  // namespace
+}  // namespace hadal
