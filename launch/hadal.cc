@@ -15,6 +15,7 @@
 #include "tools/plan.h"
 #include "tools/prepare.h"
 #include "tools/schedule.h"
+#include "tools/simulate.h"
 #include "tools/synthetic_corpus.h"
 
 namespace {
@@ -35,6 +36,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddInspectCommand,     // what a step trains on
     hadal::AddCurveCommand,       // loss curves of runs
     hadal::AddScheduleCommand,    // print, check
+    hadal::AddSimulateCommand,    // a schedule on ranks, costs and links that need not exist
     hadal::AddBenchCommand,       // how fast a step is
 };
 

@@ -22,8 +22,14 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
                        costs.forward_seconds.size(), " and ", costs.backward_seconds.size()));
     }
   }
-  if (!usable(costs.transfer_seconds)) {
-    return absl::InvalidArgumentError(absl::StrCat("a transfer of ", costs.transfer_seconds, " seconds"));
+  const int borders = shape.global_chunks() - 1;
+  const bool links_usable = std::all_of(costs.links.begin(), costs.links.end(), [&](const LinkCost& link) {
+    return usable(link.held_seconds) && usable(link.latency_seconds);
+  });
+  if ((!costs.links.empty() && std::ssize(costs.links) != borders) || !links_usable) {
+    return absl::InvalidArgumentError(absl::StrCat("a replay needs ", borders,
+                                                   " link costs (borders between chunks), finite and ≥ 0, or none; got ",
+                                                   costs.links.size()));
   }
   return absl::OkStatus();
 }
@@ -32,11 +38,13 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
 class Clockwork {
  public:
   Clockwork(const ScheduleShape& shape, const ReplayCosts& costs, int outstanding_sends)
-      : shape_(shape), costs_(costs), outstanding_sends_(outstanding_sends), clock_(shape.stages, 0.0) {
+      : shape_(shape), costs_(costs), outstanding_sends_(outstanding_sends), clock_(shape.stages, 0.0), link_free_(2 * shape.stages, 0.0) {
     const size_t messages = static_cast<size_t>(NumberOfChannels(shape)) * shape.micro_batches;
     arrival_.resize(messages);
     received_.resize(messages);
     replay_.busy_seconds.assign(shape.stages, 0.0);
+    replay_.blocked_seconds.assign(shape.stages, 0.0);
+    replay_.link_busy_seconds.assign(2 * shape.stages, 0.0);
     replay_.spans.resize(shape.stages);
   }
 
@@ -60,9 +68,17 @@ class Clockwork {
     const Channel channel = ChannelOf(shape_, rank, instruction);
     const size_t message = Message(channel, instruction.micro_batch);
     if (instruction.micro_batch >= outstanding_sends_) {
-      clock_[rank] = std::max(clock_[rank], received_[message - outstanding_sends_]);
+      const double free = received_[message - outstanding_sends_];
+      replay_.blocked_seconds[rank] += std::max(0.0, free - clock_[rank]);
+      clock_[rank] = std::max(clock_[rank], free);
     }
-    arrival_[message] = clock_[rank] + (channel.sender == channel.receiver ? 0.0 : costs_.transfer_seconds);
+    arrival_[message] = clock_[rank];
+    if (channel.sender == channel.receiver) return;
+    const LinkCost cost = costs_.links.empty() ? LinkCost() : costs_.links[channel.number / 2];
+    const int link = 2 * rank + (channel.receiver == (rank + 1) % shape_.stages ? 0 : 1);
+    link_free_[link] = std::max(clock_[rank], link_free_[link]) + cost.held_seconds;
+    replay_.link_busy_seconds[link] += cost.held_seconds;
+    arrival_[message] = link_free_[link] + cost.latency_seconds;
   }
 
   void Receive(int rank, const Instruction& instruction) {
@@ -78,7 +94,8 @@ class Clockwork {
   const ScheduleShape shape_;
   const ReplayCosts& costs_;
   const int outstanding_sends_;
-  std::vector<double> clock_;     // [S]
+  std::vector<double> clock_;      // [S]
+  std::vector<double> link_free_;  // [2·S] when a link has carried what was posted on it
   std::vector<double> arrival_;   // [2·(G-1), M]
   std::vector<double> received_;  // [2·(G-1), M]
   Replay replay_;

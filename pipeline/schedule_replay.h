@@ -2,10 +2,12 @@
 // idles.
 //
 // Model: forward and backward take their global chunk's seconds; send i of a channel starts when the rank reaches it
-// and message i - k has been received (k = outstanding sends: a full ring blocks); its data arrive transfer_seconds
-// after its start, at once where sender and receiver are the same rank; a receive waits for the arrival. Copies and the
-// tail take no time: whoever plans a step adds the optimizer's. Times depend on the programs and costs alone, not on
-// the order of replaying (schedule_run.h).
+// and message i - k has been received (k = outstanding sends: a full ring blocks). Its data then take the link from the
+// sender to the receiver, which carries one message at a time in each direction, in the order they were posted, and is
+// held for held_seconds a message; they arrive latency_seconds later. Where sender and receiver are the
+// same rank they arrive at once. A receive waits for the arrival. Copies and the tail take no time: whoever plans a
+// step adds the optimizer's. Times depend on the programs and costs alone, not on the order of replaying
+// (schedule_run.h): a link has one sender, whose order of sends is its program's.
 //
 // Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473,
 // sections 2.2.1-2.2.2):
@@ -22,12 +24,18 @@
 
 namespace hadal {
 
+// What a message between two ranks costs.
+struct LinkCost {
+  double held_seconds = 0;     // the link carries nothing else meanwhile: bytes / bandwidth
+  double latency_seconds = 0;  // from then until the message is there
+};
+
 struct ReplayCosts {
   std::vector<double> forward_seconds;   // [G] by global chunk
   std::vector<double> backward_seconds;  // [G]
-  double transfer_seconds = 0;           // of one message between two ranks
+  std::vector<LinkCost> links;           // [G - 1] by border, both directions alike; empty: free
 };
-// The same costs for every global chunk.
+// The same costs for every global chunk, and free links.
 ReplayCosts EqualCosts(const ScheduleShape& shape, double forward_seconds, double backward_seconds);
 
 struct ReplayOptions {
@@ -45,6 +53,8 @@ struct ComputeSpan {
 struct Replay {
   double makespan_seconds = 0;
   std::vector<double> busy_seconds;             // [S] compute
+  std::vector<double> blocked_seconds;          // [S] of the idle time, waiting for a free place to send from
+  std::vector<double> link_busy_seconds;        // [2·S] a rank's link to the rank behind it, and to the one before it
   std::vector<std::vector<ComputeSpan>> spans;  // [S] in order of time
 
   double BubbleSeconds(int rank) const { return makespan_seconds - busy_seconds[rank]; }
@@ -52,7 +62,7 @@ struct Replay {
   double BubbleFraction() const;
 };
 
-// Errors: CheckSchedule's; InvalidArgument when costs are not G finite numbers ≥ 0.
+// Errors: CheckSchedule's; InvalidArgument when costs are not G finite numbers ≥ 0, or links neither G - 1 nor none.
 absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                       const ReplayCosts& costs, const ReplayOptions& options);
 

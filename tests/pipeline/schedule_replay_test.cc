@@ -1,5 +1,6 @@
 #include "pipeline/schedule_replay.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -68,7 +69,7 @@ TEST(ScheduleReplayTest, SlowestStagePacesTheStep) {
 TEST(ScheduleReplayTest, TransfersDelayNeighboursButNotOneRank) {
   const ScheduleShape two{.stages = 2, .chunks = 1, .micro_batches = 1};
   ReplayCosts costs = EqualCosts(two, 1, 2);
-  costs.transfer_seconds = 0.5;
+  costs.links = {{.latency_seconds = 0.5}};
   EXPECT_DOUBLE_EQ(MustReplay(ScheduleKind::kGpipe, two, costs).makespan_seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2);
   const ScheduleShape one{.stages = 1, .chunks = 2, .micro_batches = 1};
   EXPECT_DOUBLE_EQ(MustReplay(ScheduleKind::kGpipe, one, costs).makespan_seconds, 1 + 1 + 2 + 2);
@@ -98,6 +99,35 @@ TEST(ScheduleReplayTest, FullSendRingBlocksTheSender) {
   EXPECT_DOUBLE_EQ(last(2), 4);
 }
 
+// Items through a line of servers, stages and links in turn: the first passes all of them, each later one leaves the slowest
+// server's time after the one before it.
+TEST(ScheduleReplayTest, SlowLinkPacesAForwardPass) {
+  for (const double link : {0.25, 1.0, 3.5}) {
+    for (const int stages : {2, 5}) {
+      const ScheduleShape shape{.stages = stages, .chunks = 1, .micro_batches = 9};
+      ReplayCosts costs = EqualCosts(shape, 1, 0);
+      costs.links.assign(stages - 1, {.held_seconds = link, .latency_seconds = 0.125});
+      const auto replay = ReplaySchedule(*MakeForwardSchedules(shape), shape, costs,
+                                         {.outstanding_sends = shape.micro_batches, .forward_only = true});
+      ASSERT_TRUE(replay.ok()) << replay.status();
+      EXPECT_DOUBLE_EQ(replay->makespan_seconds, stages + (stages - 1) * (link + 0.125) + 8 * std::max(1.0, link));
+      EXPECT_DOUBLE_EQ(replay->link_busy_seconds[0], 9 * link);
+      EXPECT_DOUBLE_EQ(replay->link_busy_seconds[1], 0);
+    }
+  }
+}
+
+TEST(ScheduleReplayTest, AFullRingCountsAsBlocked) {
+  const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3};
+  const ReplayCosts costs{.forward_seconds = {1, 10}, .backward_seconds = {0, 0}};
+  const auto replay =
+      ReplaySchedule(*MakeForwardSchedules(shape), shape, costs, {.outstanding_sends = 1, .forward_only = true});
+  ASSERT_TRUE(replay.ok()) << replay.status();
+  // Message 1 may go at 2 s, for message 0 was received at 1 s; message 2 at 11 s instead of 3 s.
+  EXPECT_DOUBLE_EQ(replay->blocked_seconds[0], 8);
+  EXPECT_DOUBLE_EQ(replay->blocked_seconds[1], 0);
+}
+
 TEST(ScheduleReplayTest, SpansOfARankDoNotOverlap) {
   const ScheduleShape shape{.stages = 4, .chunks = 3, .micro_batches = 7};
   ReplayCosts costs = EqualCosts(shape, 1, 2);
@@ -122,7 +152,9 @@ TEST(ScheduleReplayTest, RefusesCostsThatDoNotFit) {
   costs = EqualCosts(shape, std::numeric_limits<double>::quiet_NaN(), 1);
   EXPECT_EQ(ReplaySchedule(*programs, shape, costs, {}).status().code(), absl::StatusCode::kInvalidArgument);
   costs = EqualCosts(shape, 1, 1);
-  costs.transfer_seconds = -1;
+  costs.links = {{}, {}};
+  EXPECT_THAT(std::string(ReplaySchedule(*programs, shape, costs, {}).status().message()), HasSubstr("1 link costs"));
+  costs.links = {{.latency_seconds = -1}};
   EXPECT_EQ(ReplaySchedule(*programs, shape, costs, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

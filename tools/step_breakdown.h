@@ -1,0 +1,36 @@
+// Where a pipeline's step goes, by replaying its schedule three times (pipeline/schedule_replay.h).
+//
+//   compute    what a rank computes, mean over the ranks
+//   bubble     idle time that the schedule has even with equal chunks and free links: fill and drain
+//   imbalance  what chunks of unequal cost and slow ranks add
+//   links      what latency and limited links add
+// compute + bubble + imbalance + links = makespan, exactly: each is the difference of two replays. A part can be negative (unequal
+// chunks can fit a schedule better than equal ones); then it is a gain.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule_replay.h"
+
+namespace hadal {
+
+struct StepBreakdown {
+  double compute_seconds = 0;
+  double bubble_seconds = 0;
+  double imbalance_seconds = 0;
+  double link_seconds = 0;
+
+  double makespan_seconds() const { return compute_seconds + bubble_seconds + imbalance_seconds + link_seconds; }
+};
+
+struct BrokenDownReplay {
+  Replay replay;  // with all costs
+  StepBreakdown breakdown;
+};
+
+// Errors: ReplaySchedule's.
+absl::StatusOr<BrokenDownReplay> BreakDownStep(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                                               const ReplayCosts& costs, const ReplayOptions& options);
+
+}  // namespace hadal

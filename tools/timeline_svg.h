@@ -1,0 +1,43 @@
+// A timeline as SVG: one row a rank, one bar a span, time from left to right.
+//
+// Bars at least three pixels wide are drawn one by one, wide ones with their label. Where a row has more spans than that, it is
+// drawn as a raster: each pixel column takes the kind that fills most of it, so that thousands of spans cost a bounded number of
+// shapes. Of many rows an even selection is shown, first and last included, and the drawing says so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hadal {
+
+struct TimelineSpan {
+  double begin_seconds = 0;
+  double end_seconds = 0;
+  int kind = 0;       // index of a TimelineKind
+  std::string label;  // "F3"; drawn where it fits
+};
+
+struct TimelineKind {
+  std::string name;  // for the legend
+  std::string colour;
+};
+
+struct Timeline {
+  std::vector<TimelineKind> kinds;
+  std::vector<std::string> row_names;            // [rows]
+  std::vector<std::vector<TimelineSpan>> spans;  // [rows] in order of time, not overlapping
+  double end_seconds = 0;                        // of the axis
+};
+
+struct TimelineStyle {
+  double width = 1160;  // pixels
+  int most_rows = 96;
+};
+
+// REQUIRES: as many row names as rows; kinds within range.
+std::string DrawTimeline(const Timeline& timeline, const TimelineStyle& style);
+
+// Which of `count` rows are shown: all, or `most` of them spread evenly with both ends.
+std::vector<int> ChooseRows(int count, int most);
+
+}  // namespace hadal
