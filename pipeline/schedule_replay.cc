@@ -27,9 +27,9 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
     return usable(link.held_seconds) && usable(link.latency_seconds);
   });
   if ((!costs.links.empty() && std::ssize(costs.links) != borders) || !links_usable) {
-    return absl::InvalidArgumentError(absl::StrCat("a replay needs ", borders,
-                                                   " link costs (borders between chunks), finite and ≥ 0, or none; got ",
-                                                   costs.links.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a replay needs ", borders, " link costs (borders between chunks), finite and ≥ 0, or none; got ",
+                     costs.links.size()));
   }
   return absl::OkStatus();
 }
@@ -38,7 +38,11 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
 class Clockwork {
  public:
   Clockwork(const ScheduleShape& shape, const ReplayCosts& costs, int outstanding_sends)
-      : shape_(shape), costs_(costs), outstanding_sends_(outstanding_sends), clock_(shape.stages, 0.0), link_free_(2 * shape.stages, 0.0) {
+      : shape_(shape),
+        costs_(costs),
+        outstanding_sends_(outstanding_sends),
+        clock_(shape.stages, 0.0),
+        link_free_(2 * shape.stages, 0.0) {
     const size_t messages = static_cast<size_t>(NumberOfChannels(shape)) * shape.micro_batches;
     arrival_.resize(messages);
     received_.resize(messages);
@@ -96,8 +100,8 @@ class Clockwork {
   const int outstanding_sends_;
   std::vector<double> clock_;      // [S]
   std::vector<double> link_free_;  // [2·S] when a link has carried what was posted on it
-  std::vector<double> arrival_;   // [2·(G-1), M]
-  std::vector<double> received_;  // [2·(G-1), M]
+  std::vector<double> arrival_;    // [2·(G-1), M]
+  std::vector<double> received_;   // [2·(G-1), M]
   Replay replay_;
 };
 
