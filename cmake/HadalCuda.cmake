@@ -45,6 +45,7 @@ endif()
 
 if(HADAL_CUDA_FOUND)
   enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)  # CUDA::cudart_static: a program starts on a machine without driver or toolkit
   message(STATUS "CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)

@@ -184,9 +184,10 @@ class CudaResidualNormTest : public ::testing::Test {
     struct Shape {
       int64_t rows, width;
     };
-    for (const Shape& s : {Shape{1, 1}, {5, 3}, {33, 16}, {40, 63}, {37, 264}, {9, 520}, {3, 2056}}) {
+    for (const Shape& s : {Shape{1, 1}, {5, 3}, {33, 16}, {40, 63}, {21, 264}, {9, 520}, {3, 2056}}) {
       for (const Fields& fields : kFields) {
         for (const Placement& place : {Placement{}, Placement{1, 3}}) {
+          if (s.width % 8 != 0 && place.offset == 0) continue;  // single accesses either way
           SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.width << ", branch " << fields.branch << ", bias "
                                             << fields.bias << ", skip " << fields.skip << ", dropout " << fields.dropout
                                             << ", norm " << fields.norm << ", offset " << place.offset);
@@ -256,7 +257,7 @@ TYPED_TEST(CudaResidualNormTest, BackwardMatchesTheReference) {
 // Another order of blocks and threads, and with it another place of every race, changes no bit; nor does an alias.
 TYPED_TEST(CudaResidualNormTest, NoOrderAndNoAliasChangesABit) {
   this->ForEachCase([&](const Case<TypeParam>& c, Placement place) {
-    if (c.width > 600 || place.offset != 0) return;
+    if (c.width > 600 || (c.width % 8 == 0 && place.offset != 0)) return;
     const ForwardResult forward = Forward(c, place, 1);
     EXPECT_TRUE(SameResults(forward, Forward(c, place, 2)));
     const BackwardResult backward = Backward(c, forward, place, 1);

@@ -1,0 +1,21 @@
+// The main function of tests that need a GPU: without one, says why and exits with 77, which CTest counts as skipped.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "gtest/gtest.h"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || devices == 0) {
+    std::printf("SKIPPED: no CUDA device (%s)\n", error == cudaSuccess ? "none is visible" : cudaGetErrorString(error));
+    return 77;
+  }
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess) {
+    std::printf("Device: %s, sm_%d%d\n", properties.name, properties.major, properties.minor);
+  }
+  return RUN_ALL_TESTS();
+}
