@@ -1,5 +1,6 @@
 #include "launch/train.h"
 
+#include <algorithm>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
+#include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 #include "tools/config_arguments.h"
 #include "tools/config_difference.h"
@@ -97,6 +99,18 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
   if (world.rank() == 0) bytes = ModelPlan::Make(options).Serialize();
   HADAL_RETURN_IF_ERROR(collectives.Broadcast(bytes, 0, "the model plan"));
   return ModelPlan::Parse(bytes);
+}
+
+// Where the config sets no limit, a rank may take its share of what its host has free; the smallest share of all ranks counts.
+absl::Status LimitToHostMemory(const World& world, Collectives& collectives, PipelineOptions& options) {
+  if (options.memory_limit_bytes != 0) return absl::OkStatus();
+  const std::optional<int64_t> free = AvailableHostMemoryBytes();
+  const double mine[] = {free ? static_cast<double>(*free / world.ranks_on_host()) : 0x1p62};
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
+  double least = mine[0];
+  for (const std::vector<double>& share : all) least = std::min(least, share[0]);
+  options.memory_limit_bytes = static_cast<int64_t>(least);
+  return absl::OkStatus();
 }
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
@@ -202,6 +216,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
   HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
+  HADAL_RETURN_IF_ERROR(LimitToHostMemory(world, collectives, options.pipeline));
   HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), world.stream(), options.pipeline));
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                          MakePipelinePlan(plan, options.batch, options.pipeline, world.size()));

@@ -32,27 +32,26 @@ int AllowedCpus() {
 
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
   std::unique_ptr<World> world(new World());
-  int ranks_on_host = 1;
   if (StartedByLauncher()) {
     HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
     HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
-    ranks_on_host = placement.ranks_on_host;
+    world->ranks_on_host_ = placement.ranks_on_host;
     HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
     world->communicator_ = world->mpi_communicator_.get();
   } else {
     world->alone_ = std::make_unique<InProcessWorld>(1);
     world->communicator_ = &world->alone_->communicator(0);
   }
-  world->ChooseThreads(threads, ranks_on_host);
+  world->ChooseThreads(threads);
   PrepareComputeThread();
   return world;
 }
 
-void World::ChooseThreads(int requested, int ranks_on_host) {
+void World::ChooseThreads(int requested) {
   const int allowed = AllowedCpus();
   // A rank that was not bound sees every CPU of the host and shares them with the host's other ranks.
   const bool bound = allowed < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const int share = bound ? allowed : std::max(1, allowed / ranks_on_host);
+  const int share = bound ? allowed : std::max(1, allowed / ranks_on_host_);
   const int threads = requested > 0 ? requested : share;
   stream_ = Stream::Cpu(threads);
   if (threads > share) {

@@ -24,12 +24,13 @@ class World {
   const Stream& stream() const { return stream_; }
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
+  int ranks_on_host() const { return ranks_on_host_; }
   // What people should know about the placement ("2 threads, but 1 CPU …"), or empty.
   const std::string& warning() const { return warning_; }
 
  private:
   World() : stream_(Stream::Cpu(1)) {}
-  void ChooseThreads(int requested, int ranks_on_host);
+  void ChooseThreads(int requested);
 
   // In order of construction: what comes later uses what came before.
   std::unique_ptr<MpiEnvironment> mpi_;
@@ -37,6 +38,7 @@ class World {
   std::unique_ptr<InProcessWorld> alone_;
   Communicator* communicator_ = nullptr;
   Stream stream_;
+  int ranks_on_host_ = 1;
   std::string warning_;
 };
 

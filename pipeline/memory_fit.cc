@@ -61,6 +61,7 @@ std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<
 
 std::vector<ArenaLayout> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream) {
   std::vector<ArenaLayout> layouts;
+  layouts.reserve(pipeline.shape.stages);
   for (int r = 0; r < pipeline.shape.stages; ++r) {
     layouts.push_back(RankLayout(plan, pipeline, r, stream, /*training=*/true).layout());
   }
@@ -87,8 +88,9 @@ absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ran
   const std::string nearest = absl::StrCat("pipeline.checkpoint_every = ", choice.checkpoint_every, " needs ",
                                            Gib(choice.fullest.bytes), " (", choice.fullest.bytes, " bytes)");
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes,
-      " bytes), but pipeline.memory_limit_bytes is ", limit, ". Nearest: ", nearest,
+      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but the limit is ", limit,
+      " bytes (pipeline.memory_limit_bytes, or where that is 0 a rank's share of what its host has free). Nearest: ",
+      nearest,
       choice.fullest.bytes <= limit ? ", which fits."
                                     : ", which does not fit either: use more ranks or smaller micro-batches."));
 }

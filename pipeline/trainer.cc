@@ -19,7 +19,18 @@ namespace {
 absl::Duration WaitTimeout(const TrainOptions& options) { return absl::Seconds(options.pipeline.wait_timeout_seconds); }
 
 BatchCapacity CapacityOf(const TrainOptions& options) {
-  return {.source_rows = options.batch.source_tokens, .target_rows = options.batch.target_tokens};
+  return {.source_rows = options.batch.source_tokens,
+          .target_rows = options.batch.target_tokens,
+          .sentence_rows = options.model.max_positions};
+}
+
+// "12 of 345 training samples …"; empty where all fit.
+std::string LeftOut(const char* what, int64_t too_long, int64_t samples, const TrainOptions& options) {
+  if (too_long == 0) return "";
+  return absl::StrFormat(
+      "%d of %d %s samples are left out: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or "
+      "model.max_positions = %d",
+      too_long, samples, what, options.batch.source_tokens, options.batch.target_tokens, options.model.max_positions);
 }
 
 // The most physical memory this process has held so far.
@@ -55,6 +66,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
     HADAL_ASSIGN_OR_RETURN(
         ValidationBatches validation,
         MakeValidationBatches(*surroundings.validation, CapacityOf(options), options.validation.max_sentences));
+    trainer->validation_too_long_ = validation.too_long;
     trainer->validation_batches_ = std::move(validation.batches);
     for (const PackedBatch& batch : trainer->validation_batches_) trainer->validation_sentences_ += batch.sentences();
   }
@@ -256,11 +268,22 @@ std::optional<StopReason> Trainer::ReachedLimit() const {
   return std::nullopt;
 }
 
+void Trainer::Announce() {
+  surroundings_.sink.OnStart(DescribeRun());
+  std::vector<std::string> left_out = {LeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
+  if (validation_too_long_ > 0) {
+    left_out.push_back(LeftOut("validation", validation_too_long_, surroundings_.validation->size(), options_));
+  }
+  for (const std::string& text : left_out) {
+    if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
+  }
+}
+
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
   first_step_ = progress_.step;
   session_.Restart();
-  if (IsMain()) surroundings_.sink.OnStart(DescribeRun());
+  if (IsMain()) Announce();
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
   while (!reason.has_value()) {

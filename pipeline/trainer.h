@@ -84,6 +84,7 @@ class Trainer {
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }
   RunInfo DescribeRun() const;
+  void Announce();  // the run, and what of the corpora it leaves out
   void OnNotFinite(const GlobalGradient& gradient);
 
   const TrainOptions options_;
@@ -94,6 +95,7 @@ class Trainer {
   StepBatches batches_;
   std::vector<PackedBatch> validation_batches_;
   int64_t validation_sentences_ = 0;
+  int64_t validation_too_long_ = 0;
   Collectives collectives_;
   std::unique_ptr<Engine> engine_;
   std::optional<StepTracer> tracer_;

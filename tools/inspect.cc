@@ -59,7 +59,7 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
     HADAL_ASSIGN_OR_RETURN(vocabularies, LoadVocabularies(corpus));
   }
   const SamplingOptions sampling = {.seed = options.seed,
-                                    .capacity = {options.source_tokens, options.target_tokens},
+                                    .capacity = {options.source_tokens, options.target_tokens, options.max_positions},
                                     .micro_batches_per_step = options.micro_batches};
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order, SamplingOrder::Create(corpus, sampling));
   const StepBatches step = order.At(options.step);
@@ -69,7 +69,7 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
       step.epochs_done);
   if (order.too_long() > 0) {
     out << HumanCount(order.too_long()) << " of " << HumanCount(corpus.size())
-        << " samples are longer than a micro-batch and never trained on\n";
+        << " samples are longer than a micro-batch or the model's positions and never trained on\n";
   }
   for (const PackedBatch& batch : step.micro_batches) {
     PrintBatch(corpus, batch, vocabularies, options.max_sentences, out);
@@ -89,6 +89,8 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command->add_option("--source-tokens", options->source_tokens, "Source capacity of a micro-batch")
       ->capture_default_str();
   command->add_option("--target-tokens", options->target_tokens, "Target capacity of a micro-batch")
+      ->capture_default_str();
+  command->add_option("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
       ->capture_default_str();
   command->add_option("--max-sentences", options->max_sentences, "Print at most so many a micro-batch; 0: all")
       ->capture_default_str();

@@ -41,11 +41,11 @@ absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleVie
   BatchRows used;
   for (size_t i = 0; i < samples.size(); ++i) {
     const BatchRows rows = RowsOf(samples[i]);
-    if (!Fits(rows, capacity)) {
-      return absl::InvalidArgumentError(absl::StrCat("sentence ", i + 1, " takes ", rows.source, " source and ",
-                                                     rows.target, " target rows (</s> counted), a micro-batch holds ",
-                                                     capacity.source_rows, " and ", capacity.target_rows,
-                                                     "; shorten it or raise the capacity"));
+    if (!FitsAlone(rows, capacity)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sentence ", i + 1, " takes ", rows.source, " source and ", rows.target,
+          " target rows (</s> counted), a micro-batch holds ", std::min(capacity.source_rows, capacity.sentence_rows),
+          " and ", std::min(capacity.target_rows, capacity.sentence_rows), "; shorten it or raise the capacity"));
     }
     if (batches.empty() || !Fits(used + rows, capacity)) {
       ClearBatch(batches.emplace_back());

@@ -7,7 +7,9 @@
 // one row, which it ignores.) Thread safety: pure functions on their arguments.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -21,6 +23,7 @@ namespace hadal {
 struct BatchCapacity {
   int64_t source_rows = 0;
   int64_t target_rows = 0;
+  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of one sentence: the model's positions
 };
 
 // Rows one sample takes, or a batch has used.
@@ -38,8 +41,14 @@ struct BatchRows {
 
 BatchRows RowsOf(const SampleView& sample);
 
+// Whether a batch's rows are within its capacity.
 inline bool Fits(const BatchRows& rows, const BatchCapacity& capacity) {
   return rows.source <= capacity.source_rows && rows.target <= capacity.target_rows;
+}
+
+// Whether a sentence may be in a batch at all.
+inline bool FitsAlone(const BatchRows& rows, const BatchCapacity& capacity) {
+  return Fits(rows, capacity) && std::max(rows.source, rows.target) <= capacity.sentence_rows;
 }
 
 // Empties `batch` for reuse; its memory stays.

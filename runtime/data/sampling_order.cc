@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,12 @@
 
 namespace hadal {
 namespace {
+
+// The limit on one sentence, where there is one.
+std::string OfSentence(const BatchCapacity& capacity) {
+  if (capacity.sentence_rows >= std::max(capacity.source_rows, capacity.target_rows)) return "";
+  return absl::StrCat(", at most ", capacity.sentence_rows, " of one sentence");
+}
 
 absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
   if (corpus.size() == 0)
@@ -22,8 +29,8 @@ absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("none of the corpus's ", corpus.size(), " samples fits a micro-batch of ", capacity.source_rows,
-                   " source and ", capacity.target_rows, " target rows; the shortest takes ", shortest.source, " and ",
-                   shortest.target, " (</s> counted): raise the capacities"));
+                   " source and ", capacity.target_rows, " target rows", OfSentence(capacity), "; the shortest takes ",
+                   shortest.source, " and ", shortest.target, " (</s> counted): raise the capacities"));
 }
 
 // 64-bit draw `index` of an epoch's stream: two of them in each Philox block.
@@ -50,7 +57,7 @@ absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const 
   }
   SamplingOrder order(corpus, options);
   for (int64_t i = 0; i < corpus.size(); ++i) {
-    if (Fits(RowsOf(corpus.sample(i)), options.capacity)) {
+    if (FitsAlone(RowsOf(corpus.sample(i)), options.capacity)) {
       order.fitting_.push_back(static_cast<uint32_t>(i));
     } else {
       ++order.too_long_;
@@ -164,7 +171,7 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
   for (int64_t i = 0; i < corpus.size() && (max_sentences <= 0 || taken < max_sentences); ++i) {
     const SampleView sample = corpus.sample(i);
     const BatchRows rows = RowsOf(sample);
-    if (!Fits(rows, capacity)) {
+    if (!FitsAlone(rows, capacity)) {
       ++out.too_long;
       continue;
     }

@@ -63,7 +63,7 @@ class SamplingOrder {
   // The step's sizes only: no token is read or copied.
   StepShapes ShapesAt(int64_t step);
 
-  // Samples that fit, and samples that are never trained on because a side is longer than its capacity.
+  // Samples that fit, and samples that are never trained on because a side is longer than its capacity or a sentence may be.
   int64_t samples() const { return static_cast<int64_t>(fitting_.size()); }
   int64_t too_long() const { return too_long_; }
 

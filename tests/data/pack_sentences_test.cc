@@ -49,6 +49,7 @@ TEST(PackSentencesTest, TooLongNamesTheSentence) {
   const absl::Status status = PackSentences(Views(), {3, 2}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("sentence 2 takes 3 source and 3 target rows"));
+  EXPECT_FALSE(PackSentences(Views(), {100, 100, 2}).ok());
 }
 
 TEST(PackSentencesTest, AClearedBatchEqualsANewOne) {

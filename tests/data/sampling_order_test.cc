@@ -179,11 +179,27 @@ TEST(SamplingOrderTest, TooLongSamplesAreCountedAndNeverTrainedOn) {
   }
 }
 
+TEST(SamplingOrderTest, ASentenceMayBeLimitedByItself) {
+  const Corpus corpus = MakeCorpus(45);  // each length five times a side
+  SamplingOrder order = MakeOrder(corpus, 1, 1, {100, 100, 6});
+  EXPECT_GT(order.too_long(), 0);
+  EXPECT_EQ(order.too_long() + order.samples(), 45);
+  for (int64_t step = 0; step < 60; ++step) {
+    for (const int64_t sample : SamplesOf(order.At(step))) {
+      EXPECT_LE(corpus.sample(sample).source.size(), 5u);
+      EXPECT_LE(corpus.sample(sample).target.size(), 5u);
+    }
+  }
+  EXPECT_EQ(MakeValidationBatches(corpus, {100, 100, 6}, 0)->too_long, order.too_long());
+}
+
 TEST(SamplingOrderTest, ErrorsSayWhatWouldFit) {
   const Corpus corpus = MakeCorpus(9);
   const absl::Status nothing = SamplingOrder::Create(corpus, {1, {1, 1}, 1}).status();
   EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(nothing.message()), HasSubstr("the shortest takes 2 and 2"));
+  EXPECT_THAT(std::string(SamplingOrder::Create(corpus, {1, {100, 100, 1}, 1}).status().message()),
+              HasSubstr("at most 1 of one sentence"));
   EXPECT_FALSE(SamplingOrder::Create(corpus, {1, {100, 100}, 0}).ok());
   const Corpus empty = *Corpus::FromSamples({}, 10, 10);
   EXPECT_THAT(std::string(SamplingOrder::Create(empty, {1, {9, 9}, 1}).status().message()), HasSubstr("no samples"));

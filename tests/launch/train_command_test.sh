@@ -98,12 +98,16 @@ expect 0 "${base[@]}" --set stop.steps=3 --resume never --run-dir again
 ls -d again/checkpoints/*.abandoned.* > /dev/null 2>&1 || fail "later checkpoints were not set aside"
 expect 0 "${base[@]}" --set stop.steps=4 --run-dir again
 
+echo "sentences longer than the model's positions are left out, and said"
+expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --run-dir short; says "samples are left out"
+
 echo "bad input"
 expect 2 "${base[@]}" --set model.d_modle=64 --run-dir bad; says "d_model"
 expect 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad; says "0.99"
 expect 2 "${base[@]}" --set model.heads=5 --run-dir bad; says "heads"
 expect 1 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "nowhere"
 expect 1 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "Nearest"
+expect 1 "${base[@]}" --set model.d_model=65536 --set model.d_ff=262144 --run-dir bad; says "what its host has free"
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
 [ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"
