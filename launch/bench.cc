@@ -6,6 +6,7 @@
 
 #include "launch/exit_code.h"
 #include "launch/world.h"
+#include "layers/method_presets.h"
 #include "runtime/status_macros.h"
 #include "tools/bench_step.h"
 

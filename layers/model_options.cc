@@ -14,30 +14,30 @@ absl::Status InRange(const char* field, double value, double low, double high) {
   return absl::InvalidArgumentError(absl::StrCat("model: ", field, " = ", value, ", allowed: ", low, " to ", high));
 }
 
-// DeepNet figure 2, encoder-decoder: (0.81·(N⁴M)^1/16, 0.87·(N⁴M)^-1/16).
-StackMethod DeepNormEncoder(double n, double m) {
-  const double root = std::pow(std::pow(n, 4) * m, 1.0 / 16);
-  const double beta = 0.87 / root;
-  return {.norm = NormPlacement::kPost,
-          .residual_gain = 0.81 * root,
-          .query_key_gain = 1,
-          .value_gain = beta,
-          .output_gain = beta,
-          .ffn_gain = beta};
-}
-
-// ((3M)^1/4, (12M)^-1/4).
-StackMethod DeepNormDecoder(double m) {
-  const double beta = std::pow(12 * m, -0.25);
-  return {.norm = NormPlacement::kPost,
-          .residual_gain = std::pow(3 * m, 0.25),
-          .query_key_gain = 1,
-          .value_gain = beta,
-          .output_gain = beta,
-          .ffn_gain = beta};
-}
-
 }  // namespace
+
+double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers) {
+  switch (init) {
+    case DepthInit::kFlat:
+      return 1;
+    case DepthInit::kInverseSqrt:
+      return 1 / std::sqrt(layer + 1.0);
+    case DepthInit::kFromTop:
+      return 1.0 / (layers - layer);
+  }
+  return 1;
+}
+
+double DefaultSteepness(BranchGrowth growth) {
+  switch (growth) {
+    case BranchGrowth::kExponential:
+      return 5;
+    case BranchGrowth::kSigmoid:
+      return 6;
+    default:
+      return 0;
+  }
+}
 
 absl::Status ValidateModelOptions(const ModelOptions& options) {
   constexpr double kMaxLayers = 10000;  // 2N + 3M + 3 sublayers must stay below the 65,536 of random.h's counter
@@ -64,57 +64,13 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("attention_dropout", options.attention_dropout, 0, kMaxDropout));
   HADAL_RETURN_IF_ERROR(InRange("activation_dropout", options.activation_dropout, 0, kMaxDropout));
   HADAL_RETURN_IF_ERROR(InRange("label_smoothing", options.label_smoothing, 0, kMaxDropout));
-  if (options.branch_growth == BranchGrowth::kLinear) {
+  if (options.branch_growth != BranchGrowth::kConstant) {
     HADAL_RETURN_IF_ERROR(InRange("branch_growth_updates", options.branch_growth_updates, 1, 1e12));
   }
+  if (DefaultSteepness(options.branch_growth) > 0) {
+    HADAL_RETURN_IF_ERROR(InRange("branch_growth_steepness", options.branch_growth_steepness, 0.01, 50));
+  }
   return absl::OkStatus();
-}
-
-absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name) {
-  for (ResidualMethod method :
-       {ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm}) {
-    if (name == ResidualMethodName(method)) return method;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown residual method \"", name, "\", allowed: post_ln, pre_ln, deepnorm, branchnorm"));
-}
-
-std::string ResidualMethodName(ResidualMethod method) {
-  switch (method) {
-    case ResidualMethod::kPostLn:
-      return "post_ln";
-    case ResidualMethod::kPreLn:
-      return "pre_ln";
-    case ResidualMethod::kDeepNorm:
-      return "deepnorm";
-    case ResidualMethod::kBranchNorm:
-      return "branchnorm";
-  }
-  return "";
-}
-
-void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
-  options.branch_growth = BranchGrowth::kConstant;
-  switch (method) {
-    case ResidualMethod::kPostLn:
-    case ResidualMethod::kPreLn: {
-      StackMethod base;
-      base.norm = method == ResidualMethod::kPreLn ? NormPlacement::kPre : NormPlacement::kPost;
-      options.encoder = options.decoder = base;
-      options.distribution = WeightDistribution::kXavierUniform;
-      return;
-    }
-    case ResidualMethod::kDeepNorm:
-    case ResidualMethod::kBranchNorm:
-      options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers);
-      options.decoder = DeepNormDecoder(options.decoder_layers);
-      options.distribution = WeightDistribution::kXavierNormal;
-      if (method == ResidualMethod::kBranchNorm) {
-        options.encoder.residual_gain = options.decoder.residual_gain = 1;
-        options.branch_growth = BranchGrowth::kLinear;
-      }
-      return;
-  }
 }
 
 }  // namespace hadal

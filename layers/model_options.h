@@ -23,20 +23,35 @@ enum class EmbeddingSharing : int32_t {
 enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
 
 enum class BranchGrowth : int32_t {
-  kConstant,  // b = 1
-  kLinear,    // b = min(1, t / T), t = 1-based update (BranchNorm, arXiv 2305.02790 eq. 8)
+  kConstant,     // 1
+  kLinear,       // min(1, t/T), t = 1-based update (BranchNorm, arXiv 2305.02790 eq. 8)
+  kExponential,  // min(1, (e^(k·t/T) - 1) / (e^k - 1))   ours: the paper's figure 7 names the growth, not its formula
+  kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1)          ours, likewise
 };
 
-// What a residual method fixes for one stack; a preset fills it (method_presets.h), fields may be overridden one by
-// one.
+// How the initial weights of layer l = 1 … n of a stack depend on l.
+enum class DepthInit : int32_t {
+  kFlat,         // 1
+  kInverseSqrt,  // 1/sqrt(l): higher layers start smaller (DS-Init, Zhang, Titov and Sennrich 2019)
+  kFromTop,      // 1/(n - l + 1): lower layers start smaller (Post-LN-init, DeepNet section 3)
+};
+double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // `layer` from 0
+
+// The residual connection and the initial weights of one stack; a preset fills it (method_presets.h), fields may be
+// overridden one by one.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
+  double branch_gain = 1;    // b, before growth
+
   // Xavier gains. The base initialisation is fairseq's (q, k, v as one fused matrix: 1/sqrt(2) each).
-  double query_key_gain = 0.70710678118654752;
-  double value_gain = 0.70710678118654752;  // W_v; DeepNorm's beta
-  double output_gain = 1;                   // W_o of attention; DeepNorm's beta
-  double ffn_gain = 1;                      // W_1 and W_2; DeepNorm's beta
+  double query_key_gain = 0.70710678118654752;    // of self- and cross-attention
+  double value_gain = 0.70710678118654752;        // W_v of self-attention; DeepNorm's beta
+  double output_gain = 1;                         // W_o of self-attention; DeepNorm's beta
+  double cross_value_gain = 0.70710678118654752;  // W_v and W_o of cross-attention; read in the decoder only
+  double cross_output_gain = 1;
+  double ffn_gain = 1;  // W_1 and W_2; DeepNorm's beta
+  DepthInit depth_init = DepthInit::kFlat;
 };
 
 struct ModelOptions {
@@ -60,18 +75,13 @@ struct ModelOptions {
   WeightDistribution distribution = WeightDistribution::kXavierUniform;
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   double branch_growth_updates = 4000;  // T
+  double branch_growth_steepness = 0;   // k of the exponential and the sigmoid
 };
+
+// k of a growth unless it is chosen: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 where it is not read.
+double DefaultSteepness(BranchGrowth growth);
 
 // InvalidArgument naming the field, its value and the allowed range.
 absl::Status ValidateModelOptions(const ModelOptions& options);
-
-// The residual methods: "post_ln", "pre_ln", "deepnorm", "branchnorm".
-enum class ResidualMethod : int32_t { kPostLn, kPreLn, kDeepNorm, kBranchNorm };
-absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name);
-std::string ResidualMethodName(ResidualMethod method);
-
-// Fills encoder, decoder, distribution and branch_growth (not T) from the method and the two depths.
-// Sources: DeepNet (arXiv 2203.00555) figure 2; BranchNorm (arXiv 2305.02790) section 4.1: DeepNorm's init, no alpha.
-void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
 }  // namespace hadal

@@ -58,9 +58,14 @@ class PlanBuilder {
     s.layer = layer;
     s.norm = Method(stack).norm;
     s.residual_gain = static_cast<float>(Method(stack).residual_gain);
+    s.branch_gain = static_cast<float>(Method(stack).branch_gain);
     s.branch_growth = options_.branch_growth;
-    s.branch_growth_updates =
-        options_.branch_growth == BranchGrowth::kLinear ? static_cast<float>(options_.branch_growth_updates) : 0;
+    if (s.branch_growth != BranchGrowth::kConstant) {
+      s.branch_growth_updates = static_cast<float>(options_.branch_growth_updates);
+    }
+    if (DefaultSteepness(s.branch_growth) > 0) {
+      s.branch_growth_steepness = static_cast<float>(options_.branch_growth_steepness);
+    }
     s.first_parameter = static_cast<int32_t>(plan_.parameters.size());
   }
 
@@ -80,11 +85,14 @@ class PlanBuilder {
                  options_.d_model);
   }
 
-  // Xavier: uniform bound gain·sqrt(6/(in + out)), normal deviation gain·sqrt(2/(in + out)).
+  // Xavier: uniform bound gain·sqrt(6/(in + out)), normal deviation gain·sqrt(2/(in + out)), times the layer's factor.
   void AddWeight(ParameterRole role, double gain, int64_t out, int64_t in) {
     const bool normal = options_.distribution == WeightDistribution::kXavierNormal;
+    const SublayerRecord& sublayer = plan_.sublayers.back();
+    const int32_t layers = sublayer.stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
+    const double of_layer = DepthInitFactor(Method(sublayer.stack).depth_init, sublayer.layer, layers);
     AddParameter(role, normal ? InitKind::kNormal : InitKind::kUniform,
-                 gain * std::sqrt((normal ? 2.0 : 6.0) / static_cast<double>(in + out)), out, in);
+                 gain * of_layer * std::sqrt((normal ? 2.0 : 6.0) / static_cast<double>(in + out)), out, in);
   }
 
   void AddBias(ParameterRole role, int64_t size) { AddParameter(role, InitKind::kZero, 0, size, 1); }
@@ -123,10 +131,10 @@ class PlanBuilder {
     AddWeight(ParameterRole::kQueryWeight, method.query_key_gain, d, d);
     AddBias(ParameterRole::kQueryBias, d);
     AddWeight(ParameterRole::kKeyWeight, method.query_key_gain, d, d);
-    AddWeight(ParameterRole::kValueWeight, method.value_gain, d, d);
+    AddWeight(ParameterRole::kValueWeight, method.cross_value_gain, d, d);
     AddBias(ParameterRole::kKeyBias, d);
     AddBias(ParameterRole::kValueBias, d);
-    AddWeight(ParameterRole::kOutputWeight, method.output_gain, d, d);
+    AddWeight(ParameterRole::kOutputWeight, method.cross_output_gain, d, d);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
   }
@@ -247,8 +255,13 @@ const char* ModulePrefix(SublayerKind kind, bool norm) {
 }  // namespace
 
 float BranchGain(const SublayerRecord& sublayer, int64_t update) {
-  if (sublayer.branch_growth == BranchGrowth::kConstant) return 1.0f;
-  return static_cast<float>(std::min(1.0, static_cast<double>(update) / sublayer.branch_growth_updates));
+  if (sublayer.branch_growth == BranchGrowth::kConstant) return sublayer.branch_gain;
+  const double time = static_cast<double>(update) / sublayer.branch_growth_updates;
+  const double k = sublayer.branch_growth_steepness;
+  double growth = time;
+  if (sublayer.branch_growth == BranchGrowth::kExponential) growth = std::expm1(k * time) / std::expm1(k);
+  if (sublayer.branch_growth == BranchGrowth::kSigmoid) growth = 2 / (1 + std::exp(-k * time)) - 1;
+  return static_cast<float>(sublayer.branch_gain * std::min(1.0, growth));
 }
 
 bool ParameterRecord::is_vector() const {

@@ -37,9 +37,11 @@ struct SublayerRecord {
   NormPlacement norm = NormPlacement::kPost;
   int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
   float residual_gain = 1;   // r
+  float branch_gain = 1;     // b, before growth
   BranchGrowth branch_growth = BranchGrowth::kConstant;
-  float branch_growth_updates = 0;  // T of a growing branch gain
-  int32_t first_parameter = 0;      // the parameters it owns: [first_parameter, first_parameter + parameters)
+  float branch_growth_updates = 0;    // T of a growing branch gain
+  float branch_growth_steepness = 0;  // k
+  int32_t first_parameter = 0;        // the parameters it owns: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
   int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied
 };

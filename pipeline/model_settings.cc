@@ -15,25 +15,39 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+template <typename Enum, size_t kWords>
+using Words = std::array<std::pair<std::string_view, Enum>, kWords>;
+constexpr Words<NormPlacement, 2> kNorms = {{{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}}};
+constexpr Words<DepthInit, 3> kDepthInits = {
+    {{"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}}};
+constexpr Words<EmbeddingSharing, 3> kSharings = {
+    {{"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}}};
+constexpr Words<WeightDistribution, 2> kDistributions = {
+    {{"xavier_uniform", WeightDistribution::kXavierUniform}, {"xavier_normal", WeightDistribution::kXavierNormal}}};
+constexpr Words<BranchGrowth, 4> kGrowths = {{{"constant", BranchGrowth::kConstant},
+                                              {"linear", BranchGrowth::kLinear},
+                                              {"exponential", BranchGrowth::kExponential},
+                                              {"sigmoid", BranchGrowth::kSigmoid}}};
+
+template <typename Enum, size_t kWords>
+std::string WordOf(const Words<Enum, kWords>& words, Enum value) {
+  for (const auto& [word, meaning] : words) {
+    if (meaning == value) return std::string(word);
+  }
+  return "";
+}
+
 Json StackToJson(const StackMethod& stack) {
-  return {{"norm", stack.norm == NormPlacement::kPost ? "post" : "pre"},
+  return {{"norm", WordOf(kNorms, stack.norm)},
           {"residual_gain", stack.residual_gain},
+          {"branch_gain", stack.branch_gain},
           {"query_key_gain", stack.query_key_gain},
           {"value_gain", stack.value_gain},
           {"output_gain", stack.output_gain},
-          {"ffn_gain", stack.ffn_gain}};
-}
-
-const char* SharingName(EmbeddingSharing sharing) {
-  switch (sharing) {
-    case EmbeddingSharing::kNone:
-      return "none";
-    case EmbeddingSharing::kDecoder:
-      return "decoder";
-    case EmbeddingSharing::kAll:
-      return "all";
-  }
-  return "";
+          {"cross_value_gain", stack.cross_value_gain},
+          {"cross_output_gain", stack.cross_output_gain},
+          {"ffn_gain", stack.ffn_gain},
+          {"depth_init", WordOf(kDepthInits, stack.depth_init)}};
 }
 
 // Takes fields out of an object and remembers the first thing that is wrong.
@@ -58,7 +72,7 @@ class FieldReader {
     value = static_cast<int32_t>(number);
   }
   template <typename Enum, size_t kWords>
-  void Read(const char* name, Enum& value, const std::array<std::pair<std::string_view, Enum>, kWords>& words) {
+  void Read(const char* name, Enum& value, const Words<Enum, kWords>& words) {
     const nlohmann::json* field = Find(name);
     if (field == nullptr) return;
     if (!field->is_string()) return Fail(name, "is no word");
@@ -98,13 +112,16 @@ class FieldReader {
 absl::Status ParseStack(const nlohmann::json* object, const std::string& name, StackMethod& stack) {
   if (object == nullptr) return absl::OkStatus();  // the caller knows that it is missing
   FieldReader reader(*object, name + ".");
-  using Word = std::pair<std::string_view, NormPlacement>;
-  reader.Read("norm", stack.norm, std::array{Word("post", NormPlacement::kPost), Word("pre", NormPlacement::kPre)});
+  reader.Read("norm", stack.norm, kNorms);
   reader.Read("residual_gain", stack.residual_gain);
+  reader.Read("branch_gain", stack.branch_gain);
   reader.Read("query_key_gain", stack.query_key_gain);
   reader.Read("value_gain", stack.value_gain);
   reader.Read("output_gain", stack.output_gain);
+  reader.Read("cross_value_gain", stack.cross_value_gain);
+  reader.Read("cross_output_gain", stack.cross_output_gain);
   reader.Read("ffn_gain", stack.ffn_gain);
+  reader.Read("depth_init", stack.depth_init, kDepthInits);
   return reader.Done();
 }
 
@@ -120,17 +137,9 @@ void ParseSizes(FieldReader& reader, ModelOptions& options) {
 }
 
 void ParseChoices(FieldReader& reader, ModelOptions& options) {
-  using Sharing = std::pair<std::string_view, EmbeddingSharing>;
-  reader.Read("sharing", options.sharing,
-              std::array{Sharing("none", EmbeddingSharing::kNone), Sharing("decoder", EmbeddingSharing::kDecoder),
-                         Sharing("all", EmbeddingSharing::kAll)});
-  using Distribution = std::pair<std::string_view, WeightDistribution>;
-  reader.Read("distribution", options.distribution,
-              std::array{Distribution("xavier_uniform", WeightDistribution::kXavierUniform),
-                         Distribution("xavier_normal", WeightDistribution::kXavierNormal)});
-  using Growth = std::pair<std::string_view, BranchGrowth>;
-  reader.Read("branch_growth", options.branch_growth,
-              std::array{Growth("linear", BranchGrowth::kLinear), Growth("constant", BranchGrowth::kConstant)});
+  reader.Read("sharing", options.sharing, kSharings);
+  reader.Read("distribution", options.distribution, kDistributions);
+  reader.Read("branch_growth", options.branch_growth, kGrowths);
 }
 
 }  // namespace
@@ -148,6 +157,7 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
   reader.Read("activation_dropout", options.activation_dropout);
   reader.Read("label_smoothing", options.label_smoothing);
   reader.Read("branch_growth_updates", options.branch_growth_updates);
+  reader.Read("branch_growth_steepness", options.branch_growth_steepness);
   HADAL_RETURN_IF_ERROR(ParseStack(reader.Find("encoder"), "encoder", options.encoder));
   HADAL_RETURN_IF_ERROR(ParseStack(reader.Find("decoder"), "decoder", options.decoder));
   HADAL_RETURN_IF_ERROR(reader.Done());
@@ -158,7 +168,6 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
 }
 
 std::string ModelSettingsJson(const ModelOptions& options) {
-  const bool uniform = options.distribution == WeightDistribution::kXavierUniform;
   const Json json = {{"encoder_layers", options.encoder_layers},
                      {"decoder_layers", options.decoder_layers},
                      {"d_model", options.d_model},
@@ -167,16 +176,17 @@ std::string ModelSettingsJson(const ModelOptions& options) {
                      {"source_vocabulary", options.source_vocabulary},
                      {"target_vocabulary", options.target_vocabulary},
                      {"max_positions", options.max_positions},
-                     {"sharing", SharingName(options.sharing)},
+                     {"sharing", WordOf(kSharings, options.sharing)},
                      {"dropout", options.dropout},
                      {"attention_dropout", options.attention_dropout},
                      {"activation_dropout", options.activation_dropout},
                      {"label_smoothing", options.label_smoothing},
                      {"encoder", StackToJson(options.encoder)},
                      {"decoder", StackToJson(options.decoder)},
-                     {"distribution", uniform ? "xavier_uniform" : "xavier_normal"},
-                     {"branch_growth", options.branch_growth == BranchGrowth::kLinear ? "linear" : "constant"},
-                     {"branch_growth_updates", options.branch_growth_updates}};
+                     {"distribution", WordOf(kDistributions, options.distribution)},
+                     {"branch_growth", WordOf(kGrowths, options.branch_growth)},
+                     {"branch_growth_updates", options.branch_growth_updates},
+                     {"branch_growth_steepness", options.branch_growth_steepness}};
   return json.dump();
 }
 

@@ -12,6 +12,7 @@
 #include <iosfwd>
 
 #include "absl/status/status.h"
+#include "layers/method_presets.h"
 #include "pipeline/train_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"

@@ -21,6 +21,22 @@ double StepTokens(const PlanReport& report) {
   return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.shape.micro_batches;
 }
 
+// "b = min(1, t/4000)".
+std::string BranchText(const ModelOptions& model) {
+  const double period = model.branch_growth_updates, k = model.branch_growth_steepness;
+  switch (model.branch_growth) {
+    case BranchGrowth::kConstant:
+      return absl::StrFormat("b = %g/%g", model.encoder.branch_gain, model.decoder.branch_gain);
+    case BranchGrowth::kLinear:
+      return absl::StrFormat("b = min(1, t/%g)", period);
+    case BranchGrowth::kExponential:
+      return absl::StrFormat("b = min(1, (e^(%g t/%g) - 1) / (e^%g - 1))", k, period, k);
+    case BranchGrowth::kSigmoid:
+      return absl::StrFormat("b = min(1, 2 sigmoid(%g t/%g) - 1)", k, period);
+  }
+  return "";
+}
+
 void AppendHeader(const PlanReport& report, std::string& text) {
   const ModelOptions& model = report.model.options;
   const PipelinePlan& pipeline = report.pipeline;
@@ -33,8 +49,7 @@ void AppendHeader(const PlanReport& report, std::string& text) {
       "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN %.4f/%.4f; branch %s\n",
       model.encoder.residual_gain, model.decoder.residual_gain, model.encoder.value_gain, model.decoder.value_gain,
       model.encoder.output_gain, model.decoder.output_gain, model.encoder.ffn_gain, model.decoder.ffn_gain,
-      model.branch_growth == BranchGrowth::kLinear ? absl::StrFormat("b = min(1, t/%g)", model.branch_growth_updates)
-                                                   : std::string("b = 1"));
+      BranchText(model));
   absl::StrAppendFormat(&text,
                         "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "
                         "target tokens, %s\n",
@@ -112,7 +127,8 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       absl::StrAppendFormat(
           &text, "%8d %4d %5d  %-36s %12s %7.3f%% %9.4f %9s  %s%s\n", s, c.rank, c.chunk, report.model.SublayerName(s),
           HumanCount(parameters), 100 * report.pipeline.costs[s] / total, record.residual_gain,
-          record.branch_growth == BranchGrowth::kLinear ? "t/T" : "1", edges, s == c.first && s > 0 ? "  <- cut" : "");
+          record.branch_growth == BranchGrowth::kConstant ? absl::StrFormat("%.4f", record.branch_gain) : "b(t)", edges,
+          s == c.first && s > 0 ? "  <- cut" : "");
     }
   }
 }

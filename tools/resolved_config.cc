@@ -38,7 +38,12 @@ DerivedValues Derive(const config::RunConfig& config, const TrainOptions& option
                                             method};
   derived["model.residual.branch_growth"] = {absl::StrCat("\"", BranchGrowthName(options.model.branch_growth), "\""),
                                              method};
-  if (residual.has_growth_fraction() && options.model.branch_growth == BranchGrowth::kLinear) {
+  if (DefaultSteepness(options.model.branch_growth) > 0) {
+    derived["model.residual.growth_steepness"] = {
+        absl::StrCat(options.model.branch_growth_steepness),
+        absl::StrCat("branch_growth \"", BranchGrowthName(options.model.branch_growth), "\"")};
+  }
+  if (residual.has_growth_fraction() && options.model.branch_growth != BranchGrowth::kConstant) {
     derived["model.residual.growth_updates"] = {absl::StrCat(static_cast<int64_t>(options.model.branch_growth_updates)),
                                                 "growth_fraction of stop.steps"};
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "layers/method_presets.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 #include "tools/config_schema.h"
@@ -24,7 +25,12 @@ constexpr Word<EmbeddingSharing> kSharings[] = {
     {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
 constexpr Word<WeightDistribution> kDistributions[] = {{"xavier_uniform", WeightDistribution::kXavierUniform},
                                                        {"xavier_normal", WeightDistribution::kXavierNormal}};
-constexpr Word<BranchGrowth> kGrowths[] = {{"constant", BranchGrowth::kConstant}, {"linear", BranchGrowth::kLinear}};
+constexpr Word<BranchGrowth> kGrowths[] = {{"constant", BranchGrowth::kConstant},
+                                           {"linear", BranchGrowth::kLinear},
+                                           {"exponential", BranchGrowth::kExponential},
+                                           {"sigmoid", BranchGrowth::kSigmoid}};
+constexpr Word<DepthInit> kDepthInits[] = {
+    {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
 constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
                                          {"polynomial", RateSchedule::kPolynomial},
                                          {"t_fixup", RateSchedule::kTFixup}};
@@ -61,10 +67,14 @@ absl::Status CheckAllValues(const ConfigMessage& message, const std::string& par
 void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_norm()) to.norm = FromWord(kNorms, from.norm());
   if (from.has_residual_gain()) to.residual_gain = from.residual_gain();
+  if (from.has_branch_gain()) to.branch_gain = from.branch_gain();
   if (from.has_query_key_gain()) to.query_key_gain = from.query_key_gain();
   if (from.has_value_gain()) to.value_gain = from.value_gain();
   if (from.has_output_gain()) to.output_gain = from.output_gain();
+  if (from.has_cross_value_gain()) to.cross_value_gain = from.cross_value_gain();
+  if (from.has_cross_output_gain()) to.cross_output_gain = from.cross_output_gain();
   if (from.has_ffn_gain()) to.ffn_gain = from.ffn_gain();
+  if (from.has_depth_init()) to.depth_init = FromWord(kDepthInits, from.depth_init());
 }
 
 absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
@@ -90,6 +100,8 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   OverrideStack(residual.decoder(), to.decoder);
   if (residual.has_distribution()) to.distribution = FromWord(kDistributions, residual.distribution());
   if (residual.has_branch_growth()) to.branch_growth = FromWord(kGrowths, residual.branch_growth());
+  to.branch_growth_steepness =
+      residual.has_growth_steepness() ? residual.growth_steepness() : DefaultSteepness(to.branch_growth);
   return absl::OkStatus();
 }
 
@@ -182,7 +194,7 @@ absl::Status ResolveFractions(const config::RunConfig& from, TrainOptions& to) {
   const config::Residual& residual = from.model().residual();
   to.model.branch_growth_updates = static_cast<double>(residual.growth_updates());
   to.branch_growth_fraction = 0;
-  if (residual.has_growth_fraction() && to.model.branch_growth == BranchGrowth::kLinear) {
+  if (residual.has_growth_fraction() && to.model.branch_growth != BranchGrowth::kConstant) {
     HADAL_ASSIGN_OR_RETURN(to.model.branch_growth_updates,
                            Updates("model.residual.growth_fraction", residual.growth_fraction(), to.stop.steps));
   }
@@ -215,7 +227,7 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
     warnings.push_back(absl::StrCat("the run ends inside the warm-up: stop.steps = ", steps, ", warm-up = ",
                                     options.rate.warmup_updates, " updates; try learning_rate.warmup_fraction=0.1"));
   }
-  const bool grows = options.model.branch_growth == BranchGrowth::kLinear;
+  const bool grows = options.model.branch_growth != BranchGrowth::kConstant;
   if (steps > 0 && grows && options.model.branch_growth_updates >= steps) {
     warnings.push_back(absl::StrCat("the run ends before the branch gain is 1: stop.steps = ", steps,
                                     ", T = ", options.model.branch_growth_updates,
@@ -266,10 +278,14 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   config::StackResidual residual;
   residual.set_norm(ToWord(kNorms, method.norm));
   residual.set_residual_gain(method.residual_gain);
+  residual.set_branch_gain(method.branch_gain);
   residual.set_query_key_gain(method.query_key_gain);
   residual.set_value_gain(method.value_gain);
   residual.set_output_gain(method.output_gain);
+  residual.set_cross_value_gain(method.cross_value_gain);
+  residual.set_cross_output_gain(method.cross_output_gain);
   residual.set_ffn_gain(method.ffn_gain);
+  residual.set_depth_init(ToWord(kDepthInits, method.depth_init));
   return residual;
 }
 

@@ -112,9 +112,7 @@ TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
                         {4, 1, ScheduleKind::kInterleaved1F1B, 3, 0, false}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, BitIdentityTest,
-                         ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm,
-                                           ResidualMethod::kBranchNorm),
+INSTANTIATE_TEST_SUITE_P(Methods, BitIdentityTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/model_options.h"
+#include "layers/method_presets.h"
 #include "pipeline/train_options.h"
 #include "runtime/data/corpus.h"
 

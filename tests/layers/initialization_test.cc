@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/method_presets.h"
 #include "runtime/data/packed_batch.h"
 
 namespace hadal {
@@ -22,11 +23,15 @@ std::vector<float> WholeParameter(const ModelPlan& plan, int32_t parameter, int 
   return values;
 }
 
-// What the specification says of one matrix, restated here: Xavier's standard deviation with the method's gain.
+// What the specification says of one matrix, restated here: Xavier's standard deviation with the gains of the method and the layer.
 double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
   const SublayerRecord& owner = plan.sublayers[record.sublayer];
   const StackMethod& method = owner.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
-  const double xavier = std::sqrt(2.0 / static_cast<double>(record.rows + record.columns));
+  const int32_t layers = owner.stack == Stack::kEncoder ? plan.options.encoder_layers : plan.options.decoder_layers;
+  double xavier = std::sqrt(2.0 / static_cast<double>(record.rows + record.columns));
+  if (method.depth_init == DepthInit::kInverseSqrt) xavier /= std::sqrt(owner.layer + 1);
+  if (method.depth_init == DepthInit::kFromTop) xavier /= layers - owner.layer;
+  const bool cross = owner.kind == SublayerKind::kCrossAttention;
   switch (record.role) {
     case ParameterRole::kEmbedding:
       return 1 / std::sqrt(static_cast<double>(plan.options.d_model));
@@ -34,9 +39,9 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
     case ParameterRole::kKeyWeight:
       return method.query_key_gain * xavier;
     case ParameterRole::kValueWeight:
-      return method.value_gain * xavier;
+      return (cross ? method.cross_value_gain : method.value_gain) * xavier;
     case ParameterRole::kOutputWeight:
-      return method.output_gain * xavier;
+      return (cross ? method.cross_output_gain : method.output_gain) * xavier;
     case ParameterRole::kHiddenWeight:
     case ParameterRole::kContractionWeight:
       return method.ffn_gain * xavier;
@@ -87,9 +92,7 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, InitializationTest,
-                         ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm,
-                                           ResidualMethod::kBranchNorm),
+INSTANTIATE_TEST_SUITE_P(Methods, InitializationTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {

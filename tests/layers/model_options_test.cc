@@ -1,80 +1,14 @@
 #include "layers/model_options.h"
 
-#include <tuple>
+#include <cmath>
 
 #include "gtest/gtest.h"
 
 namespace hadal {
 namespace {
 
-ModelOptions WithDepth(ResidualMethod method, int encoder, int decoder) {
-  ModelOptions options{
-      .encoder_layers = encoder, .decoder_layers = decoder, .source_vocabulary = 100, .target_vocabulary = 100};
-  ApplyResidualMethod(method, options);
-  return options;
-}
-
-struct DeepNormRow {
-  int n, m;
-  double encoder_alpha, encoder_beta, decoder_alpha, decoder_beta;
-};
-
-// DeepNet figure 2 evaluated at the depths of the papers.
-class DeepNormConstantsTest : public ::testing::TestWithParam<DeepNormRow> {};
-
-TEST_P(DeepNormConstantsTest, MatchTheTable) {
-  const DeepNormRow& row = GetParam();
-  const ModelOptions options = WithDepth(ResidualMethod::kDeepNorm, row.n, row.m);
-  EXPECT_NEAR(options.encoder.residual_gain, row.encoder_alpha, 1e-4);
-  EXPECT_NEAR(options.encoder.value_gain, row.encoder_beta, 1e-4);
-  EXPECT_NEAR(options.decoder.residual_gain, row.decoder_alpha, 1e-4);
-  EXPECT_NEAR(options.decoder.ffn_gain, row.decoder_beta, 1e-4);
-  EXPECT_EQ(options.encoder.query_key_gain, 1);
-  EXPECT_EQ(options.encoder.output_gain, options.encoder.value_gain);
-}
-
-INSTANTIATE_TEST_SUITE_P(Depths, DeepNormConstantsTest,
-                         ::testing::Values(DeepNormRow{6, 6, 1.4179, 0.4970, 2.0598, 0.3433},
-                                           DeepNormRow{18, 18, 1.9987, 0.3526, 2.7108, 0.2608},
-                                           DeepNormRow{50, 50, 2.7505, 0.2562, 3.4996, 0.2021},
-                                           DeepNormRow{60, 12, 2.6331, 0.2676, 2.4495, 0.2887},
-                                           DeepNormRow{100, 100, 3.4157, 0.2063, 4.1618, 0.1699},
-                                           DeepNormRow{250, 250, 4.5482, 0.1549, 5.2332, 0.1351},
-                                           DeepNormRow{500, 500, 5.6482, 0.1248, 6.2233, 0.1136}));
-
-TEST(ResidualMethodTest, BranchNormHasDeepNormsWeightsAndNoResidualGain) {
-  const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 100, 100);
-  const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 100, 100);
-  EXPECT_EQ(branchnorm.encoder.residual_gain, 1);
-  EXPECT_EQ(branchnorm.decoder.residual_gain, 1);
-  EXPECT_EQ(branchnorm.encoder.ffn_gain, deepnorm.encoder.ffn_gain);
-  EXPECT_EQ(branchnorm.decoder.value_gain, deepnorm.decoder.value_gain);
-  EXPECT_EQ(branchnorm.branch_growth, BranchGrowth::kLinear);
-  EXPECT_EQ(branchnorm.distribution, WeightDistribution::kXavierNormal);
-}
-
-TEST(ResidualMethodTest, PostAndPreLnDifferInPlacementOnly) {
-  const ModelOptions post = WithDepth(ResidualMethod::kPostLn, 6, 6);
-  const ModelOptions pre = WithDepth(ResidualMethod::kPreLn, 6, 6);
-  EXPECT_EQ(post.encoder.norm, NormPlacement::kPost);
-  EXPECT_EQ(pre.decoder.norm, NormPlacement::kPre);
-  EXPECT_EQ(post.encoder.residual_gain, 1);
-  EXPECT_EQ(post.encoder.value_gain, pre.encoder.value_gain);
-  EXPECT_NEAR(post.encoder.query_key_gain, 0.70711, 1e-5);
-  EXPECT_EQ(post.distribution, WeightDistribution::kXavierUniform);
-}
-
-TEST(ResidualMethodTest, NamesRoundTripAndUnknownOnesListTheRest) {
-  for (const char* name : {"post_ln", "pre_ln", "deepnorm", "branchnorm"}) {
-    const absl::StatusOr<ResidualMethod> method = ParseResidualMethod(name);
-    ASSERT_TRUE(method.ok());
-    EXPECT_EQ(ResidualMethodName(*method), name);
-  }
-  EXPECT_NE(ParseResidualMethod("deepnrom").status().message().find("branchnorm"), absl::string_view::npos);
-}
-
 TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
-  ModelOptions options = WithDepth(ResidualMethod::kDeepNorm, 6, 6);
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
   EXPECT_TRUE(ValidateModelOptions(options).ok());
   options.heads = 7;
   EXPECT_EQ(ValidateModelOptions(options).message(), "model: heads = 7 must divide d_model = 512");
@@ -86,6 +20,18 @@ TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
   EXPECT_FALSE(ValidateModelOptions(options).ok());
   options.sharing = EmbeddingSharing::kDecoder;
   EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.branch_growth = BranchGrowth::kSigmoid;
+  EXPECT_EQ(ValidateModelOptions(options).message(), "model: branch_growth_steepness = 0, allowed: 0.01 to 50");
+}
+
+TEST(DepthInitTest, FactorsOfEachLayer) {
+  for (const DepthInit init : {DepthInit::kFlat, DepthInit::kInverseSqrt, DepthInit::kFromTop}) {
+    EXPECT_EQ(DepthInitFactor(init, init == DepthInit::kFromTop ? 17 : 0, 18), 1);
+  }
+  EXPECT_EQ(DepthInitFactor(DepthInit::kFlat, 9, 18), 1);
+  EXPECT_DOUBLE_EQ(DepthInitFactor(DepthInit::kInverseSqrt, 17, 18), 1 / std::sqrt(18.0));
+  EXPECT_DOUBLE_EQ(DepthInitFactor(DepthInit::kFromTop, 0, 18), 1.0 / 18);
+  EXPECT_DOUBLE_EQ(DepthInitFactor(DepthInit::kFromTop, 16, 18), 1.0 / 2);
 }
 
 }  // namespace

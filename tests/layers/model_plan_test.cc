@@ -1,8 +1,10 @@
 #include "layers/model_plan.h"
 
+#include <cmath>
 #include <set>
 
 #include "gtest/gtest.h"
+#include "layers/method_presets.h"
 
 namespace hadal {
 namespace {
@@ -109,6 +111,22 @@ TEST(BranchGainTest, GrowsLinearlyToOne) {
   EXPECT_FLOAT_EQ(BranchGain(sublayer, 3000), 0.75f);
   EXPECT_EQ(BranchGain(sublayer, 4000), 1.0f);
   EXPECT_EQ(BranchGain(sublayer, 90000), 1.0f);
+  sublayer.branch_gain = 0.5f;
+  EXPECT_FLOAT_EQ(BranchGain(sublayer, 3000), 0.375f);
+  EXPECT_EQ(BranchGain(sublayer, 90000), 0.5f);
+}
+
+TEST(BranchGainTest, GrowsExponentiallyAndAsASigmoid) {
+  SublayerRecord sublayer{.branch_growth = BranchGrowth::kExponential, .branch_growth_updates = 4000};
+  sublayer.branch_growth_steepness = static_cast<float>(DefaultSteepness(BranchGrowth::kExponential));
+  EXPECT_FLOAT_EQ(BranchGain(sublayer, 2000), static_cast<float>((std::exp(2.5) - 1) / (std::exp(5.0) - 1)));
+  EXPECT_EQ(BranchGain(sublayer, 4000), 1.0f);
+  EXPECT_EQ(BranchGain(sublayer, 1000000000), 1.0f);
+  sublayer.branch_growth = BranchGrowth::kSigmoid;
+  sublayer.branch_growth_steepness = static_cast<float>(DefaultSteepness(BranchGrowth::kSigmoid));
+  EXPECT_NEAR(BranchGain(sublayer, 4000), 0.995, 1e-3);
+  EXPECT_FLOAT_EQ(BranchGain(sublayer, 2000), static_cast<float>(2 / (1 + std::exp(-3.0)) - 1));
+  EXPECT_EQ(BranchGain(sublayer, 1000000000), 1.0f);
 }
 
 }  // namespace

@@ -141,11 +141,9 @@ def altered_cases(case, weights):
     def with_model(**fields):
         return {**case, "model": {**case["model"], **fields}}
 
-    for method in METHODS:
-        needs_final_norm = method == "pre_ln"
-        if method == case["method"] or needs_final_norm:
-            continue
-        yield f"method {method}", {**case, "method": method}, weights
+    for method in ("post_ln", "deepnorm", "branchnorm"):  # those with the same parameters
+        if METHODS[method] != METHODS[case["method"]]:
+            yield f"method {method}", {**with_model(branch_growth="linear"), "method": method}, weights
     yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
     yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
     shifted = [(s, t[1:] + t[:1]) for s, t in case["sentences"]]

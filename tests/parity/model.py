@@ -48,12 +48,26 @@ def deepnorm(settings):
 
 
 def branchnorm(settings):
-    """BranchNorm (arXiv 2305.02790), equations 7 and 8, linear growth: alpha_t = min(1, t / T)."""
-    alpha = min(1.0, settings["update"] / settings["model"]["branch_growth_updates"])
+    """BranchNorm (arXiv 2305.02790), equations 7 and 8: alpha_t = min(1, t / T); hadal's own exponential and sigmoid."""
+    time, k = settings["update"] / settings["model"]["branch_growth_updates"], settings["model"]["branch_growth_steepness"]
+    growth = {
+        "linear": lambda: time,
+        "exponential": lambda: (math.exp(k * time) - 1) / (math.exp(k) - 1),
+        "sigmoid": lambda: 2 / (1 + math.exp(-k * time)) - 1,
+    }[settings["model"]["branch_growth"]]
+    alpha = min(1.0, growth())
     return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
 
 
-METHODS = {"post_ln": post_ln, "pre_ln": pre_ln, "deepnorm": deepnorm, "branchnorm": branchnorm}
+# The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
+METHODS = {
+    "post_ln": post_ln,
+    "pre_ln": pre_ln,
+    "deepnorm": deepnorm,
+    "branchnorm": branchnorm,
+    "post_ln_init": post_ln,
+    "ds_init": post_ln,
+}
 
 
 def read_safetensors(path):

@@ -11,6 +11,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "layers/method_presets.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/engine.h"
 #include "pipeline/gradient_norm.h"
@@ -19,6 +20,7 @@
 #include "pipeline/pipeline_plan.h"
 #include "runtime/compute_thread.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
 #include "runtime/random.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
@@ -36,6 +38,7 @@ struct ProbeOptions {
   std::string directory;
   std::string method = "post_ln";
   std::string sharing = "all";
+  std::string growth;  // instead of the method's
   ModelOptions model;
   int ranks = 1;
   int64_t update = 3;  // BranchNorm: alpha = 3/7
@@ -186,7 +189,10 @@ absl::Status CompleteModel(ProbeOptions& options) {
   ModelOptions& model = options.model;
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(options.method));
   ApplyResidualMethod(method, model);
+  if (options.growth == "exponential") model.branch_growth = BranchGrowth::kExponential;
+  if (options.growth == "sigmoid") model.branch_growth = BranchGrowth::kSigmoid;
   model.branch_growth_updates = 7;
+  model.branch_growth_steepness = DefaultSteepness(model.branch_growth);
   model.dropout = 0;
   model.max_positions = kLongestSide;
   model.sharing = options.sharing == "all"       ? EmbeddingSharing::kAll
@@ -230,6 +236,7 @@ int main(int argc, char** argv) {
   app.add_option("--directory", options.directory, "an existing, empty directory")->required();
   app.add_option("--method", options.method);
   app.add_option("--sharing", options.sharing)->check(CLI::IsMember({"none", "decoder", "all"}));
+  app.add_option("--growth", options.growth)->check(CLI::IsMember({"exponential", "sigmoid"}));
   app.add_option("--encoder-layers", model.encoder_layers);
   app.add_option("--decoder-layers", model.decoder_layers);
   app.add_option("--width", model.d_model);

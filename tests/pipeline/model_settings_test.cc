@@ -5,6 +5,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/method_presets.h"
 #include "layers/model_plan.h"
 
 namespace hadal {
@@ -30,10 +31,12 @@ ModelOptions SomeOptions(ResidualMethod method) {
 }
 
 TEST(ModelSettingsTest, ReadsBackEveryBit) {
-  for (const ResidualMethod method :
-       {ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm}) {
+  for (const ResidualMethod method : AllResidualMethods()) {
     ModelOptions options = SomeOptions(method);
+    options.decoder.branch_gain = 0.7;
     if (method == ResidualMethod::kPreLn) {
+      options.branch_growth = BranchGrowth::kSigmoid;
+      options.branch_growth_steepness = 0.3;
       options.sharing = EmbeddingSharing::kNone;
       options.distribution = WeightDistribution::kXavierNormal;
     }
@@ -43,6 +46,7 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
     EXPECT_EQ(ModelSettingsJson(*read), text);
     EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
     EXPECT_EQ(read->encoder.residual_gain, options.encoder.residual_gain);
+    EXPECT_EQ(read->decoder.branch_gain, 0.7);
     EXPECT_EQ(read->attention_dropout, options.attention_dropout);
     EXPECT_EQ(read->branch_growth_updates, options.branch_growth_updates);
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "layers/method_presets.h"
 #include "pipeline/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"

@@ -164,9 +164,9 @@ TEST(RunOptions, EveryFieldArrives) {
 }
 
 TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
-  for (const char* path :
-       {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
-        "model.residual.encoder.norm", "pipeline.schedule", "learning_rate.schedule"}) {
+  for (const char* path : {"model.sharing", "model.residual.method", "model.residual.distribution",
+                           "model.residual.branch_growth", "model.residual.encoder.norm",
+                           "model.residual.encoder.depth_init", "pipeline.schedule", "learning_rate.schedule"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
       config::RunConfig config = Parsed("stop { steps: 5000 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());
@@ -187,8 +187,9 @@ TEST(RunOptions, MethodIsAppliedForTheDepth) {
 
 TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   const ModelOptions model = OptionsOf(R"(model { encoder_layers: 100 decoder_layers: 100 residual {
-    method: "deepnorm" distribution: "xavier_uniform" branch_growth: "linear" growth_updates: 10
-    encoder { norm: "pre" residual_gain: 1.5 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5 }
+    method: "deepnorm" distribution: "xavier_uniform" branch_growth: "exponential" growth_updates: 10
+    encoder { norm: "pre" residual_gain: 1.5 branch_gain: 6 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5
+              cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" }
     decoder { ffn_gain: 0.25 } } })")
                                  .train.model;
   EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
@@ -197,12 +198,17 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   EXPECT_EQ(model.encoder.value_gain, 3);
   EXPECT_EQ(model.encoder.output_gain, 4);
   EXPECT_EQ(model.encoder.ffn_gain, 5);
+  EXPECT_EQ(model.encoder.branch_gain, 6);
+  EXPECT_EQ(model.encoder.cross_value_gain, 7);
+  EXPECT_EQ(model.encoder.cross_output_gain, 8);
+  EXPECT_EQ(model.encoder.depth_init, DepthInit::kFromTop);
   EXPECT_EQ(model.decoder.norm, NormPlacement::kPost);
   EXPECT_EQ(model.decoder.ffn_gain, 0.25);
   EXPECT_NEAR(model.decoder.value_gain, 0.1699, 1e-4) << "what is not overridden stays the method's";
   EXPECT_EQ(model.distribution, WeightDistribution::kXavierUniform);
-  EXPECT_EQ(model.branch_growth, BranchGrowth::kLinear);
+  EXPECT_EQ(model.branch_growth, BranchGrowth::kExponential);
   EXPECT_EQ(model.branch_growth_updates, 10);
+  EXPECT_EQ(model.branch_growth_steepness, 5) << "the growth's own";
 }
 
 TEST(RunOptions, FractionsBecomeUpdates) {

@@ -1,5 +1,7 @@
 // Text to text from a checkpoint alone, on any number of ranks; and what `hadal score` says of it.
 #include "tools/translate.h"
+#include "layers/method_presets.h"
+#include "runtime/compute_thread.h"
 
 #include <cmath>
 #include <sstream>

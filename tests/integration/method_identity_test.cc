@@ -1,0 +1,59 @@
+// Methods that are another method at a special setting: a run of one has the bits of a run of the other.
+#include "gtest/gtest.h"
+#include "tests/integration/pipeline_run.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int kVocabulary = 71;
+
+RunSpec Spec(ResidualMethod method) {
+  RunSpec spec;
+  spec.model = SmallModel(method, 32, kVocabulary);
+  spec.batch = {.micro_batches = 2, .source_tokens = 64, .target_tokens = 64};
+  spec.ranks = 2;
+  return spec;
+}
+
+RunOutcome RunOf(const RunSpec& spec) { return Train(spec, RandomCorpus(100, 16, kVocabulary, 3)); }
+
+// The method alone: the other's initial weights are taken over.
+RunSpec WithWeightsOf(RunSpec spec, const ModelOptions& other) {
+  for (StackMethod ModelOptions::*stack : {&ModelOptions::encoder, &ModelOptions::decoder}) {
+    StackMethod& to = spec.model.*stack;
+    const StackMethod& from = other.*stack;
+    to.query_key_gain = from.query_key_gain;
+    to.value_gain = from.value_gain;
+    to.output_gain = from.output_gain;
+    to.cross_value_gain = from.cross_value_gain;
+    to.cross_output_gain = from.cross_output_gain;
+    to.ffn_gain = from.ffn_gain;
+  }
+  spec.model.distribution = other.distribution;
+  return spec;
+}
+
+TEST(MethodIdentityTest, DeepNormWithoutItsGainsIsPostLn) {
+  const RunSpec post = Spec(ResidualMethod::kPostLn);
+  RunSpec deepnorm = WithWeightsOf(Spec(ResidualMethod::kDeepNorm), post.model);
+  const RunOutcome reference = RunOf(post);
+  EXPECT_NE(FirstDifference(reference, RunOf(deepnorm)), "") << "alpha still counts";
+  deepnorm.model.encoder.residual_gain = deepnorm.model.decoder.residual_gain = 1;
+  EXPECT_EQ(FirstDifference(reference, RunOf(deepnorm)), "");
+}
+
+TEST(MethodIdentityTest, BranchNormAtFullGrowthIsPostLn) {
+  const RunOutcome reference =
+      RunOf(WithWeightsOf(Spec(ResidualMethod::kPostLn), Spec(ResidualMethod::kBranchNorm).model));
+  RunSpec branchnorm = Spec(ResidualMethod::kBranchNorm);
+  branchnorm.model.branch_growth_updates = 2;  // updates 1, 2, 3: only the first is below
+  EXPECT_NE(FirstDifference(reference, RunOf(branchnorm)), "");
+  branchnorm.model.branch_growth_updates = 1;
+  EXPECT_EQ(FirstDifference(reference, RunOf(branchnorm)), "");
+  branchnorm.model.branch_growth = BranchGrowth::kExponential;
+  branchnorm.model.branch_growth_steepness = 5;
+  EXPECT_EQ(FirstDifference(reference, RunOf(branchnorm)), "");
+}
+
+}  // namespace
+}  // namespace hadal::testing
