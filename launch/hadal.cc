@@ -14,6 +14,7 @@
 #include "tools/inspect.h"
 #include "tools/plan.h"
 #include "tools/prepare.h"
+#include "tools/report.h"
 #include "tools/schedule.h"
 #include "tools/simulate.h"
 #include "tools/synthetic_corpus.h"
@@ -35,6 +36,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddCheckpointCommand,  // ls, verify, diff, export, average
     hadal::AddInspectCommand,     // what a step trains on
     hadal::AddCurveCommand,       // loss curves of runs
+    hadal::AddReportCommand,      // runs, their time and their scaling as one HTML file
     hadal::AddScheduleCommand,    // print, check
     hadal::AddSimulateCommand,    // a schedule on ranks, costs and links that need not exist
     hadal::AddBenchCommand,       // how fast a step is

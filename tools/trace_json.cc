@@ -84,7 +84,8 @@ std::string NameOf(const TraceEvent& event) {
   return name;
 }
 
-// Identifies a message in the trace.
+// Identifies a message within a pipeline. Where a run has replicas of the pipeline, each sends a message of every key: the first
+// sender in rank order belongs to the first receiver, and so on.
 using MessageKey = std::tuple<int64_t, int32_t, int32_t>;  // step, channel, micro-batch
 MessageKey KeyOf(const TraceEvent& event) { return {event.step, event.channel, event.micro_batch}; }
 
@@ -119,7 +120,8 @@ class Writer {
     for (const auto& [key, message] : messages_) {
       if (message.receive != nullptr && message.arrival == nullptr) {
         Slice(message.receiver, Track::kWaits,
-              absl::StrCat("wait for ", CargoOf(*message.receive), " ", std::get<2>(key)), *message.receive);
+              absl::StrCat("wait for ", CargoOf(*message.receive), " ", message.receive->micro_batch),
+              *message.receive);
       }
       if (message.send != nullptr && message.receive != nullptr) Arrow(message, ++id);
     }
@@ -130,12 +132,19 @@ class Writer {
  private:
   void Note(int rank, const TraceEvent& event) {
     if (event.channel < 0) return;
-    Message& message = messages_[KeyOf(event)];
+    const MessageKey key = KeyOf(event);
+    if (event.kind == TraceKind::kArrival) {  // comes before its receive
+      arrivals_[{rank, key}] = &event;
+      return;
+    }
+    Message& message = messages_[{key, seen_[{key, event.kind}]++}];
     if (event.kind == TraceKind::kSend) {
       message.send = &event;
       message.sender = rank;
     } else {
-      (event.kind == TraceKind::kArrival ? message.arrival : message.receive) = &event;
+      const auto arrival = arrivals_.find({rank, key});
+      message.receive = &event;
+      message.arrival = arrival != arrivals_.end() ? arrival->second : nullptr;
       message.receiver = rank;
     }
   }
@@ -209,7 +218,9 @@ class Writer {
 
   const RunTrace& trace_;
   double origin_ = 0;
-  std::map<MessageKey, Message> messages_;
+  std::map<std::pair<int, MessageKey>, const TraceEvent*> arrivals_;  // by receiving rank
+  std::map<std::pair<MessageKey, TraceKind>, int> seen_;              // sends and receives of a key so far: the replica
+  std::map<std::pair<MessageKey, int>, Message> messages_;
   std::string text_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/chrome_trace_check.h"
@@ -62,6 +63,23 @@ TEST(TraceJson, ArrowsBarsAndWaits) {
     EXPECT_NEAR(event["ts"].get<double>(), event["ph"] == "b" ? 2.1e6 : 2.5e6, 0.01);
     EXPECT_EQ(event["pid"], 1);
   }
+}
+
+// Rank = stage * replicas + replica.
+TEST(TraceJson, ReplicasKeepToTheirOwnMessages) {
+  RunTrace trace = TwoRanks();
+  trace.ranks = {trace.ranks[0], trace.ranks[0], trace.ranks[1], trace.ranks[1]};
+  const std::string text = TraceToJson(trace);
+  EXPECT_THAT(TraceFaults(text), IsEmpty());
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(Count(json, "ph", "s"), 4);
+  EXPECT_EQ(Count(json, "name", "wait for activations 0"), 2);
+  std::map<int, int> sender_of, receiver_of;
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] == "s") sender_of[event["id"]] = event["pid"];
+    if (event["ph"] == "f") receiver_of[event["id"]] = event["pid"];
+  }
+  for (const auto& [id, sender] : sender_of) EXPECT_EQ(receiver_of[id], sender + 2);
 }
 
 TEST(TraceJson, TimesBeginAtTheFirstEventOfAnyRank) {

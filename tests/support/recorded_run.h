@@ -1,0 +1,63 @@
+// A run directory as a training run leaves it, with numbers of a test's choosing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/files.h"
+#include "runtime/metrics_sink.h"
+#include "tools/metrics_jsonl.h"
+
+namespace hadal {
+
+struct RecordedRun {
+  int threads = 1;
+  int steps = 6;
+  int64_t tokens = 1000;  // a step
+  int micro_batches = 8;
+  std::vector<StageTimes> stages;  // [ranks] of every step but the first, which takes twice as long
+  double other_seconds = 0;        // of a step, beside the first stage's parts
+};
+
+inline double StepSeconds(const RecordedRun& run) {
+  const StageTimes& t = run.stages.front();
+  return t.forward_seconds + t.recompute_seconds + t.backward_seconds + t.wait_seconds + t.communication_seconds +
+         t.optimizer_seconds + run.other_seconds;
+}
+
+// `directory` is made. REQUIRES: at least one stage.
+inline void WriteRecordedRun(const std::string& directory, const RecordedRun& run) {
+  HADAL_CHECK(MakeDirectories(directory).ok());
+  HADAL_CHECK(ReplaceFile(JoinPath(directory, "config.resolved.textproto"),
+                          absl::StrCat("batch { micro_batches: ", run.micro_batches,
+                                       " } pipeline { threads: ", run.threads, " } stop { steps: ", run.steps, " }\n"),
+                          "test")
+                  .ok());
+  auto sink = MetricsJsonl::Open({.path = JoinPath(directory, "metrics.jsonl")});
+  HADAL_CHECK(sink.ok());
+  const int ranks = static_cast<int>(run.stages.size());
+  (*sink)->OnStart({.model = "a model", .parameters = 12345, .ranks = ranks, .stages = ranks, .threads = run.threads});
+  double elapsed = 0;
+  for (int step = 0; step < run.steps; ++step) {
+    const double seconds = (step == 0 ? 2 : 1) * StepSeconds(run);
+    elapsed += seconds + 0.01;
+    (*sink)->OnStep({.step = step,
+                     .update = step + 1,
+                     .loss = 7.0 - 0.1 * step,
+                     .nll = 6.5 - 0.1 * step,
+                     .learning_rate = 1e-4 * step,
+                     .gradient_norm = 1.5,
+                     .target_tokens = run.tokens,
+                     .tokens_per_second = static_cast<double>(run.tokens) / seconds,
+                     .step_seconds = seconds,
+                     .elapsed_seconds = elapsed,
+                     .stages = run.stages,
+                     .memory = std::vector<StageMemory>(run.stages.size(), {int64_t{300} << 20, int64_t{350} << 20})});
+  }
+  (*sink)->OnValidation({.step = run.steps, .nll = 6.2, .bleu = 12.5});
+  (*sink)->OnFinish("all steps done");
+}
+
+}  // namespace hadal

@@ -1,0 +1,41 @@
+// `hadal report RUN…`: what runs did and where their time went, in files a person can keep.
+//
+//   hadal report run                              run/report.html, .json and .md
+//   hadal report run1 run2 run4 --output scaling  scaling.html, .json and .md: the runs side by side, scaling efficiency, its losses
+// The HTML is one file: inline SVG, no script, no network. The JSON has every number of the page, the Markdown the tables.
+// Exit codes: 0, 1 a run cannot be read, 2 usage.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/run_record.h"
+#include "tools/run_summary.h"
+#include "tools/scaling.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hadal {
+
+struct Report {
+  std::vector<RunRecord> runs;
+  std::vector<RunSummary> summaries;  // [runs]
+  std::optional<Scaling> scaling;     // several comparable runs
+  std::string no_scaling;             // why several runs have none; else empty
+};
+
+// Errors: those of ReadRun and Summarize.
+absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories);
+
+std::string ReportToHtml(const Report& report);
+std::string ReportToJson(const Report& report);
+std::string ReportToMarkdown(const Report& report);
+
+// Registers the subcommand.
+void AddReportCommand(CLI::App& app, int& exit_code);
+
+}  // namespace hadal

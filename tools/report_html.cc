@@ -1,0 +1,255 @@
+// The report as one HTML file: tables and inline SVG, nothing to load.
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/human_units.h"
+#include "tools/line_chart.h"
+#include "tools/plan_report.h"
+#include "tools/report.h"
+#include "tools/stacked_bars.h"
+#include "tools/svg.h"
+#include "tools/timeline_svg.h"
+#include "tools/trace_timeline.h"
+
+namespace hadal {
+namespace {
+
+constexpr const char* kStyle = R"(<style>
+body { font: 14px/1.5 sans-serif; color: #222; max-width: 1180px; margin: 24px auto; padding: 0 16px; }
+h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 19px; margin: 36px 0 8px; } h3 { font-size: 15px; margin: 22px 0 6px; }
+table { border-collapse: collapse; margin: 8px 0; }
+th, td { padding: 3px 10px; border-bottom: 1px solid #e2e2e2; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+th { color: #555; font-weight: normal; }
+.charts { display: flex; flex-wrap: wrap; gap: 12px; }
+.note { color: #666; font-size: 13px; }
+.wide { overflow-x: auto; }
+svg { display: block; max-width: 100%; height: auto; }
+</style>
+)";
+constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a",
+                                    "#6b4fa0", "#8d6e63", "#14746f", "#999999"};
+
+std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); }
+std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+class Table {
+ public:
+  explicit Table(const std::vector<std::string>& header) { Row("th", header); }
+  void Add(const std::vector<std::string>& cells) { Row("td", cells); }
+  std::string Finish() && { return absl::StrCat("<div class=\"wide\"><table>\n", rows_, "</table></div>\n"); }
+
+ private:
+  void Row(std::string_view tag, const std::vector<std::string>& cells) {
+    absl::StrAppend(&rows_, "<tr>");
+    for (const std::string& cell : cells) {
+      absl::StrAppend(&rows_, "<", std::string(tag), ">", EscapeMarkup(cell), "</", std::string(tag), ">");
+    }
+    absl::StrAppend(&rows_, "</tr>\n");
+  }
+  std::string rows_;
+};
+
+void Note(std::string_view text, std::string& page) {
+  absl::StrAppend(&page, "<p class=\"note\">", EscapeMarkup(text), "</p>\n");
+}
+
+// A line for each run of one number over the steps.
+template <typename Value>
+LineChart OverSteps(const Report& report, std::string title, std::string unit, const Value& value) {
+  LineChart chart{.title = std::move(title), .x_label = "step", .y_label = std::move(unit)};
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    ChartSeries series{.name = report.runs[i].name, .colour = kColours[i % std::size(kColours)]};
+    for (const StepMetrics& step : report.runs[i].steps) {
+      series.points.emplace_back(static_cast<double>(step.step), value(step));
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+void AppendCurves(const Report& report, std::string& page) {
+  LineChart loss = OverSteps(report, "Loss", "nats a target token", [](const StepMetrics& s) { return s.loss; });
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    if (report.runs[i].validations.empty()) continue;
+    ChartSeries dots{.name = absl::StrCat(report.runs[i].name, ": validation nll"),
+                     .colour = kColours[i % std::size(kColours)],
+                     .dots = true};
+    for (const ValidationRecord& v : report.runs[i].validations) {
+      dots.points.emplace_back(static_cast<double>(v.step), v.nll);
+    }
+    loss.series.push_back(std::move(dots));
+  }
+  LineChart rate =
+      OverSteps(report, "Learning rate", "factor of the update", [](const StepMetrics& s) { return s.learning_rate; });
+  LineChart speed = OverSteps(report, "Throughput", "target tokens a second",
+                              [](const StepMetrics& s) { return s.tokens_per_second; });
+  LineChart norm = OverSteps(report, "Gradient norm", "2-norm of the loss gradient",
+                             [](const StepMetrics& s) { return s.gradient_norm; });
+  rate.from_zero = speed.from_zero = norm.from_zero = true;
+  absl::StrAppend(&page, "<h2>Curves</h2>\n<div class=\"charts\">\n");
+  for (const LineChart* chart : {&loss, &rate, &speed, &norm}) {
+    absl::StrAppend(&page, "<div>", DrawLineChart(*chart), "</div>\n");
+  }
+  absl::StrAppend(&page, "</div>\n");
+}
+
+void AppendRuns(const Report& report, std::string& page) {
+  absl::StrAppend(&page, "<h2>Runs</h2>\n");
+  Table table({"run", "ranks × threads", "steps", "last loss", "step", "target tokens/s", "outside steps", "ended"});
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunRecord& run = report.runs[i];
+    const RunSummary& summary = report.summaries[i];
+    table.Add({run.name, absl::StrCat(run.ranks, " × ", run.threads), HumanCount(run.steps.back().step + 1),
+               HumanValue(run.steps.back().loss, 4), Milliseconds(summary.step_seconds),
+               HumanRate(summary.tokens_per_second()), absl::StrCat(Milliseconds(summary.outside_seconds), " a step"),
+               run.finish.empty() ? "not yet" : run.finish});
+  }
+  absl::StrAppend(&page, std::move(table).Finish());
+  Note(
+      "Times are means over the steady steps: without the first and without skipped ones. \"Outside steps\" is data, "
+      "metrics, "
+      "validation and checkpoints.",
+      page);
+  for (const RunRecord& run : report.runs) {
+    for (const TextRecord& warning : run.warnings) {
+      Note(absl::StrCat(run.name, ", step ", warning.step, ": ", warning.text), page);
+    }
+  }
+}
+
+// The rank's own times; waiting is split for the run as a whole, not for a rank.
+void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& page) {
+  StackedBars bars{.title = absl::StrCat("Where each rank's step goes: ", run.name), .unit = "ms"};
+  bars.parts = {{"forward", "#3b7dd8"}, {"recompute", "#7fb3f0"},     {"backward", "#d9822b"}, {"optimizer", "#6b4fa0"},
+                {"wait", "#e05a5a"},    {"communication", "#14746f"}, {"other", "#8d6e63"}};
+  for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
+    const StageTimes& t = summary.stages[rank];
+    std::vector<double> values{t.forward_seconds,   t.recompute_seconds, t.backward_seconds,
+                               t.optimizer_seconds, t.wait_seconds,      t.communication_seconds};
+    double other = summary.step_seconds;
+    for (double& value : values) {
+      other -= value;
+      value *= 1e3;
+    }
+    values.push_back(1e3 * std::max(0.0, other));
+    bars.rows.push_back({absl::StrCat("rank ", rank), std::move(values), Milliseconds(summary.step_seconds)});
+  }
+  absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n");
+  const TimeParts& parts = *summary.parts;
+  if (summary.wait_is_split) {
+    Note(absl::StrFormat(
+             "Waiting, mean over the ranks: %s the schedule's bubble, %s imbalance between ranks, %s exposed "
+             "transfers and jitter.",
+             Milliseconds(parts.bubble), Milliseconds(parts.imbalance), Milliseconds(parts.exposed_transfers)),
+         page);
+  }
+  if (run.ranks > 1) {
+    Note(absl::StrFormat("Rank %d computes longest, %s above the mean.", summary.slowest_rank,
+                         Percent(summary.slowest_excess)),
+         page);
+  }
+}
+
+void AppendMemory(const RunRecord& run, const RunSummary& summary, std::string& page) {
+  if (summary.memory.empty()) return;
+  absl::StrAppend(&page, "<h3>Memory of ", EscapeMarkup(run.name), "</h3>\n");
+  Table table(
+      {"rank", "arena (planned)", "with allowance (predicted)", "peak resident (measured)", "measured / predicted"});
+  for (const int rank : ChooseRows(static_cast<int>(summary.memory.size()), 64)) {
+    const StageMemory& memory = summary.memory[rank];
+    const int64_t predicted = memory.arena_bytes + MemoryAllowance::Bytes(run.threads);
+    table.Add({absl::StrCat(rank), Mebibytes(memory.arena_bytes), Mebibytes(predicted),
+               Mebibytes(memory.peak_resident_bytes),
+               Percent(static_cast<double>(memory.peak_resident_bytes) / static_cast<double>(predicted))});
+  }
+  absl::StrAppend(&page, std::move(table).Finish());
+}
+
+void AppendTimeline(const RunRecord& run, std::string& page) {
+  if (run.trace_json.empty()) return;
+  absl::StrAppend(&page, "<h3>A step of ", EscapeMarkup(run.name), " in time</h3>\n");
+  const absl::StatusOr<TracedStep> traced = TimelineFromTrace(run.trace_json);
+  if (!traced.ok()) return Note(std::string(traced.status().message()), page);
+  absl::StrAppend(&page, "<div>", DrawTimeline(traced->timeline, {}), "</div>\n");
+  Note(absl::StrFormat("Step %d, traced; clocks agree within %.1f us. The file in the run's trace folder opens in "
+                       "ui.perfetto.dev.",
+                       traced->step, 1e6 * traced->clock_error_seconds),
+       page);
+}
+
+void AppendTime(const Report& report, std::string& page) {
+  absl::StrAppend(&page, "<h2>Time and memory</h2>\n");
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    if (report.summaries[i].parts) {
+      AppendStages(report.runs[i], report.summaries[i], page);
+    } else {
+      Note(absl::StrCat(report.runs[i].name, ": no stage times recorded (logging.every_steps)"), page);
+    }
+    AppendMemory(report.runs[i], report.summaries[i], page);
+    AppendTimeline(report.runs[i], page);
+  }
+}
+
+void AppendScalingTable(const Report& report, const Scaling& scaling, std::string& page) {
+  Table table(
+      {"run", "cores", "tokens a step", "step", "target tokens/s", "speed-up", "efficiency", "lost", "causes sum to"});
+  for (const ScalingRow& row : scaling.rows) {
+    table.Add({report.runs[row.run].name, absl::StrCat(row.cores),
+               HumanCount(static_cast<int64_t>(std::llround(row.tokens))), Milliseconds(row.step_seconds),
+               HumanRate(row.tokens_per_second), absl::StrFormat("%.2f×", row.speedup), Percent(row.efficiency),
+               Percent(1 - row.efficiency), Percent(row.causes.sum())});
+  }
+  absl::StrAppend(&page, std::move(table).Finish());
+}
+
+void AppendScaling(const Report& report, std::string& page) {
+  if (!report.no_scaling.empty()) {
+    absl::StrAppend(&page, "<h2>Scaling</h2>\n");
+    Note(absl::StrCat("Not compared: ", report.no_scaling), page);
+  }
+  if (!report.scaling) return;
+  const Scaling& scaling = *report.scaling;
+  absl::StrAppend(&page, "<h2>Scaling efficiency (", ToString(scaling.kind), ")</h2>\n");
+  AppendScalingTable(report, scaling, page);
+  StackedBars bars{.title = "What each run loses against the first, in percent of its core time", .unit = "%"};
+  for (const TimePart& part : kTimeParts) bars.parts.push_back({part.name, part.colour});
+  LineChart chart{.title = "Efficiency", .x_label = "cores (ranks × threads)", .y_label = "%", .from_zero = true};
+  ChartSeries measured{.name = "measured", .colour = kColours[0]}, ideal{.name = "ideal", .colour = "#bbbbbb"};
+  for (const ScalingRow& row : scaling.rows) {
+    BarRow bar{.name = absl::StrFormat("%s (%d)", report.runs[row.run].name, row.cores),
+               .total = absl::StrCat(Percent(1 - row.efficiency), " lost")};
+    for (const TimePart& part : kTimeParts) bar.values.push_back(100 * (row.causes.*part.seconds));
+    bars.rows.push_back(std::move(bar));
+    measured.points.emplace_back(row.cores, 100 * row.efficiency);
+    ideal.points.emplace_back(row.cores, 100);
+  }
+  chart.series = {std::move(measured), std::move(ideal)};
+  absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n<div>", DrawLineChart(chart), "</div>\n");
+  for (const ScalingRow& row : scaling.rows) {
+    const std::string loss = DescribeLoss(row, report.summaries[row.run]);
+    if (!loss.empty()) Note(absl::StrCat(report.runs[row.run].name, ": ", loss, "."), page);
+  }
+}
+
+}  // namespace
+
+std::string ReportToHtml(const Report& report) {
+  std::string page =
+      absl::StrCat("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hadal report: ",
+                   EscapeMarkup(report.runs.front().name), "</title>\n", kStyle, "</head><body>\n");
+  absl::StrAppend(&page, "<h1>hadal report</h1>\n");
+  Note(absl::StrCat(report.runs.front().model, ", ", HumanCount(report.runs.front().parameters), " parameters"), page);
+  AppendRuns(report, page);
+  AppendScaling(report, page);
+  AppendCurves(report, page);
+  AppendTime(report, page);
+  return page + "</body></html>\n";
+}
+
+}  // namespace hadal

@@ -1,0 +1,57 @@
+// A run as it is on disk, read back for reports: RUN/metrics.jsonl, RUN/config.resolved.textproto and RUN/trace.
+//
+// The inverse of metrics_jsonl.h; unknown events and keys are passed over, and a last line cut short by a crash too. What a run
+// did not record is absent, never zero.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule.h"
+#include "runtime/metrics_sink.h"
+
+namespace hadal {
+
+struct ValidationRecord {
+  int64_t step = 0;
+  double nll = 0;
+  std::optional<double> bleu;
+};
+
+struct TextRecord {
+  int64_t step = 0;
+  std::string text;
+};
+
+// How the run lay on its ranks, from its config.
+struct LayoutRecord {
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  ScheduleShape shape;
+  int outstanding_sends = 2;
+  int checkpoint_every = 0;
+};
+
+struct RunRecord {
+  std::string directory;
+  std::string name;  // last component of the directory
+  std::string model;
+  int64_t parameters = 0;
+  int ranks = 1;
+  int threads = 1;  // a rank
+  std::vector<StepMetrics> steps;
+  std::vector<ValidationRecord> validations;
+  std::vector<TextRecord> warnings;
+  std::optional<LayoutRecord> layout;  // absent: no readable config
+  std::string trace_json;              // the latest trace; empty: none
+  std::string finish;                  // why it ended; empty: it has not
+
+  int cores() const { return ranks * threads; }
+};
+
+// Errors: NotFound or DataLoss with the path; InvalidArgument when there is no step in it.
+absl::StatusOr<RunRecord> ReadRun(const std::string& directory);
+
+}  // namespace hadal

@@ -1,0 +1,107 @@
+#include "tools/run_summary.h"
+
+#include <algorithm>
+
+#include "runtime/status_macros.h"
+#include "tools/step_breakdown.h"
+
+namespace hadal {
+namespace {
+
+std::vector<const StepMetrics*> SteadySteps(const RunRecord& run) {
+  std::vector<const StepMetrics*> with_stages, all;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    const StepMetrics& step = run.steps[i];
+    if (step.skipped || (i == 0 && run.steps.size() > 1)) continue;
+    all.push_back(&step);
+    if (std::ssize(step.stages) == run.ranks) with_stages.push_back(&step);
+  }
+  if (!with_stages.empty()) return with_stages;
+  if (!all.empty()) return all;
+  return {&run.steps.back()};
+}
+
+void Add(const StageTimes& times, double share, StageTimes& sum) {
+  sum.forward_seconds += share * times.forward_seconds;
+  sum.recompute_seconds += share * times.recompute_seconds;
+  sum.backward_seconds += share * times.backward_seconds;
+  sum.wait_seconds += share * times.wait_seconds;
+  sum.communication_seconds += share * times.communication_seconds;
+  sum.optimizer_seconds += share * times.optimizer_seconds;
+}
+
+double Compute(const StageTimes& times) {
+  return times.forward_seconds + times.recompute_seconds + times.backward_seconds;
+}
+
+// The schedule's own idle time, with the measured compute of each rank spread evenly over its chunks and micro-batches.
+absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& stages) {
+  const ScheduleShape& shape = layout.shape;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(layout.schedule, shape));
+  ReplayCosts costs;
+  const double visits = static_cast<double>(shape.chunks) * shape.micro_batches;
+  for (int g = 0; g < shape.global_chunks(); ++g) {
+    const StageTimes& times = stages[shape.RankOf(g)];
+    costs.forward_seconds.push_back(times.forward_seconds / visits);
+    costs.backward_seconds.push_back((times.recompute_seconds + times.backward_seconds) / visits);
+  }
+  HADAL_ASSIGN_OR_RETURN(const BrokenDownReplay result,
+                         BreakDownStep(programs, shape, costs, {.outstanding_sends = layout.outstanding_sends}));
+  return result.breakdown;
+}
+
+absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
+  StageTimes mean;
+  for (const StageTimes& times : summary.stages) Add(times, 1.0 / static_cast<double>(summary.stages.size()), mean);
+  TimeParts parts{.forward = mean.forward_seconds,
+                  .recompute = mean.recompute_seconds,
+                  .backward = mean.backward_seconds,
+                  .optimizer = mean.optimizer_seconds,
+                  .exposed_transfers = mean.wait_seconds,
+                  .communication = mean.communication_seconds};
+  if (run.layout && run.layout->shape.stages == std::ssize(summary.stages)) {
+    HADAL_ASSIGN_OR_RETURN(const StepBreakdown replay, ReplayWait(*run.layout, summary.stages));
+    parts.bubble = replay.bubble_seconds;
+    parts.imbalance = replay.imbalance_seconds;
+    parts.exposed_transfers = mean.wait_seconds - parts.bubble - parts.imbalance;
+    summary.wait_is_split = true;
+  }
+  parts.other = summary.step_seconds - parts.sum();
+  summary.parts = parts;
+  for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
+    const double excess = Compute(summary.stages[rank]) / Compute(mean) - 1;
+    if (summary.slowest_rank >= 0 && excess <= summary.slowest_excess) continue;
+    summary.slowest_rank = static_cast<int>(rank);
+    summary.slowest_excess = excess;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
+  RunSummary summary;
+  const std::vector<const StepMetrics*> steps = SteadySteps(run);
+  summary.steps = std::ssize(steps);
+  const double share = 1.0 / static_cast<double>(steps.size());
+  for (const StepMetrics* step : steps) {
+    summary.step_seconds += share * step->step_seconds;
+    summary.tokens += share * static_cast<double>(step->target_tokens);
+    summary.stages.resize(step->stages.size());
+    for (size_t rank = 0; rank < step->stages.size(); ++rank) Add(step->stages[rank], share, summary.stages[rank]);
+  }
+  const StepMetrics &first = run.steps.front(), &last = run.steps.back();
+  if (run.steps.size() > 1 && last.elapsed_seconds > first.elapsed_seconds) {
+    double inside = 0;
+    for (size_t i = 1; i < run.steps.size(); ++i) inside += run.steps[i].step_seconds;
+    const double outside = last.elapsed_seconds - first.elapsed_seconds - inside;
+    summary.outside_seconds = std::max(0.0, outside / static_cast<double>(run.steps.size() - 1));
+  }
+  for (const StepMetrics& step : run.steps) {
+    if (!step.memory.empty()) summary.memory = step.memory;
+  }
+  if (!summary.stages.empty()) HADAL_RETURN_IF_ERROR(SplitTime(run, summary));
+  return summary;
+}
+
+}  // namespace hadal
