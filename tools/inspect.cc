@@ -101,10 +101,13 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
     exit_code = status.ok() ? 0 : 1;
   });
   CLI::App* corpus = inspect->add_subcommand("corpus", "Print a corpus's size and unigram entropy");
-  auto prefix = std::make_shared<std::string>();
-  corpus->add_option("--data", *prefix, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
-  corpus->callback([prefix, &exit_code] {
-    const absl::Status status = RunInspectCorpus(*prefix, std::cout);
+  auto corpus_options = std::make_shared<InspectCorpusOptions>();
+  corpus->add_option("--data", corpus_options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
+  corpus->add_option("--score", corpus_options->score, "Score another corpus's targets by the frequencies of this one")
+      ->type_name("PREFIX");
+  corpus->add_option("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all");
+  corpus->callback([corpus_options, &exit_code] {
+    const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
     exit_code = status.ok() ? 0 : 1;
   });

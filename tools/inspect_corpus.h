@@ -1,8 +1,10 @@
 // `hadal inspect corpus`: what a prepared corpus holds, and the loss that says nothing was learned from context.
 //
-//   hadal inspect corpus --data PREFIX
+//   hadal inspect corpus --data PREFIX [--score PREFIX [--max-sentences N]]
 // The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once a sample, is the nll of a model that knows
 // how frequent tokens are and nothing else: a training run whose validation nll stays near it has learned no translation.
+// Validation sentences may be shorter or plainer than the training text, so a curve is held against --score: the nll of just those
+// sentences under the training text's frequencies.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,19 @@ struct SideStatistics {
 SideStatistics DescribeSource(const Corpus& corpus);
 SideStatistics DescribeTarget(const Corpus& corpus);
 
-// Prints a line a side. Errors: those of opening the corpus; InvalidArgument where it is empty.
-absl::Status RunInspectCorpus(const std::string& prefix, std::ostream& out);
+// Mean nll, in nats a target token, of the first `max_samples` samples of `text` (0: all) under the target frequencies of
+// `counted`, every token of the vocabulary counted half an occurrence more (Krichevsky and Trofimov's estimate), so that unseen
+// ones have a probability.  REQUIRES: one vocabulary; neither is empty.
+double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples);
+
+struct InspectCorpusOptions {
+  std::string data;           // prefix of a prepared corpus
+  std::string score;          // another's whose targets are scored; empty: none
+  int64_t max_sentences = 0;  // of `score`, as in validation.max_sentences; 0: all
+};
+
+// Prints a line a side, and the score. Errors: those of opening the corpora; InvalidArgument where one is empty or their
+// vocabularies differ.
+absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out);
 
 }  // namespace hadal

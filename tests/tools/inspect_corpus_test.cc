@@ -23,6 +23,18 @@ TEST(InspectCorpus, CountsTokensAndEntropyOfASide) {
   EXPECT_NEAR(target.unigram_entropy, 2 * term(3, 7) + term(1, 7), 1e-12);
 }
 
+TEST(InspectCorpus, ScoresOtherTextByTheseFrequencies) {
+  const Corpus counted =
+      *Corpus::FromSamples({{.source = {4}, .target = {4, 4}}, {.source = {4}, .target = {5}}}, 8, 6);
+  const Corpus text = *Corpus::FromSamples({{.source = {4}, .target = {4}}, {.source = {4}, .target = {3, 5}}}, 8, 6);
+  // Counts: 2 × "4", 1 × "5", 2 × </s>; half an occurrence more for each of six tokens: 8 in all.
+  const double four = -std::log(2.5 / 8), five = -std::log(1.5 / 8), end = -std::log(2.5 / 8),
+               unseen = -std::log(0.5 / 8);
+  EXPECT_NEAR(UnigramNll(counted, text, 0), (four + end + unseen + five + end) / 5, 1e-12);
+  EXPECT_NEAR(UnigramNll(counted, text, 1), (four + end) / 2, 1e-12);
+  EXPECT_NEAR(UnigramNll(counted, text, 7), UnigramNll(counted, text, 0), 1e-12);
+}
+
 TEST(InspectCorpus, AnEvenlyUsedVocabularyHasTheLogOfItsSize) {
   const Corpus corpus = *Corpus::FromSamples({{.source = {4, 5, 6}, .target = {7}}}, 8, 8);
   EXPECT_NEAR(DescribeSource(corpus).unigram_entropy, std::log(4), 1e-12);
