@@ -25,6 +25,8 @@ inline int ExitCodeOf(const absl::Status& status) {
       return kExitUsage;
     case absl::StatusCode::kDataLoss:
       return kExitCheckpoint;
+    case absl::StatusCode::kOutOfRange:
+      return kExitDiverged;
     case absl::StatusCode::kDeadlineExceeded:
       return kExitHang;
     case absl::StatusCode::kUnavailable:

@@ -5,6 +5,7 @@
 #include "launch/bench.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
+#include "launch/supervise.h"
 #include "launch/train.h"
 #include "launch/translate.h"
 #include "tools/bleu.h"
@@ -29,6 +30,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
     hadal::AddPlanCommand,        // stages, memory and bubble before a run
     hadal::AddTrainCommand,       // the main job
+    hadal::AddSuperviseCommand,   // Ctrl-C saves, a crash restarts
     hadal::AddTranslateCommand,   // beam search
     hadal::AddScoreCommand,       // log-probabilities of given pairs
     hadal::AddBleuCommand,        // sacreBLEU's number

@@ -13,7 +13,9 @@
 #include "absl/strings/str_format.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
+#include "launch/time_limit.h"
 #include "launch/training_sinks.h"
+#include "launch/watchdog.h"
 #include "launch/world.h"
 #include "layers/model_plan.h"
 #include "pipeline/memory_fit.h"
@@ -42,6 +44,7 @@ struct TrainArguments {
   std::string init_from;
   bool accept_changes = false;
   std::string trace;  // "steps=100-102"
+  std::string stop_after;
 };
 
 // What every rank knows after reading its files; nothing here has talked to a peer.
@@ -51,6 +54,7 @@ struct Prepared {
   RunOptions options;
   std::optional<Corpus> train, validation;
   std::vector<Attachment> vocabularies;
+  TimeLimit time_limit;
 };
 
 // The vocabularies as files that every checkpoint carries along.
@@ -74,6 +78,7 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
   HADAL_RETURN_IF_ERROR(CheckTrainable(train));
   HADAL_ASSIGN_OR_RETURN(prepared.config_text, ResolvedConfigText(prepared.config));
   train.run_directory = arguments.run_directory;
+  HADAL_ASSIGN_OR_RETURN(prepared.time_limit, TimeLimit::Make(arguments.stop_after));
   HADAL_ASSIGN_OR_RETURN(prepared.train, Corpus::Open(train.train_data));
   const CorpusManifest& manifest = prepared.train->manifest();
   if (!train.validation_data.empty()) {
@@ -174,7 +179,7 @@ std::string ReasonText(StopReason reason) {
     case StopReason::kPatience:
       return "no improvement for stop.patience validations";
     case StopReason::kRequested:
-      return "stopped on a signal; start the same command again to resume";
+      return "stopped on a signal or a time limit; start the same command again to resume";
   }
   return "";
 }
@@ -224,12 +229,13 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   TrainingSinks sinks(world.rank() == 0, options);
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
-  TrainingSurroundings surroundings{.communicator = world.communicator(),
-                                    .stream = world.stream(),
-                                    .train = *prepared.train,
-                                    .validation = prepared.validation ? &*prepared.validation : nullptr,
-                                    .sink = sinks.sink(),
-                                    .stop_requested = &StopSignalled};
+  TrainingSurroundings surroundings{
+      .communicator = world.communicator(),
+      .stream = world.stream(),
+      .train = *prepared.train,
+      .validation = prepared.validation ? &*prepared.validation : nullptr,
+      .sink = sinks.sink(),
+      .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
   absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline, world);
   HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
   if (*bleu != nullptr) surroundings.validation_bleu = std::ref(**bleu);
@@ -243,6 +249,8 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
                                           .warn = [&](std::string_view text) { sinks.Warn(text); }}));
   HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Open(prepared.config_text, trainer->progress().step), "run directory"));
+  const Watchdog watchdog(world.communicator(), trainer->engine().place(),
+                          absl::Seconds(options.pipeline.wait_timeout_seconds), std::cerr);
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
   HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Finish(ReasonText(outcome.reason)), "writing metrics"));
   return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;
@@ -284,6 +292,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   command->add_option(
       "--trace", arguments->trace,
       "Write a timeline of these steps (steps=100-102) of all ranks to RUN_DIR/trace, for ui.perfetto.dev");
+  command->add_option(
+      "--stop-after", arguments->stop_after,
+      "Save and exit 85 after so long (3h55m), counted from the job's start; Slurm's end time counts too");
   command->callback([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
 }
 

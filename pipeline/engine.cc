@@ -112,10 +112,11 @@ absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, 
 absl::Status Engine::Run(const RankProgram& program) {
   loss_ = {};
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
-  for (const Instruction& instruction : program) {
+  for (size_t i = 0; i < program.size(); ++i) {
     const double begin_seconds = trace_.Now();
-    HADAL_RETURN_IF_ERROR(Execute(instruction));
-    if (trace_.recording()) Trace(instruction, begin_seconds);
+    place_.Set(scalars_.step, i, program.size(), program[i]);
+    HADAL_RETURN_IF_ERROR(Execute(program[i]));
+    if (trace_.recording()) Trace(program[i], begin_seconds);
   }
   const Stopwatch watch;
   const TraceScope scope(&trace_, {.kind = TraceKind::kDrain});

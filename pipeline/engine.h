@@ -17,6 +17,7 @@
 #include "pipeline/channels.h"
 #include "pipeline/gradient_norm.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/program_place.h"
 #include "pipeline/stage.h"
 #include "pipeline/tied_tables.h"
 #include "pipeline/train_options.h"
@@ -65,6 +66,8 @@ class Engine {
                                                         absl::Duration timeout);
 
   Stage& stage() { return layout_.stage_; }
+  // Where in its program this rank is; any thread may read it.
+  const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   // What training steps record into while it records (off by default).
   TraceBuffer& trace() { return trace_; }
@@ -106,6 +109,7 @@ class Engine {
   GradientNorm norm_;
   std::function<void()> progress_;
   TraceBuffer trace_;
+  ProgramPlace place_;
 
   // The program in progress.
   std::span<const PackedBatch> batches_;

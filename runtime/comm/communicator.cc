@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 
@@ -18,6 +20,8 @@ namespace {
 constexpr absl::Duration kYieldFor = absl::Microseconds(200);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
+// Shorter waits are not worth telling others about.
+constexpr absl::Duration kNoteworthy = absl::Milliseconds(10);
 
 absl::Status WithPurpose(const absl::Status& status, std::string_view what) {
   return absl::Status(status.code(), absl::StrCat(status.message(), " (while waiting for ",
@@ -31,6 +35,10 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
   // The deadline is turned into a length once, so that a clock set during the wait neither ends nor prolongs it.
   const absl::Duration allowed = deadline - absl::Now();
   const auto start = std::chrono::steady_clock::now();
+  bool noted = false;
+  const absl::Cleanup forget = [&] {
+    if (noted) SetCurrentWait(std::nullopt);
+  };
   while (true) {
     const absl::StatusOr<bool> done = Test(request, received_bytes);
     if (!done.ok()) {
@@ -47,8 +55,25 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
                        absl::string_view(what.data(), what.size()), ". Rank ", request.peer,
                        " is slow, stopped or itself waiting; see its log"));
     }
-    Pause(waited, allowed - waited);
+    if (!noted && waited >= kNoteworthy) {
+      SetCurrentWait(
+          WaitInProgress{absl::StrCat(Describe(request), ", for ", absl::string_view(what.data(), what.size())),
+                         absl::Now() - waited});
+      noted = true;
+    }
+    // A transport that blocks here comes back in time for the note above.
+    Pause(waited, (noted ? allowed : std::min(allowed, kNoteworthy)) - waited);
   }
+}
+
+std::optional<WaitInProgress> Communicator::CurrentWait() const {
+  const std::lock_guard lock(wait_mutex_);
+  return current_wait_;
+}
+
+void Communicator::SetCurrentWait(std::optional<WaitInProgress> wait) {
+  const std::lock_guard lock(wait_mutex_);
+  current_wait_ = std::move(wait);
 }
 
 void Communicator::Pause(absl::Duration waited, absl::Duration remaining) {

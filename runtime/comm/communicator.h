@@ -10,10 +10,12 @@
 // Errors: DeadlineExceeded (a wait's deadline passed: exit code 5), Unavailable (a peer is gone: exit code 6), Internal.
 // After an error the communicator is only good for Abort: every other call fails with Unavailable. Wait takes this rank's posted
 // transfers back before it returns an error, so that the caller may unwind with its buffers (see Withdraw for the limits).
-// Threads: one thread a rank makes all calls. Blocking: only Wait and the collectives built on it (collectives.h).
+// Threads: one thread a rank makes all calls but CurrentWait. Blocking: only Wait and the collectives built on it (collectives.h).
 #pragma once
 
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +34,12 @@ struct CommRequest {
   int tag = 0;
 
   bool active() const { return id != kNone; }
+};
+
+// A wait that has lasted longer than a few milliseconds.
+struct WaitInProgress {
+  std::string description;  // "rank 3, receive from rank 2, tag 5, for activations of chunk 0, micro-batch 17"
+  absl::Time since;
 };
 
 class Communicator {
@@ -61,6 +69,9 @@ class Communicator {
   absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                     int64_t* received_bytes = nullptr);
 
+  // What this rank is waiting for; nothing when it is not, or has only just begun. Any thread may call it.
+  std::optional<WaitInProgress> CurrentWait() const;
+
   // Ends the whole job with `exit_code`; in-process: makes every rank's pending and later calls fail with Unavailable.
   virtual void Abort(int exit_code) = 0;
 
@@ -77,6 +88,12 @@ class Communicator {
   void CheckTransfer(int64_t bytes, int peer, int tag) const;
   // "rank 3, receive from rank 2, tag 5": how every error of a transfer begins.
   std::string Describe(const CommRequest& request) const;
+
+ private:
+  void SetCurrentWait(std::optional<WaitInProgress> wait);
+
+  mutable std::mutex wait_mutex_;
+  std::optional<WaitInProgress> current_wait_;
 };
 
 }  // namespace hadal

@@ -1,0 +1,192 @@
+#include "launch/supervisor.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "launch/exit_code.h"
+#include "launch/time_limit.h"
+#include "pipeline/checkpoint_directory.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int kSignalExit = 128;  // a shell's and mpirun's code for "ended by signal n" is 128 + n
+
+// The value of `option` among the words of a command, in either spelling.
+std::optional<std::string> OptionValue(const std::vector<std::string>& command, const std::string& option) {
+  std::optional<std::string> value;
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == option && i + 1 < command.size()) value = command[i + 1];
+    if (absl::StartsWith(command[i], option + "=")) value = command[i].substr(option.size() + 1);
+  }
+  return value;
+}
+
+// Session of a process, or -1. /proc/PID/stat is "pid (name) state ppid pgrp session …"; the name may hold anything but its last ')'.
+pid_t SessionOf(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string stat = text.str();
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return -1;
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string state;
+  pid_t parent = 0, group = 0, session = -1;
+  fields >> state >> parent >> group >> session;
+  return state == "Z" ? -1 : session;
+}
+
+// Kills what is left of the session, the leader apart. Returns how many there were.
+int KillSession(pid_t leader) {
+  int killed = 0;
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory("/proc");
+  if (!names.ok()) return 0;
+  for (const std::string& name : *names) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(name, &pid) || pid == leader || SessionOf(name) != leader) continue;
+    if (kill(pid, SIGKILL) == 0) ++killed;
+  }
+  return killed;
+}
+
+// Open MPI's defaults notice a lost host after eight minutes.
+void SetKeepalive() {
+  setenv("OMPI_MCA_oob_tcp_keepalive_time", "10", /*overwrite=*/0);
+  setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "5", /*overwrite=*/0);
+  setenv("OMPI_MCA_oob_tcp_keepalive_probes", "3", /*overwrite=*/0);
+}
+
+[[noreturn]] void BecomeJob(const std::vector<std::string>& command, pid_t supervisor) {
+  setsid();
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != supervisor) _exit(kExitPeerLost);  // it died before the line above
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int null = open("/dev/null", O_RDONLY);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  dprintf(STDERR_FILENO, "hadal supervise: cannot run %s: %s\n", words[0], std::strerror(errno));
+  _exit(kExitUsage);
+}
+
+// One supervised command: its tries share the signals that have come.
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, std::ostream& log) : options_(options), log_(log) {
+    sigemptyset(&signals_);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&signals_, signal);
+    sigprocmask(SIG_BLOCK, &signals_, &before_);
+    // Orphans of the job become children of this process and can be waited for.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~Supervisor() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+  absl::StatusOr<int> Run() {
+    const std::string run_directory = OptionValue(options_.command, "--run-dir").value_or("run");
+    int64_t newest = LatestStep(run_directory);
+    int fruitless = 0;
+    while (true) {
+      HADAL_ASSIGN_OR_RETURN(const int code, RunOnce());
+      if (!IsCrash(code)) return code;
+      // A signal that came before the job could listen ended it: nothing had been done that could be lost.
+      if (stops_ == 1 && code == kSignalExit + SIGUSR1) return kExitRequeue;
+      const int64_t step = LatestStep(run_directory);
+      fruitless = step > newest ? 0 : fruitless + 1;
+      newest = std::max(step, newest);
+      if (stops_ > 0 || fruitless >= options_.tries) {
+        log_ << "hadal supervise: the job ended with exit code " << code
+             << (stops_ > 0 ? "" : absl::StrCat(", ", fruitless, " time(s) in a row without a newer checkpoint"))
+             << std::endl;
+        return code == kExitHang ? kExitHang : kExitPeerLost;
+      }
+      log_ << "hadal supervise: the job crashed (exit code " << code << "); starting it again from "
+           << (newest < 0 ? "the beginning" : absl::StrCat("step ", newest)) << std::endl;
+    }
+  }
+
+ private:
+  static bool IsCrash(int code) { return code == kExitHang || code == kExitPeerLost || code >= kSignalExit; }
+
+  static int64_t LatestStep(const std::string& run_directory) {
+    return ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(-1);
+  }
+
+  absl::StatusOr<int> RunOnce() {
+    const pid_t self = getpid();
+    job_ = fork();
+    if (job_ < 0) return absl::InternalError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+    if (job_ == 0) BecomeJob(options_.command, self);
+    std::optional<int> code;
+    while (!code.has_value()) {
+      // One second: between two reminders of a job that was asked to stop while it was still coming up.
+      const timespec second = {.tv_sec = 1, .tv_nsec = 0};
+      const int signal = sigtimedwait(&signals_, nullptr, &second);
+      if (signal == SIGUSR1) stops_ = std::max(stops_, 1);
+      if (signal == SIGINT || signal == SIGTERM) ++stops_;
+      if (signal != SIGCHLD && stops_ > 0) kill(job_, stops_ == 1 ? SIGUSR1 : stops_ == 2 ? SIGTERM : SIGKILL);
+      code = Reap();
+    }
+    return *code;
+  }
+
+  // Takes leave of children that have ended; the exit code when the job is among them.
+  std::optional<int> Reap() {
+    while (true) {
+      siginfo_t ended = {};
+      if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return std::nullopt;
+      // While the job's pid is not reaped, it cannot name another session.
+      const int left = ended.si_pid == job_ ? KillSession(job_) : 0;
+      if (left > 0) log_ << "hadal supervise: ended " << left << " process(es) that the job left behind" << std::endl;
+      waitpid(ended.si_pid, nullptr, 0);
+      if (ended.si_pid != job_) continue;
+      return ended.si_code == CLD_EXITED ? ended.si_status : kSignalExit + ended.si_status;
+    }
+  }
+
+  const SupervisorOptions& options_;
+  std::ostream& log_;
+  sigset_t signals_, before_;
+  pid_t job_ = -1;
+  int stops_ = 0;  // how often the job was asked to stop
+};
+
+}  // namespace
+
+absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& log) {
+  if (options.command.empty()) {
+    return absl::InvalidArgumentError(
+        "no command; for example: hadal supervise -- mpirun -n 2 hadal train run.textproto");
+  }
+  if (OptionValue(options.command, "--resume") == "never") {
+    return absl::InvalidArgumentError(
+        "--resume never would start over after every crash; give a fresh --run-dir instead");
+  }
+  SetKeepalive();
+  MarkJobStart();
+  return Supervisor(options, log).Run();
+}
+
+}  // namespace hadal

@@ -1,0 +1,48 @@
+#include "launch/watchdog.h"
+
+#include <chrono>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace hadal {
+namespace {
+
+std::string Since(absl::Time since) {
+  return absl::FormatDuration(absl::Trunc(absl::Now() - since, absl::Milliseconds(100)));
+}
+
+}  // namespace
+
+Watchdog::Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout,
+                   std::ostream& log)
+    : communicator_(communicator), place_(place), patience_(timeout / 2), log_(log), thread_([this] { Watch(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  end_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::Watch() {
+  std::unique_lock lock(mutex_);
+  while (!end_.wait_for(lock, absl::ToChronoMilliseconds(patience_ / 8), [this] { return ending_; })) {
+    if (const std::string text = Look(); !text.empty()) log_ << text << std::flush;
+  }
+}
+
+std::string Watchdog::Look() {
+  const std::optional<WaitInProgress> wait = communicator_.CurrentWait();
+  const absl::Time since = wait.has_value() ? wait->since : place_.since();
+  if (since == absl::InfinitePast() || since == reported_ || absl::Now() - since < patience_) return "";
+  reported_ = since;
+  const std::string doing = wait.has_value() ? absl::StrCat("waiting for ", Since(since), ": ", wait->description)
+                                             : absl::StrCat("busy for ", Since(since));
+  return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", place_.Describe(), "\n");
+}
+
+}  // namespace hadal

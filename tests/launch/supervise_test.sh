@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# `hadal supervise` with made-up jobs that end, crash, hang and leave children behind, each in its own way.
+# Usage: supervise_test.sh HADAL
+set -u
+hadal=${1:?usage: supervise_test.sh HADAL}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); cat out; }
+# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
+expect() {
+  local wanted=$1 code; shift
+  timeout 60 "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
+}
+# job TEXT: a job that counts its starts in $work/starts and then does TEXT.
+job() { rm -rf starts run; mkdir -p run/checkpoints; printf 'echo start >> starts\n%s\n' "$1" > job; }
+starts() { [ "$(wc -l < starts)" -eq "$1" ] || fail "$(wc -l < starts) starts instead of $1"; }
+# wait_for SECONDS COMMAND…: until the command succeeds.
+wait_for() {
+  local tenths=$(($1 * 10)); shift
+  until "$@" 2> /dev/null; do [ $((tenths--)) -gt 0 ] || return 1; sleep 0.1; done
+}
+# Zombies whose parent does not look are gone as well.
+gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
+
+echo "codes that a restart would not change are passed on"
+for code in 0 1 2 3 4 85; do job "exit $code"; expect $code "$hadal" supervise -- bash job; starts 1; done
+
+echo "crashes restart, a bounded number of times"
+job 'exit 137'; expect 6 "$hadal" supervise -- bash job; starts 3
+job 'exit 205'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2
+job 'kill -SEGV $$'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2
+job 'exit 5'; expect 5 "$hadal" supervise --tries 2 -- bash job; starts 2
+job '[ $(wc -l < starts) -eq 2 ] || exit 6'; expect 0 "$hadal" supervise -- bash job; starts 2
+job 'n=$(wc -l < starts); ln -sfn step_0000000$((n / 2)) run/checkpoints/latest; [ $n -eq 8 ] || exit 137'
+expect 0 "$hadal" supervise --tries 2 -- bash job --run-dir run; starts 8
+
+echo "the first signal asks, the second tells, the third kills"
+for signal in INT TERM USR1; do
+  job 'trap "exit 85" USR1; while :; do sleep 0.05; done'
+  "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+  wait_for 10 test -s starts; sleep 0.2; kill -$signal $supervisor; wait $supervisor; code=$?
+  [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal"
+done
+job 'trap "" USR1; trap "exit 3" TERM; while :; do sleep 0.05; done'
+"$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s starts; sleep 0.2; kill -INT $supervisor; sleep 0.3; kill -INT $supervisor; wait $supervisor; code=$?
+[ $code -eq 3 ] || fail "exit code $code instead of 3 after a second INT"
+job 'trap "" USR1 TERM; while :; do sleep 0.05; done'
+"$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s starts; sleep 0.2
+for _ in 1 2 3; do kill -TERM $supervisor; sleep 0.3; done; wait $supervisor; code=$?
+[ $code -eq 6 ] || fail "exit code $code instead of 6 after a third TERM"; starts 1
+
+echo "a job that could not listen yet is reminded; one that the signal ended had nothing to save"
+job 'trap "" USR1; sleep 1.5; trap "exit 85" USR1; while :; do sleep 0.05; done'
+"$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s starts; kill -INT $supervisor; wait $supervisor; code=$?
+[ $code -eq 85 ] || fail "exit code $code instead of 85 after a late trap"
+job 'while :; do sleep 0.05; done'
+"$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s starts; kill -INT $supervisor; wait $supervisor; code=$?
+[ $code -eq 85 ] || fail "exit code $code instead of 85 for a job without a trap"; starts 1
+
+echo "nothing is left behind"
+job 'sleep 600 & echo $! > child; exit 0'
+expect 0 "$hadal" supervise -- bash job
+wait_for 5 gone "$(cat child)" || fail "a child of the job lives on"
+grep -q "left behind" out || fail "left-overs were not reported"
+job 'echo $$ > self; while :; do sleep 0.05; done'
+"$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s self; kill -KILL $supervisor; wait $supervisor 2> /dev/null
+wait_for 5 gone "$(cat self)" || fail "the job outlives its killed supervisor"
+
+echo "bad use"
+expect 2 "$hadal" supervise
+expect 2 "$hadal" supervise -- "$work/no-such-program"
+expect 2 "$hadal" supervise -- bash job --resume never
+expect 2 "$hadal" supervise --tries 0 -- bash job
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))
