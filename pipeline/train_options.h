@@ -76,6 +76,10 @@ struct CheckpointOptions {
   bool save_at_end = true;
 };
 
+struct HealthOptions {
+  int32_t skipped_steps = 10;  // not finite so often in a row: back to the last checkpoint, and the second time the end
+};
+
 struct TrainOptions {
   uint64_t seed = 1;
   std::string run_directory;
@@ -90,6 +94,7 @@ struct TrainOptions {
   StopOptions stop;
   ValidationOptions validation;
   CheckpointOptions checkpoint;
+  HealthOptions health;
   int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
 };
 

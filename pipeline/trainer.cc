@@ -39,6 +39,11 @@ int64_t PeakResidentBytes() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
+// What a failed save means for the run: another job owns the directory, or the ranks have lost each other.
+bool EndsTheRun(const absl::Status& save) {
+  return absl::IsAborted(save) || absl::IsUnavailable(save) || absl::IsDeadlineExceeded(save);
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
@@ -145,19 +150,52 @@ absl::StatusOr<StepResult> Trainer::Step() {
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
-  if (!result.applied) OnNotFinite(result.gradient);
   HADAL_RETURN_IF_ERROR(Report(result, learning_rate));
+  HADAL_RETURN_IF_ERROR(CheckHealth(result));
   return result;
 }
 
-void Trainer::OnNotFinite(const GlobalGradient& gradient) {
-  if (!IsMain()) return;
-  const int32_t parameter = gradient.first_bad_parameter;
-  surroundings_.sink.OnText(progress_.step - 1, TextKind::kWarning,
-                            parameter < 0 ? std::string("the loss is not finite; the update was skipped")
-                                          : absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
-                                                         plan_.SublayerName(plan_.parameters[parameter].sublayer),
-                                                         ") is not finite; the update was skipped"));
+void Trainer::Warn(std::string_view text) {
+  if (IsMain()) surroundings_.sink.OnText(progress_.step - 1, TextKind::kWarning, text);
+}
+
+absl::Status Trainer::CheckHealth(const StepResult& result) {
+  if (result.applied) {
+    skipped_in_a_row_ = 0;
+    return absl::OkStatus();
+  }
+  ++skipped_steps_;
+  ++skipped_in_a_row_;
+  const int32_t parameter = result.gradient.first_bad_parameter;
+  Warn(absl::StrCat(
+      parameter < 0 ? std::string("the loss is not finite")
+                    : absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
+                                   plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite"),
+      "; the update was skipped (", skipped_in_a_row_, " in a row, ", skipped_steps_, " since the start)"));
+  return skipped_in_a_row_ < options_.health.skipped_steps ? absl::OkStatus() : RollBack();
+}
+
+absl::Status Trainer::RollBack() {
+  const TrainingProgress now = progress_;
+  HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
+  const int64_t step = progress_.step;
+  if (!loaded || progress_.update == rolled_back_to_) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were not finite (health.skipped_steps), ",
+        loaded ? absl::StrCat("again after going back to the weights of update ", progress_.update)
+               : std::string("and there is no checkpoint to go back to"),
+        "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));
+  }
+  // The data behind the bad steps comes next: the same steps again would fail again.
+  progress_.step = now.step;
+  progress_.epochs_done = now.epochs_done;
+  progress_.samples_seen = now.samples_seen;
+  progress_.target_tokens_seen = now.target_tokens_seen;
+  progress_.training_seconds = now.training_seconds;
+  rolled_back_to_ = progress_.update;
+  Warn(absl::StrCat(skipped_in_a_row_, " steps in a row were not finite; went back to the checkpoint of step ", step));
+  skipped_in_a_row_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics) {
@@ -251,12 +289,24 @@ absl::Status Trainer::Validate() {
 absl::Status Trainer::Save(bool is_best) {
   const TraceScope scope(&engine_->trace(), {.kind = TraceKind::kCheckpoint});
   const Stopwatch watch;
-  HADAL_ASSIGN_OR_RETURN(last_checkpoint_, checkpoints_->Save(progress_, is_best));
+  HADAL_ASSIGN_OR_RETURN(std::string directory, checkpoints_->Save(progress_, is_best));
+  last_checkpoint_ = std::move(directory);
   last_saved_step_ = progress_.step;
   if (IsMain()) {
     surroundings_.sink.OnText(progress_.step, TextKind::kNotice,
                               absl::StrFormat("checkpoint saved in %.1f s: %s", watch.Seconds(), last_checkpoint_));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::SaveOrGoOn(bool is_best) {
+  // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
+  if (skipped_in_a_row_ > 0) return absl::OkStatus();
+  const absl::Status saved = Save(is_best);
+  if (saved.ok() || EndsTheRun(saved)) return saved;
+  Warn(absl::StrCat("NO CHECKPOINT of step ", progress_.step, ": ", saved.message(),
+                    ". Training goes on; the last good checkpoint is ",
+                    last_checkpoint_.empty() ? std::string("of an earlier start") : last_checkpoint_));
   return absl::OkStatus();
 }
 
@@ -300,7 +350,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     }
     const int64_t save_every = options_.checkpoint.every_steps;
     const bool save_now = save_every > 0 && progress_.step % save_every == 0;
-    if (save_now || (is_best && save_every > 0)) HADAL_RETURN_IF_ERROR(Save(is_best));
+    if (save_now || (is_best && save_every > 0)) HADAL_RETURN_IF_ERROR(SaveOrGoOn(is_best));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
   }
   if (options_.checkpoint.save_at_end && last_saved_step_ != progress_.step && progress_.step > first_step_) {

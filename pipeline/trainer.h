@@ -3,6 +3,9 @@
 // A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs it; metrics
 // leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
 // `step` always advances; `update` only when the update was applied (a gradient that is not finite skips it on all ranks alike).
+// Health: after `health.skipped_steps` skipped steps in a row, weights, moments and update go back to the newest good checkpoint
+// while data and random numbers go on behind the steps that failed; a second time from the same weights ends the run.
+// A checkpoint that cannot be written is a warning while training goes on, and an error where the run would end without it.
 // Threads: one a rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -11,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -64,6 +68,8 @@ class Trainer {
   absl::Status InitializeFrom(const std::string& directory);
 
   // Trains until a limit or a request to stop; saves as the options say.
+  // Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took over the run directory); those of
+  // transfers; those of files where the last checkpoint could not be written.
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }
@@ -80,12 +86,15 @@ class Trainer {
   absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
   absl::Status Validate();
   absl::Status Save(bool is_best);
+  absl::Status SaveOrGoOn(bool is_best);
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }
   RunInfo DescribeRun() const;
   void Announce();  // the run, and what of the corpora it leaves out
-  void OnNotFinite(const GlobalGradient& gradient);
+  absl::Status CheckHealth(const StepResult& result);
+  absl::Status RollBack();
+  void Warn(std::string_view text);
 
   const TrainOptions options_;
   const ModelPlan& plan_;
@@ -105,6 +114,9 @@ class Trainer {
   Stopwatch session_;  // since Run began
   std::string last_checkpoint_;
   int64_t last_saved_step_ = -1;
+  int64_t skipped_steps_ = 0;  // since Run began
+  int32_t skipped_in_a_row_ = 0;
+  int64_t rolled_back_to_ = -1;  // update of the weights last gone back to
 };
 
 }  // namespace hadal

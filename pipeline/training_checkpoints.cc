@@ -93,6 +93,12 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
   HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(parameters_.plan())));
   HADAL_RETURN_IF_ERROR(reader.ReadSlices(OwnedSlices(weights_only)));
+  // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
+  if (rank_ == 0) {
+    for (const AttachedFile& file : reader.manifest().attachments) {
+      HADAL_RETURN_IF_ERROR(reader.ReadAttachment(file.name).status());
+    }
+  }
   return reader.manifest().progress;
 }
 

@@ -177,6 +177,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.checkpoint.keep_last = from.checkpoint().keep_last();
   to.checkpoint.keep_every = from.checkpoint().keep_every();
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
+  to.health.skipped_steps = from.health().skipped_steps();
   to.log_every_steps = from.logging().every_steps();
 }
 

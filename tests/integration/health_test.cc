@@ -1,0 +1,194 @@
+// What a run does when steps are not finite: skips them on all ranks alike, goes back to a checkpoint, ends.
+// The trouble is made from outside, in the weights: through the trainer's poll for a request to stop, once a step.
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/trainer.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/pipeline_run.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr int32_t kVocabulary = 40;
+
+// What rank 0 was told.
+class Recorder : public MetricsSink {
+ public:
+  void OnStep(const StepMetrics& metrics) override { steps.push_back(metrics); }
+  void OnText(int64_t step, TextKind kind, std::string_view text) override {
+    if (kind == TextKind::kWarning) warnings.emplace_back(text);
+  }
+  std::set<int64_t> Skipped() const {
+    std::set<int64_t> skipped;
+    for (const StepMetrics& step : steps) {
+      if (step.skipped) skipped.insert(step.step);
+    }
+    return skipped;
+  }
+  std::vector<StepMetrics> steps;
+  std::vector<std::string> warnings;
+};
+
+// Called on every rank before each of its steps.
+using Trouble = std::function<void(int64_t step, const ParameterStore& parameters)>;
+
+struct Outcome {
+  absl::Status status;
+  TrainingProgress progress;
+  Recorder recorder;
+  std::vector<std::vector<float>> weights;  // [parameters]
+};
+
+class Health : public ::testing::TestWithParam<int> {
+ protected:
+  Health() {
+    options_.seed = 5;
+    options_.run_directory = directory_.path();
+    options_.model = testing::SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
+    options_.model.sharing =
+        EmbeddingSharing::kNone;  // a source row's trouble stays with the sentences that have the word
+    options_.batch = {.micro_batches = 3, .source_tokens = 24, .target_tokens = 24};
+    options_.rate.warmup_updates = 2;
+    options_.stop.steps = 12;
+    options_.checkpoint.every_steps = 2;
+    options_.health.skipped_steps = 3;
+  }
+
+  Outcome Train(const Trouble& trouble) {
+    Outcome outcome;
+    const ModelPlan plan = ModelPlan::Make(options_.model);
+    const PipelinePlan pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, GetParam()).value();
+    outcome.weights.resize(plan.parameters.size());
+    std::mutex mutex;
+    InProcessWorld world(GetParam());
+    outcome.status = world.Run([&](Communicator& communicator) -> absl::Status {
+      Trainer* running = nullptr;
+      TrainingSurroundings surroundings{.communicator = communicator,
+                                        .stream = Stream::Cpu(1),
+                                        .train = corpus_,
+                                        .sink = outcome.recorder,
+                                        .stop_requested = [&] {
+                                          trouble(running->progress().step, running->engine().stage().parameters());
+                                          return false;
+                                        }};
+      HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                             Trainer::Create(options_, plan, pipeline, surroundings,
+                                             {.run_directory = options_.run_directory, .retention = {}}));
+      running = trainer.get();
+      HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer->Run());
+      const std::lock_guard lock(mutex);
+      if (communicator.rank() == 0) outcome.progress = result.progress;
+      const ParameterStore& parameters = trainer->engine().stage().parameters();
+      for (const int32_t p : parameters.owned()) {
+        const Vector weight = parameters.WeightVector(p);
+        outcome.weights[p].assign(weight.data, weight.data + weight.size);
+      }
+      return absl::OkStatus();
+    });
+    return outcome;
+  }
+
+  // Spoils (or mends) the source embedding of one word, where it is.
+  static void SetWord(const ParameterStore& parameters, int32_t token, float value) {
+    const int32_t table = parameters.plan().sublayers[parameters.plan().source_embedding()].first_parameter;
+    if (parameters.Holds(table)) parameters.Weight(table).row(token)[0] = value;
+  }
+
+  // Steps of the run whose data have `token` on the source side.
+  std::set<int64_t> StepsWith(int32_t token) {
+    SamplingOrder order =
+        SamplingOrder::Create(corpus_, {.seed = options_.seed,
+                                        .capacity = {options_.batch.source_tokens, options_.batch.target_tokens},
+                                        .micro_batches_per_step = options_.batch.micro_batches})
+            .value();
+    std::set<int64_t> steps;
+    for (int64_t step = 0; step < options_.stop.steps; ++step) {
+      for (const PackedBatch& batch : order.At(step).micro_batches) {
+        if (std::count(batch.source.begin(), batch.source.end(), token) > 0) steps.insert(step);
+      }
+    }
+    return steps;
+  }
+
+  static bool Finite(const Outcome& outcome) {
+    for (const std::vector<float>& weights : outcome.weights) {
+      for (const float w : weights) {
+        if (!std::isfinite(w)) return false;
+      }
+    }
+    return true;
+  }
+
+  TemporaryDirectory directory_;
+  TrainOptions options_;
+  Corpus corpus_ = testing::RandomCorpus(60, 8, kVocabulary, 3);
+};
+
+TEST_P(Health, AStepWithOneBadMicroBatchIsSkippedByAllRanks) {
+  // A word that some steps have and most have not.
+  options_.health.skipped_steps = 100;
+  int32_t token = kSpecialTokens;
+  std::set<int64_t> expected = StepsWith(token);
+  while (expected.empty() || expected.size() > 6) expected = StepsWith(++token);
+  const Outcome outcome =
+      Train([&](int64_t step, const ParameterStore& parameters) { SetWord(parameters, token, kNaN); });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.recorder.Skipped(), expected);
+  EXPECT_EQ(outcome.progress.step, 12);
+  EXPECT_EQ(outcome.progress.update, 12 - static_cast<int64_t>(expected.size()));
+  EXPECT_EQ(outcome.recorder.warnings.size(), expected.size());
+}
+
+TEST_P(Health, TooManyInARowGoBackToTheLastCheckpoint) {
+  // Every word is bad from step 7 on, until something loads the weights again.
+  const Outcome outcome = Train([&](int64_t step, const ParameterStore& parameters) {
+    if (step != 7) return;
+    for (int32_t token = 0; token < kVocabulary; ++token) SetWord(parameters, token, kNaN);
+  });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{7, 8, 9}));
+  EXPECT_EQ(outcome.progress.step, 12);
+  EXPECT_EQ(outcome.progress.update, 6 + 2);  // the checkpoint of step 6, then steps 10 and 11
+  EXPECT_THAT(outcome.recorder.warnings.back(), HasSubstr("went back to the checkpoint of step 6"));
+  EXPECT_TRUE(Finite(outcome));
+}
+
+TEST_P(Health, ASecondTimeFromTheSameWeightsEndsTheRun) {
+  const Outcome outcome = Train([&](int64_t step, const ParameterStore& parameters) {
+    if (step < 5) return;
+    for (int32_t token = 0; token < kVocabulary; ++token) SetWord(parameters, token, kNaN);
+  });
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kOutOfRange) << outcome.status;
+  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("again after going back to the weights of update 4"));
+  EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{5, 6, 7, 8, 9, 10}));
+  // What went wrong was never saved.
+  const std::string newest = FindLatest(directory_.path())->checkpoint.directory;
+  EXPECT_EQ(CheckpointReader::Open(newest)->manifest().progress.update, 4);
+}
+
+TEST_P(Health, WithoutACheckpointTheRunEnds) {
+  options_.checkpoint.every_steps = 0;
+  const Outcome outcome = Train([&](int64_t step, const ParameterStore& parameters) {
+    for (int32_t token = 0; token < kVocabulary; ++token) SetWord(parameters, token, kNaN);
+  });
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kOutOfRange) << outcome.status;
+  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("no checkpoint to go back to"));
+  EXPECT_EQ(outcome.recorder.steps.size(), 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Health, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace hadal
