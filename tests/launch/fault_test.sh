@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# Faults, one after the other: each is injected into a run of its own, and what happened, and how soon, is printed as a table row.
+# A run that survives its fault must end with the very bits of an unbroken one-rank run.
+# Usage: fault_test.sh HADAL
+set -u
+hadal=${1:?usage: fault_test.sh HADAL}
+work=$(mktemp -d) || exit 1
+cleanup() { awk -v w="$work" '$2 ~ "^" w { print $2 }' /proc/mounts | tac | xargs -r -n 1 umount; rm -rf "$work"; }
+trap cleanup EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+failures=0 failures_before=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 20 out; }
+row() {  # FAULT WHAT HOW-SOON: what stands there only when it is so
+  local what=$2; [ $failures -eq $failures_before ] || what="FAILED, see above"
+  failures_before=$failures; printf '| %s | %s | %s |\n' "$1" "$what" "$3"
+}
+skip() { echo "[  SKIPPED ] $1 ($2)"; }  # tests/run counts these lines
+# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
+expect() {
+  local wanted=$1 code; shift
+  timeout 120 "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
+}
+says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
+identical() { expect 0 "$hadal" checkpoint diff "unbroken/$last" "$1/$last"; says identical; }
+# job COMMAND…: starts it in the background, output to $work/out. finish CODE: waits for it; sets $seconds since `clock`.
+job() { timeout 120 "$@" > out 2>&1 & job=$!; }
+clock() { begin=$(date +%s.%N); }
+finish() {
+  local code; wait $job; code=$?
+  seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
+  [ $code -eq "$1" ] || fail "exit code $code instead of $1"
+}
+# until_ COMMAND…: waits for it to succeed, at most 30 s.
+until_() { local n=600; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
+steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
+# rank RUN R: pid of rank R of a run under mpirun. ranks RUN: all of its processes.
+ranks() { grep -lz -- "^$1\$" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | while read -r p; do
+  tr '\0' ' ' < "/proc/$p/cmdline" 2>/dev/null | grep -q "^$hadal train " && echo "$p"; done; }
+rank() { for p in $(ranks "$1"); do grep -qz "^OMPI_COMM_WORLD_RANK=$2\$" "/proc/$p/environ" && echo "$p"; done; }
+nobody_left() { [ -z "$(ranks "$1")" ]; }
+flip() { # FILE BYTE: flips a bit
+  local byte; byte=$(od -An -tu1 -j "$2" -N1 "$1")
+  printf "\\x$(printf %x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+expect 0 "$hadal" generate --out text --pairs 400 --valid 20 --test 10 --seed 3
+expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300
+cat > small.textproto <<'END'
+data { train: "data/train" }
+model { encoder_layers: 2 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
+batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
+pipeline { threads: 1 wait_timeout_seconds: 60 }
+learning_rate { peak: 1e-3 warmup_updates: 4 }
+stop { steps: 300 }
+checkpoint { every_steps: 20 }
+END
+train=("$hadal" train small.textproto)
+mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks
+last=checkpoints/step_00000300
+expect 0 "${train[@]}" --set checkpoint.every_steps=0 --run-dir unbroken
+echo "| fault | what happened | how soon |"
+echo "|---|---|---|"
+
+# ── A rank or the launcher is lost ──
+job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir killed
+until_ steps_of killed 30; clock; kill -KILL "$(rank killed 1)"
+until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
+finish 0; identical killed
+row "SIGKILL of a rank, supervised" "the job ends, is started again from the newest checkpoint, same bits" "$restart"
+
+job "${mpi[@]}" 2 "${train[@]}" --run-dir killed_bare
+until_ steps_of killed_bare 30; clock; kill -KILL "$(rank killed_bare 1)"
+finish 137; until_ nobody_left killed_bare
+row "SIGKILL of a rank, bare mpirun" "exit code 137, no rank left" "$seconds"
+
+job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir launcher
+until_ steps_of launcher 30; clock; kill -KILL "$(awk '{ print $4 }' "/proc/$(rank launcher 0)/stat")"
+until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
+finish 0; until_ nobody_left launcher; identical launcher
+row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
+
+# ── A rank stops or is slow ──
+job "${mpi[@]}" 3 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir stopped
+until_ steps_of stopped 30; clock; kill -STOP "$(rank stopped 1)"
+finish 5; until_ nobody_left stopped
+for r in 0 2; do grep -q "watchdog \[rank $r\]: waiting for .* rank 1, .*; at step [0-9]*, instruction" out || fail "no report of rank $r"; done
+row "SIGSTOP of a rank (timeout 4 s)" "every other rank says what it waits for, from whom, since when, and its place; exit code 5" "$seconds"
+
+job "${mpi[@]}" 2 "${train[@]}" --run-dir slow
+until_ steps_of slow 30; slow=$(rank slow 1); clock; kill -STOP "$slow"; sleep 1.5; kill -CONT "$slow"
+finish 0; identical slow
+row "a rank slower by 1.5 s" "the others wait, same bits" "–"
+
+# ── Damaged checkpoints: the newest of a run is damaged, the run goes on from the one before and ends with the same bits ──
+expect 0 "${mpi[@]}" 2 "${train[@]}" --set stop.steps=280 --run-dir good
+damaged=checkpoints/step_00000280
+# damage NAME COMMAND: the command damages the checkpoint in the current directory.
+damage() {
+  rm -rf hurt; cp -r good hurt; (cd hurt/$damaged && eval "$2") || fail "cannot damage: $2"
+  expect 0 "${train[@]}" --run-dir hurt; says "REFUSED.*step_00000280"
+  clock; identical hurt
+  row "$1" "refused by name, the run resumes from the checkpoint before, same bits" "at once"
+}
+shard=rank_00001.safetensors
+damage "truncated shard" "truncate -s -100 $shard"
+damage "bit flipped in a shard's header" "flip $shard 20"
+damage "bit flipped in a shard's data" "flip $shard \$((\$(stat -c %s $shard) / 2))"
+damage "bit flipped in the manifest" "flip manifest.json \$((\$(stat -c %s manifest.json) / 2))"
+damage "bit flipped in the vocabulary" "flip vocabulary.model 50"
+damage "missing shard" "rm $shard"
+damage "missing manifest" "rm manifest.json"
+damage "shard of another step" "cp ../step_00000260/$shard $shard"
+damage "shard of another rank" "cp rank_00000.safetensors $shard"
+damage "shard is a link out of the directory" "mv $shard ../elsewhere; ln -s ../elsewhere $shard"
+rm -rf hurt; cp -r good hurt; ln -sfn ../../etc hurt/checkpoints/latest
+expect 0 "${train[@]}" --run-dir hurt; identical hurt
+row "latest points elsewhere" "not followed: the newest good checkpoint is found by name, same bits" "at once"
+for step in 240 260 280; do flip "good/checkpoints/step_00000$step/manifest.json" 100; done
+expect 3 "${mpi[@]}" 2 "${train[@]}" --run-dir good; says "no checkpoint in good/checkpoints can be used"
+row "no good checkpoint left" "exit code 3, every refusal with its reason; never a silent new start" "at once"
+shard=data/train.00000.shard
+cp -r data spoiled; flip "spoiled/$(basename "$shard")" $(($(stat -c %s "$shard") / 2))
+expect 3 "${train[@]}" --set data.train=spoiled/train --run-dir corpus
+row "bit flipped in a corpus shard" "exit code 3, the shard is named" "at once"
+
+# ── The run directory ──
+if mkdir disk && mount -t tmpfs -o size=2m tmpfs disk 2> /dev/null; then
+  expect 1 "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --run-dir disk/run; says "o space"
+  grep -q "NO CHECKPOINT" disk/run/metrics.jsonl || fail "no warning in metrics.jsonl"
+  expect 0 "$hadal" checkpoint verify disk/run
+  mount -o remount,size=100m disk
+  expect 0 "${mpi[@]}" 2 "${train[@]}" --run-dir disk/run; cp -r disk/run full; identical full
+  row "disk full (tmpfs)" "training goes on with warnings, exit code 1 at the end, the last good checkpoint untouched; with space again it resumes, same bits" "at the next save"
+else
+  skip "disk full" "a tmpfs cannot be mounted here"
+fi
+# A directory that refuses writes: root ignores permissions, so for root a read-only mount.
+lock() { if [ "$(id -u)" -eq 0 ]; then mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"; else chmod a-w "$1"; fi; }
+unlock() { if [ "$(id -u)" -eq 0 ]; then umount "$1"; else chmod u+w "$1"; fi; }
+mkdir -p try; if lock try 2> /dev/null; then
+  expect 1 "${train[@]}" --run-dir try/run; says "try/run"; unlock try
+  row "run directory read-only from the start" "exit code 1 before the first step" "at once"
+  job "${mpi[@]}" 2 "${train[@]}" --run-dir locked
+  until_ steps_of locked 30; clock; lock locked/checkpoints
+  until_ grep -q "NO CHECKPOINT" locked/metrics.jsonl; unlock locked/checkpoints
+  finish 0; identical locked
+  row "checkpoints read-only for a while" "a warning a save, training goes on, later saves succeed, same bits" "at the next save"
+else
+  skip "read-only directory" "nothing can be made read-only here"
+fi
+job "${mpi[@]}" 2 "${train[@]}" --run-dir vanished
+until_ steps_of vanished 30; clock; mv vanished/checkpoints vanished/gone
+finish 1; says "attempt"
+row "checkpoints directory vanishes" "a warning a save, training goes on, exit code 1 at the end" "at the next save"
+job "${train[@]}" --run-dir twice
+until_ steps_of twice 30; first=$(ranks twice); kill -STOP "$first"
+"${train[@]}" --run-dir twice > second 2>&1 || fail "the second job failed"
+clock; kill -CONT "$first"; finish 1; says "taken it over"; identical twice
+row "two jobs on one run directory" "the later one owns it; the earlier ends with exit code 1 at its next save" "$seconds"
+
+# ── Limits ──
+expect 85 "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --stop-after 2s --set stop.steps=100000000 --run-dir limited
+ls -d limited/checkpoints/step_* > /dev/null 2>&1 || fail "nothing was saved at the time limit"
+row "--stop-after 2s" "saved, exit code 85" "at the step's end"
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))
