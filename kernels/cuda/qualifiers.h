@@ -1,15 +1,16 @@
 // Where a function runs: CUDA's qualifiers under nvcc, nothing under a C++ compiler.
+// HADAL_LAUNCH_BOUNDS(threads of a block at most, blocks that should fit on a multiprocessor at least): bounds the registers.
 #pragma once
 
 #if defined(__CUDACC__)
 #define HADAL_KERNEL __global__
-#define HADAL_LAUNCH_BOUNDS(threads) __launch_bounds__(threads)
+#define HADAL_LAUNCH_BOUNDS(...) __launch_bounds__(__VA_ARGS__)
 #define HADAL_DEVICE __device__ __forceinline__
 #define HADAL_HOST_DEVICE __host__ __device__ __forceinline__
 #define HADAL_UNROLL _Pragma("unroll")
 #else
 #define HADAL_KERNEL
-#define HADAL_LAUNCH_BOUNDS(threads)
+#define HADAL_LAUNCH_BOUNDS(...)
 #define HADAL_DEVICE inline
 #define HADAL_HOST_DEVICE inline
 #define HADAL_UNROLL

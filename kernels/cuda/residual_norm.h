@@ -1,6 +1,6 @@
 // The residual connection on the device: the rules of kernels/residual_norm.h, and these differences.
 //
-//   s = r·x + b·dropout(y + bias) + e,  n = LayerNorm(s): gains that are learned (ReZero, Admin) and a gain of e are the CPU's alone.
+//   s = r·x + b·dropout(y + bias) + a·e,  n = LayerNorm(s): gains that are learned (ReZero, Admin) are the CPU's alone so far.
 // Types: Residual is the stored type of the stream (x, s, e and their gradients), Compute that of what touches a matrix product (y, n).
 //   fp32 runs <float, float>; bf16 post-norm <BFloat16, BFloat16>; bf16 with an fp32 stream (pre-norm, no norm) <float, BFloat16>.
 //   Bias, gains, statistics and sums are fp32. s is rounded to Residual before it is normalised, whether it is stored or not, so that
@@ -31,6 +31,7 @@ struct ResidualNormForwardArgs {
   DevicePointer<const float> bias;         // [W], or null
   DeviceMatrix<const Residual> skip;       // e [R, W], or null
   float residual_gain = 1.0f;              // r
+  float skip_gain = 1.0f;                  // a
   DevicePointer<const float> branch_gain;  // b, one number; null: 1
   DeviceDropout dropout;
   DevicePointer<const float> scale, shift;  // [W] both, or both null: no norm
@@ -49,12 +50,12 @@ struct ResidualNormBackwardArgs {
   DeviceMatrix<const Residual> sum;       // s, null without norm
   DevicePointer<const float> mean, rstd;  // [R]
   DevicePointer<const float> scale;       // [W]
-  float residual_gain = 1.0f;
+  float residual_gain = 1.0f, skip_gain = 1.0f;
   DevicePointer<const float> branch_gain;
   DeviceDropout dropout;
   DeviceMatrix<Residual> d_stream;                // [R, W] (=); may alias d_normed or d_sum
   DeviceMatrix<Compute> d_branch;                 // [R, W] (=), or null: the norm alone
-  DeviceMatrix<float> d_skip;                     // [R, W] (+=), or null
+  DeviceMatrix<float> d_skip;                     // [R, W] (+=) a·ds, or null
   DevicePointer<float> d_bias, d_scale, d_shift;  // [W] (+=), or null
   DevicePointer<float> partials;                  // scratch, ResidualNormPartials(R, W) floats
 };

@@ -24,11 +24,11 @@ struct NormTerms {
 
 // Reads a row's dn and s; adds it to d_scale and d_shift.
 template <bool kAligned, typename Args>
-HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int64_t row, const Eight& scale, float rstd,
-                                     ColumnSums& sums) {
+HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int64_t row, float rstd, ColumnSums& sums) {
   NormTerms terms;
   const Eight dn = LoadEight<kAligned>(args.d_normed.row(row) + team.column, team.columns);
   const Eight s = LoadEight<kAligned>(args.sum.row(row) + team.column, team.columns);
+  const Eight scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
   const float mean = Load(args.mean + row);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) {
     terms.normalised.v[c] = (s.v[c] - mean) * rstd;
@@ -46,7 +46,7 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
                                  ColumnSums& sums) {
   if (args.d_skip) {
     Eight d_skip = LoadEight<kAligned>(args.d_skip.row(row) + team.column, team.columns);
-    HADAL_UNROLL for (int c = 0; c < 8; ++c) d_skip.v[c] += ds.v[c];
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) d_skip.v[c] = MulAdd(args.skip_gain, ds.v[c], d_skip.v[c]);
     StoreEight<kAligned>(args.d_skip.row(row) + team.column, d_skip, team.columns);
   }
   if (args.d_branch) {
@@ -77,7 +77,7 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
 }
 
 template <typename Residual, typename Compute, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, 2)
     ResidualNormBackwardKernel(ResidualNormBackwardArgs<Residual, Compute> args, int team_threads) {
   HADAL_SHARED(float, slots, TeamSums<2>::kSlots);
   HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
@@ -87,8 +87,6 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   const float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
-  Eight scale;
-  if (norm && team.columns > 0) scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
   ColumnSums sums;
   for (int64_t i = 0; i < kDeviceRowBlock; i += team.teams) {
     const int64_t row = BlockX() * kDeviceRowBlock + i + team.index;
@@ -97,7 +95,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     if (norm) {
       NormTerms terms;
       const float rstd = mine ? Load(args.rstd + row) : 0.0f;
-      if (mine) terms = LoadNormTerms<kAligned>(args, team, row, scale, rstd, sums);
+      if (mine) terms = LoadNormTerms<kAligned>(args, team, row, rstd, sums);
       float means[2] = {0.0f, 0.0f};  // of g, and of g ⊙ h
       HADAL_UNROLL for (int c = 0; c < 8; ++c) {
         if (c < team.columns) means[0] += terms.gradient.v[c];

@@ -7,37 +7,25 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int64_t kRowsOfBlock =
-    8;  // enough to share the loads of bias, scale and shift; few enough to fill a device with 4,096 rows
+constexpr int64_t kRowsOfBlock = 8;  // so that 4,096 rows fill a device
 
-// The parameters of a thread's columns, read once a block.
-struct Columns {
-  Eight bias, scale, shift;
-};
-
-template <bool kAligned, typename Args>
-HADAL_DEVICE Columns LoadColumns(const Args& args, const RowTeam& team) {
-  Columns columns;
-  if (team.columns == 0) return columns;
-  if (args.bias) columns.bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
-  if (args.scale) columns.scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
-  if (args.shift) columns.shift = LoadEight<kAligned>(args.shift + team.column, team.columns);
-  return columns;
-}
-
-// s of a thread's columns in one row, rounded to the stream's type: fma(b, f·(y + bias), r·x + e).
+// s of a thread's columns in one row, rounded to the stream's type: fma(b, f·(y + bias), fma(a, e, r·x)).
 template <bool kAligned, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
-                               const Eight& bias, float branch_gain, const RandomPosition& position) {
+                               float branch_gain, const RandomPosition& position) {
   Eight s = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
   if (!args.branch) return s;
   Eight y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
   Eight skip;
   if (args.skip) skip = LoadEight<kAligned>(args.skip.row(row) + team.column, team.columns);
-  HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
+  if (args.bias) {
+    const Eight bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
+  }
   if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, y);
   HADAL_UNROLL for (int i = 0; i < 8; ++i) {
-    s.v[i] = RoundTo<Residual>(MulAdd(branch_gain, y.v[i], args.residual_gain * s.v[i] + skip.v[i]));
+    const float rest = MulAdd(args.skip_gain, skip.v[i], args.residual_gain * s.v[i]);
+    s.v[i] = RoundTo<Residual>(MulAdd(branch_gain, y.v[i], rest));
   }
   return s;
 }
@@ -66,7 +54,6 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   HADAL_SHARED(float, slots, TeamSums<1>::kSlots);
   TeamSums<1> sums = {slots};
   const RowTeam team = ThisRowTeam(args.width, team_threads);
-  const Columns columns = LoadColumns<kAligned>(args, team);
   const float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
@@ -75,13 +62,15 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     const int64_t row = BlockX() * kRowsOfBlock + i + team.index;
     const bool mine = i + team.index < kRowsOfBlock && row < args.rows && team.columns > 0;
     Eight s;
-    if (mine) s = ResidualSum<kAligned>(args, team, row, columns.bias, branch_gain, position);
+    if (mine) s = ResidualSum<kAligned>(args, team, row, branch_gain, position);
     if (mine && args.sum) StoreEight<kAligned>(args.sum.row(row) + team.column, s, team.columns);
     if (!args.normed) continue;
     const Statistics of_row = StatisticsOf(s, team, args.width, sums);
     if (!mine) continue;
+    const Eight scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
+    const Eight shift = LoadEight<kAligned>(args.shift + team.column, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-      s.v[c] = MulAdd((s.v[c] - of_row.mean) * of_row.rstd, columns.scale.v[c], columns.shift.v[c]);
+      s.v[c] = MulAdd((s.v[c] - of_row.mean) * of_row.rstd, scale.v[c], shift.v[c]);
     }
     StoreEight<kAligned>(args.normed.row(row) + team.column, s, team.columns);
     if (team.column == 0) {

@@ -14,7 +14,7 @@
 namespace hadal::cuda {
 
 inline constexpr int kTeamBlockThreads = 256;     // of a block whose rows are up to 8 · 256 columns wide
-inline constexpr int kMaxTeamBlockThreads = 512;  // of a block with one wider row
+inline constexpr int kMaxTeamBlockThreads = 384;  // of a block with one wider row
 inline constexpr int kMaxTeamWarps = kMaxTeamBlockThreads / kWarp;
 inline constexpr int64_t kMaxTeamWidth = 8 * kMaxTeamBlockThreads;
 

@@ -26,7 +26,7 @@ using testing::Rounded;
 using testing::SameBits;
 using testing::Widen;
 
-constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f;
+constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 1.5f;
 
 // The stored types of a run (kernels/cuda/residual_norm.h).
 template <typename R, typename C>
@@ -66,7 +66,7 @@ struct Case {
     if (f.branch)
       reference.branch = Widen(branch), reference.residual_gain = kResidualGain, reference.branch_gain = kBranchGain;
     if (f.bias) reference.bias = Widen(bias);
-    if (f.skip) reference.skip = Widen(skip);
+    if (f.skip) reference.skip = Widen(skip), reference.skip_gain = kSkipGain;
     if (f.norm) reference.scale = Widen(scale), reference.shift = Widen(shift);
     for (int64_t i = 0; f.dropout && i < n; ++i) reference.factors.push_back(DropoutFactor(dropout, i));
   }
@@ -112,7 +112,7 @@ ForwardResult Forward(const Case<T>& c, Placement place, uint64_t seed, bool kee
       .rows = c.rows, .width = c.width, .residual_gain = kResidualGain, .branch_gain = gain.data()};
   args.stream = stream.view();
   if (f.branch) args.branch = branch.view();
-  if (f.skip) args.skip = skip.view();
+  if (f.skip) args.skip = skip.view(), args.skip_gain = kSkipGain;
   if (f.bias) args.bias = bias.data();
   args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
   if (keep_sum) args.sum = sum.view();
@@ -160,7 +160,7 @@ BackwardResult Backward(const Case<T>& c, const ForwardResult& forward, Placemen
   }
   if (f.d_sum) args.d_sum = d_sum.view();
   if (f.branch) args.d_branch = d_branch.view();
-  if (f.skip) args.d_skip = d_skip.view();
+  if (f.skip) args.d_skip = d_skip.view(), args.skip_gain = kSkipGain;
   if (f.bias) args.d_bias = d_bias.data();
   cuda::ResidualNormBackward(device.stream(), args);
   BackwardResult result = {.d_stream = target.dense()};
