@@ -186,7 +186,7 @@ std::string ReasonText(StopReason reason) {
 
 // The trainer's hook for BLEU at validations; null where the config asks for none. `plan` and `pipeline` must outlive it.
 absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepared& prepared, const ModelPlan& plan,
-                                                                   const PipelinePlan& pipeline, World& world) {
+                                                                   const PipelinePlan& pipeline) {
   const TrainOptions& options = prepared.options.train;
   if (options.validation.bleu_sentences == 0 || !prepared.validation) return nullptr;
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(*prepared.validation));
@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepare
                                         .max_length_a = decode.max_length_a(),
                                         .max_length_b = static_cast<double>(decode.max_length_b())}};
   return std::make_unique<ValidationBleu>(*prepared.validation, vocabularies.target, options.validation.bleu_sentences,
-                                          plan, pipeline, world.communicator(), decoder,
+                                          plan, pipeline, decoder,
                                           absl::Seconds(options.pipeline.wait_timeout_seconds));
 }
 
@@ -224,7 +224,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   HADAL_RETURN_IF_ERROR(LimitToHostMemory(world, collectives, options.pipeline));
   HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), world.stream(), options.pipeline));
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(plan, options.batch, options.pipeline, world.size()));
+                         MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));
 
   TrainingSinks sinks(world.rank() == 0, options);
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
@@ -236,7 +236,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
       .validation = prepared.validation ? &*prepared.validation : nullptr,
       .sink = sinks.sink(),
       .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
-  absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline, world);
+  absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline);
   HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
   if (*bleu != nullptr) surroundings.validation_bleu = std::ref(**bleu);
   HADAL_ASSIGN_OR_RETURN(surroundings.trace, MakeTraceRequest(arguments, sinks));

@@ -6,21 +6,15 @@ namespace hadal {
 
 ParameterStore::ParameterStore(const ModelPlan& plan, std::vector<int32_t> sublayers, bool training,
                                ArenaLayout& layout)
-    : plan_(plan),
-      weight_offset_(plan.parameters.size(), -1),
-      gradient_offset_(plan.parameters.size(), -1),
-      moment_offset_(plan.parameters.size(), -1) {
+    : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   int64_t weights = 0;
-  int64_t moments = 0;
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan.sublayers[s];
     for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
       const int64_t elements = plan.parameters[p].elements();
       owned_.push_back(p);
       weight_offset_[p] = weights;
-      moment_offset_[p] = moments;
       weights += elements;
-      moments += elements;
       if (p == sublayer.table) continue;
       gradient_offset_[p] = gradient_floats_;
       gradient_floats_ += elements;
@@ -37,15 +31,11 @@ ParameterStore::ParameterStore(const ModelPlan& plan, std::vector<int32_t> subla
   weight_slice_ = layout.Reserve<float>("weights", weights);
   if (!training) return;
   gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
-  first_moment_slice_ = layout.Reserve<float>("optimizer", moments);
-  second_moment_slice_ = layout.Reserve<float>("optimizer", moments);
 }
 
 void ParameterStore::Bind(const Arena& arena) {
   weights_ = arena.Get<float>(weight_slice_);
   gradients_ = arena.Get<float>(gradient_slice_);
-  first_moments_ = arena.Get<float>(first_moment_slice_);
-  second_moments_ = arena.Get<float>(second_moment_slice_);
 }
 
 Vector ParameterStore::FusedWeightVector(int32_t first, int32_t count) const {

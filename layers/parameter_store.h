@@ -19,13 +19,13 @@ namespace hadal {
 class ParameterStore {
  public:
   // Reserves room for the sublayers of this rank, given in ascending order. `plan` must outlive the store.
-  // `training`: gradients and, for owned parameters, Adam's two moments as well.
+  // `training`: gradients as well.
   ParameterStore(const ModelPlan& plan, std::vector<int32_t> sublayers, bool training, ArenaLayout& layout);
 
   // Fixes the addresses. Call once.
   void Bind(const Arena& arena);
 
-  // Parameters whose state this rank owns (their first use is here), ascending.
+  // Parameters whose state belongs to this stage (their first use is here), ascending.
   const std::vector<int32_t>& owned() const { return owned_; }
   bool Holds(int32_t parameter) const { return weight_offset_[parameter] >= 0; }
 
@@ -48,10 +48,6 @@ class ParameterStore {
   // Gradient of a table's use by `sublayer` (an embedding or the head) on this rank.  [rows, columns]
   Matrix TableGradient(int32_t sublayer) const;
 
-  // Adam's moments of an owned parameter.
-  Vector FirstMoment(int32_t parameter) const { return Flat(first_moments_, moment_offset_[parameter], parameter); }
-  Vector SecondMoment(int32_t parameter) const { return Flat(second_moments_, moment_offset_[parameter], parameter); }
-
   // All gradients of this rank as one range: zeroed at the start of a step.
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
 
@@ -65,7 +61,7 @@ class ParameterStore {
   const ModelPlan& plan_;
   std::vector<int32_t> owned_;
   // By parameter, in floats; -1 where not held here.
-  std::vector<int64_t> weight_offset_, gradient_offset_, moment_offset_;
+  std::vector<int64_t> weight_offset_, gradient_offset_;
   // By use: sublayer and offset.
   struct TableUse {
     int32_t sublayer = 0;
@@ -74,11 +70,9 @@ class ParameterStore {
   std::vector<TableUse> table_uses_;
 
   int64_t gradient_floats_ = 0;
-  ArenaSlice weight_slice_, gradient_slice_, first_moment_slice_, second_moment_slice_;
+  ArenaSlice weight_slice_, gradient_slice_;
   float* weights_ = nullptr;
   float* gradients_ = nullptr;
-  float* first_moments_ = nullptr;
-  float* second_moments_ = nullptr;
 };
 
 }  // namespace hadal

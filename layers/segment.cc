@@ -146,9 +146,12 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
     const float* branch_saved = saved + branch_saved_[i - 1];
     branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
     branch.BackwardWeight(context, BranchInput(i - 1, x, saved), d_branch, branch_saved);
+    // The branch's own norm may be the joint before it.
+    context.MarkComplete(first_ + static_cast<int32_t>(i));
     context.Progress();
   }
   if (pre_norm_) BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
+  context.MarkComplete(first_);
 }
 
 }  // namespace hadal

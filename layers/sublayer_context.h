@@ -75,9 +75,15 @@ struct SublayerContext {
   Matrix d_memory;                                  // its gradient (+=), in backward
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
+  // Backward lowers it as it goes: this micro-batch has added its part to the gradients of all sublayers ≥ *complete_from of the
+  // chunk. Null: nobody asks.
+  int32_t* complete_from = nullptr;
 
   void Progress() const {
     if (progress != nullptr) (*progress)();
+  }
+  void MarkComplete(int32_t first_sublayer) const {
+    if (complete_from != nullptr) *complete_from = first_sublayer;
   }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }

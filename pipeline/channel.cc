@@ -110,7 +110,7 @@ absl::Status ReceiveChannel::Post() {
   return absl::OkStatus();
 }
 
-void ReceiveChannel::Poll(TraceBuffer& trace) {
+void ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
   if (posted_.empty() || arrived_bytes_.has_value()) return;
   int64_t bytes = 0;
   const absl::StatusOr<bool> done = communicator_->Test(posted_.front(), &bytes);
@@ -118,7 +118,7 @@ void ReceiveChannel::Poll(TraceBuffer& trace) {
   arrived_bytes_ = bytes;
   const double now = MonotonicSeconds();
   trace.Add({.kind = TraceKind::kArrival,
-             .micro_batch = static_cast<int32_t>(received_),
+             .micro_batch = batches[received_].micro_batch,
              .channel = spec_.number,
              .bytes = bytes,
              .begin_seconds = now,

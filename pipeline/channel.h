@@ -76,7 +76,7 @@ class ReceiveChannel {
   // A program with `messages` receives on this channel starts: posts the first k.
   absl::Status Begin(int64_t messages);
   // For traces: looks whether the next message has come, and records when that was first seen. Errors are left to Receive.
-  void Poll(TraceBuffer& trace);
+  void Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits for the next message, which must be of `batch` and `step`.
   absl::Status Receive(const PackedBatch& batch, int64_t step, absl::Duration timeout);
   // The edges of the oldest received message that was not released yet.
@@ -95,7 +95,7 @@ class ReceiveChannel {
   int64_t to_post_ = 0;  // receives of this program not posted yet
   int64_t posts_ = 0;    // buffers used so far, modulo k the next one
   int64_t released_ = 0;
-  int64_t received_ = 0;                  // in this program: the next message's micro-batch
+  int64_t received_ = 0;                  // messages of this program
   std::optional<int64_t> arrived_bytes_;  // of the next message, where Poll has seen it come
 };
 

@@ -57,10 +57,10 @@ absl::Status Channels::Begin(const RankProgram& program) {
   return absl::OkStatus();
 }
 
-void Channels::Poll(TraceBuffer& trace) {
+void Channels::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
   for (OfChunk& chunk : chunks_) {
-    if (chunk.receive_forward) chunk.receive_forward->Poll(trace);
-    if (chunk.receive_backward) chunk.receive_backward->Poll(trace);
+    if (chunk.receive_forward) chunk.receive_forward->Poll(batches, trace);
+    if (chunk.receive_backward) chunk.receive_backward->Poll(batches, trace);
   }
 }
 

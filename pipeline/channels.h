@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "pipeline/channel.h"
@@ -18,8 +19,8 @@ class Channels {
 
   // Posts the receives of a program.
   absl::Status Begin(const RankProgram& program);
-  // For traces: records messages that have come before their receive.
-  void Poll(TraceBuffer& trace);
+  // For traces: records messages that have come before their receive. `batches`: the program's.
+  void Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits until every message sent has been received.
   absl::Status Drain(absl::Duration timeout);
 

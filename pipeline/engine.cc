@@ -27,10 +27,14 @@ TraceKind KindOf(Operation operation) {
       return TraceKind::kBackward;
     case Operation::kReduceTiedGradients:
       return TraceKind::kTiedGradients;
+    case Operation::kReduceOverReplicas:
+      return TraceKind::kReduceOverReplicas;
     case Operation::kGlobalNorm:
       return TraceKind::kGlobalNorm;
     case Operation::kOptimizerStep:
       return TraceKind::kOptimizer;
+    case Operation::kGatherOverReplicas:
+      return TraceKind::kGatherOverReplicas;
     case Operation::kShareTiedWeights:
       return TraceKind::kTiedWeights;
   }
@@ -39,43 +43,48 @@ TraceKind KindOf(Operation operation) {
 
 }  // namespace
 
-RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream,
+RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
                        bool training)
-    : stage_(plan, pipeline, rank, stream, training, layout_),
-      channels_(plan, pipeline, rank, training, layout_),
-      tied_(plan, pipeline, rank, layout_) {}
+    : stage_(plan, pipeline, stage, stream, training, layout_),
+      state_(plan, pipeline, stage, training, layout_),
+      channels_(plan, pipeline, stage, training, layout_),
+      tied_(plan, pipeline, stage, layout_),
+      reduction_(pipeline, state_, training, layout_) {}
 
 Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
-               Communicator& communicator, absl::Duration timeout)
+               Communicator& world, absl::Duration timeout)
     : plan_(plan),
       pipeline_(pipeline),
-      communicator_(communicator),
-      collectives_(communicator, timeout),
+      grid_(world, pipeline.grid),
+      collectives_(world, timeout),
       timeout_(timeout),
-      layout_(plan, pipeline, communicator.rank(), stream, training),
-      norm_(plan, pipeline, communicator.rank()),
-      progress_([this] {
-        communicator_.Progress();
-        if (trace_.recording()) layout_.channels_.Poll(trace_);
-      }) {}
+      layout_(plan, pipeline, grid_.stage(), stream, training),
+      norm_(plan, pipeline),
+      progress_([this] { Progress(); }) {
+  HADAL_CHECK_EQ(grid_.replica(), pipeline.replica);
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
-                                                       const Stream& stream, bool training, Communicator& communicator,
+                                                       const Stream& stream, bool training, Communicator& world,
                                                        absl::Duration timeout) {
-  std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, communicator, timeout));
-  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(engine->layout_.layout()));
-  engine->layout_.stage_.Bind(engine->arena_);
-  engine->layout_.channels_.Bind(engine->arena_, communicator);
-  engine->layout_.tied_.Bind(engine->arena_, communicator);
+  std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout));
+  RankLayout& layout = engine->layout_;
+  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout()));
+  layout.stage_.Bind(engine->arena_);
+  layout.state_.Bind(engine->arena_, layout.stage_.parameters());
+  layout.channels_.Bind(engine->arena_, engine->grid_.pipeline());
+  layout.tied_.Bind(engine->arena_, engine->grid_.pipeline());
+  layout.reduction_.Bind(engine->arena_, layout.state_, engine->grid_.replicas());
   return engine;
 }
 
 absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                                 const UpdateSettings& update) {
-  HADAL_CHECK_EQ(static_cast<int>(batches.size()), pipeline_.shape.micro_batches);
+  HADAL_CHECK_EQ(static_cast<int>(batches.size()), pipeline_.step_micro_batches);
   HADAL_CHECK(scalars.training);
   const Stopwatch watch;
-  batches_ = batches;
+  const Share share = pipeline_.share();
+  batches_ = batches.subspan(share.first, share.count);
   scalars_ = scalars;
   update_ = update;
   result_ = {};
@@ -84,33 +93,47 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
     std::memset(gradients.data + begin, 0, (end - begin) * sizeof(float));
   });
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
-  HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[communicator_.rank()]));
+  HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
+  HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
   result_.seconds = watch.Seconds();
   return result_;
 }
 
 absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           std::vector<float>* row_nll) {
-  ScheduleShape shape = pipeline_.shape;
-  shape.micro_batches = static_cast<int>(batches.size());
-  HADAL_ASSIGN_OR_RETURN(const RankProgram program, MakeForwardSchedule(shape, communicator_.rank()));
-  batches_ = batches;
+  const Share share = ShareOf(static_cast<int>(batches.size()), pipeline_.grid.replicas, grid_.replica());
+  batches_ = batches.subspan(share.first, share.count);
   scalars_ = scalars;
   scalars_.training = false;
   const TracePause pause(trace_);
   row_nll_ = row_nll;
   result_ = {};
+  RankProgram program;
+  if (share.count > 0) {
+    ScheduleShape shape = pipeline_.shape;
+    shape.micro_batches = share.count;
+    HADAL_ASSIGN_OR_RETURN(program, MakeForwardSchedule(shape, grid_.stage()));
+  }
   HADAL_RETURN_IF_ERROR(Run(program));
   row_nll_ = nullptr;
-  const double mine[] = {loss_.loss, loss_.nll, static_cast<double>(loss_.tokens)};
+  std::vector<double> mine;
+  for (const LossSums& sums : losses_) {
+    mine.insert(mine.end(), {sums.loss, sums.nll, static_cast<double>(sums.tokens)});
+  }
+  // The head's ranks come in the order of their replicas, which is that of the batches.
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "evaluation"));
-  LossSums sums;
-  for (const std::vector<double>& values : all) sums.Add({values[0], values[1], static_cast<int64_t>(values[2])});
-  return sums;
+  LossSums total;
+  for (const std::vector<double>& values : all) {
+    for (size_t i = 0; i < values.size(); i += 3) {
+      total.Add({values[i], values[i + 1], static_cast<int64_t>(values[i + 2])});
+    }
+  }
+  return total;
 }
 
 absl::Status Engine::Run(const RankProgram& program) {
-  loss_ = {};
+  losses_.clear();
+  complete_from_ = kNothingComplete;
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
     const double begin_seconds = trace_.Now();
@@ -130,10 +153,10 @@ void Engine::Trace(const Instruction& instruction, double begin_seconds) {
       .kind = KindOf(instruction.operation), .begin_seconds = begin_seconds, .end_seconds = MonotonicSeconds()};
   if (!IsTail(instruction.operation)) {
     event.chunk = instruction.chunk;
-    event.micro_batch = instruction.micro_batch;
+    event.micro_batch = batches_[instruction.micro_batch].micro_batch;
   }
   if (IsSend(instruction.operation) || IsReceive(instruction.operation)) {
-    event.channel = ChannelOf(pipeline_.shape, communicator_.rank(), instruction).number;
+    event.channel = ChannelOf(pipeline_.shape, grid_.stage(), instruction).number;
   }
   trace_.Add(event);
 }
@@ -160,11 +183,13 @@ absl::Status Engine::Execute(const Instruction& instruction) {
       HADAL_RETURN_IF_ERROR(layout_.tied_.ReduceGradients(stage().parameters(), timeout_));
       times.communication_seconds += watch.Seconds();
       return absl::OkStatus();
+    case Operation::kReduceOverReplicas:
+      return ReduceOverReplicas();
     case Operation::kGlobalNorm:
       return ComputeNorm();
     case Operation::kOptimizerStep:
       if (result_.applied) {
-        UpdateParameters(stage().stream(), stage().parameters(),
+        UpdateParameters(stage().stream(), layout_.state_,
                          {.optimizer = update_.optimizer,
                           .learning_rate = update_.learning_rate,
                           .gradient_norm = result_.gradient.norm,
@@ -172,6 +197,8 @@ absl::Status Engine::Execute(const Instruction& instruction) {
       }
       times.optimizer_seconds += watch.Seconds();
       return absl::OkStatus();
+    case Operation::kGatherOverReplicas:
+      return GatherOverReplicas();
     case Operation::kShareTiedWeights:
       if (result_.applied) HADAL_RETURN_IF_ERROR(ShareTiedWeights());
       times.communication_seconds += watch.Seconds();
@@ -197,7 +224,8 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
     row_nll_->resize(row_nll_->size() + batch.target_rows());
     row_nll = {row_nll_->data() + row_nll_->size() - batch.target_rows(), batch.target_rows()};
   }
-  loss_.Add(stage().chunk(chunk).Forward(context, inputs, row_nll, result_.times));
+  const LossSums loss = stage().chunk(chunk).Forward(context, inputs, row_nll, result_.times);
+  if (!channels.send_forward) losses_.push_back(loss);
   if (channels.receive_forward) return channels.receive_forward->Release();
   return absl::OkStatus();
 }
@@ -208,7 +236,10 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   context.trace = &trace_;
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
+  const bool is_last = &batch == &batches_.back();
+  if (is_last) context.complete_from = &complete_from_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
+  if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);
   if (channels.receive_backward) return channels.receive_backward->Release();
   return absl::OkStatus();
 }
@@ -233,10 +264,37 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
   return absl::OkStatus();
 }
 
+// Called between sublayers: whatever can move without waiting does.
+void Engine::Progress() {
+  grid_.world().Progress();
+  if (trace_.recording()) layout_.channels_.Poll(batches_, trace_);
+  if (complete_from_ == kNothingComplete || !reduction_status_.ok()) return;
+  reduction_status_ = layout_.reduction_.Advance(stage().stream(), complete_from_);
+}
+
+absl::Status Engine::ReduceOverReplicas() {
+  const Stopwatch watch;
+  HADAL_RETURN_IF_ERROR(reduction_status_);
+  HADAL_RETURN_IF_ERROR(layout_.reduction_.Finish(stage().stream(), timeout_));
+  if (!layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherGradients(timeout_));
+  complete_from_ = kNothingComplete;
+  result_.times.communication_seconds += watch.Seconds();
+  return absl::OkStatus();
+}
+
+absl::Status Engine::GatherOverReplicas() {
+  const Stopwatch watch;
+  if (result_.applied && layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(timeout_));
+  result_.times.communication_seconds += watch.Seconds();
+  return absl::OkStatus();
+}
+
 absl::Status Engine::ComputeNorm() {
   const Stopwatch watch;
+  LossSums loss;
+  for (const LossSums& sums : losses_) loss.Add(sums);
   HADAL_ASSIGN_OR_RETURN(result_.gradient,
-                         norm_.Compute(stage().stream(), stage().parameters(), loss_, update_.vote, collectives_));
+                         norm_.Compute(stage().stream(), layout_.state_, loss, update_.vote, collectives_));
   result_.applied = result_.gradient.finite;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();

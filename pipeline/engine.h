@@ -1,13 +1,16 @@
 // The engine: one loop with one switch that executes a rank's program (pipeline/schedule.h) on its stage.
 //
 // The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk backward
-// → send; then the step's tail: tied gradients summed, global norm, optimizer, tied weights shared.
+// → send; then the step's tail: gradients summed over a table's uses and over the replicas, global norm, optimizer, new weights to
+// the other replicas and to a table's other uses. The sum over replicas starts beside the last micro-batch's backward, as
+// sublayers become complete.
 // Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and micro-batch.
 // Threads: one thread a rank makes all calls. Blocking: all. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,8 +20,11 @@
 #include "pipeline/channels.h"
 #include "pipeline/gradient_norm.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/process_grid.h"
 #include "pipeline/program_place.h"
+#include "pipeline/replica_reduction.h"
 #include "pipeline/stage.h"
+#include "pipeline/stage_state.h"
 #include "pipeline/tied_tables.h"
 #include "pipeline/train_options.h"
 #include "runtime/arena.h"
@@ -45,8 +51,8 @@ struct StepResult {
 // All buffers of a rank in one layout; `hadal plan` prints it without ever binding it.
 class RankLayout {
  public:
-  // `plan` and `pipeline` must outlive the object.
-  RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, bool training);
+  // `plan` and `pipeline`, the rank's replica's, must outlive the object.
+  RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, bool training);
 
   const ArenaLayout& layout() const { return layout_; }
 
@@ -54,40 +60,48 @@ class RankLayout {
   friend class Engine;
   ArenaLayout layout_;
   Stage stage_;
+  StageState state_;
   Channels channels_;
   TiedTables tied_;
+  ReplicaReduction reduction_;
 };
 
 class Engine {
  public:
   // Allocates the arena and binds it. `plan` and `pipeline` must outlive the engine. Errors: ResourceExhausted.
+  // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
-                                                        const Stream& stream, bool training, Communicator& communicator,
+                                                        const Stream& stream, bool training, Communicator& world,
                                                         absl::Duration timeout);
 
+  ProcessGrid& grid() { return grid_; }
   Stage& stage() { return layout_.stage_; }
+  const StageState& state() const { return layout_.state_; }
   // Where in its program this rank is; any thread may read it.
   const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   // What training steps record into while it records (off by default).
   TraceBuffer& trace() { return trace_; }
 
-  // One training step over the step's micro-batches; weights change when the result says applied.
-  // REQUIRES: batches.size() = the plan's micro_batches, numbered from 0; scalars.training.
+  // One training step over the step's micro-batches, of which this replica runs its share; weights change when the result says
+  // applied.  REQUIRES: `batches` is the whole list, numbered from 0; scalars.training.
   absl::StatusOr<StepResult> TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           const UpdateSettings& update);
 
-  // Forward only, dropout off: the loss sums of all batches, the same on every rank. Changes no state.
-  // `row_nll` (on the head's rank): receives the nll of every target row, batch after batch; empty where not wanted.
+  // Forward only, dropout off: the loss sums of all batches, the same on every rank and for every grid: replicas share the
+  // batches, whose sums are added in their order. Changes no state.
+  // `row_nll` (on the head's rank): receives the nll of every target row of this replica's batches; null where not wanted.
   absl::StatusOr<LossSums> Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                     std::vector<float>* row_nll = nullptr);
 
-  // Sends the owners' tied tables to the other ranks that use them: after initialisation and after a load.
+  // Sends the owners' tied tables to the other stages that use them: after initialisation and after a load.
   absl::Status ShareTiedWeights() { return layout_.tied_.ShareWeights(stage().parameters(), timeout_); }
 
  private:
-  Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
-         Communicator& communicator, absl::Duration timeout);
+  Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,
+         absl::Duration timeout);
+
+  static constexpr int32_t kNothingComplete = std::numeric_limits<int32_t>::max();
 
   absl::Status Run(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
@@ -97,12 +111,15 @@ class Engine {
   absl::Status Backward(int chunk, const PackedBatch& batch);
   absl::Status SendForward(int chunk, const PackedBatch& batch);
   absl::Status SendBackward(int chunk, const PackedBatch& batch);
+  absl::Status ReduceOverReplicas();
   absl::Status ComputeNorm();
+  absl::Status GatherOverReplicas();
+  void Progress();
 
   const ModelPlan& plan_;
   const PipelinePlan& pipeline_;
-  Communicator& communicator_;
-  Collectives collectives_;
+  ProcessGrid grid_;
+  Collectives collectives_;  // the world's
   absl::Duration timeout_;
   RankLayout layout_;
   Arena arena_;
@@ -115,7 +132,9 @@ class Engine {
   std::span<const PackedBatch> batches_;
   StepScalars scalars_;
   UpdateSettings update_;
-  LossSums loss_;
+  std::vector<LossSums> losses_;              // on the head's rank, of each micro-batch so far
+  int32_t complete_from_ = kNothingComplete;  // the gradients of sublayers ≥ this one are complete
+  absl::Status reduction_status_;             // of what ran beside the backward
   std::vector<float>* row_nll_ = nullptr;
   StepResult result_;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/sum_of_squares.h"
+#include "pipeline/slice_ownership.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -13,28 +14,27 @@ constexpr size_t kHeadValues = 4;  // loss, nll, tokens, stop vote: in front of 
 
 }  // namespace
 
-Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
-  const ParameterRecord& record = parameters.plan().parameters[parameter];
-  if (record.role != ParameterRole::kEmbedding) return parameters.GradientVector(parameter);
-  const Matrix table = parameters.TableGradient(record.sublayer);
-  return {table.data, table.rows * table.columns};
-}
-
-GradientNorm::GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) : plan_(plan), rank_(rank) {
-  for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
-    owner_.push_back(pipeline.OwnerOf(plan, p));
+GradientNorm::GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline) : plan_(plan) {
+  std::vector<size_t> first_slice;  // of each parameter
+  size_t slices = 0;
+  for (const ParameterRecord& parameter : plan.parameters) {
+    first_slice.push_back(slices);
+    slices += SliceCount(parameter);
+  }
+  owner_.resize(slices);
+  const std::vector<std::vector<OwnedSlice>> stages = SlicesByStage(plan, pipeline);
+  for (int stage = 0; stage < pipeline.grid.stages; ++stage) {
+    for (const OwnedSlice& slice : stages[stage]) {
+      owner_[first_slice[slice.parameter] + slice.slice] = pipeline.grid.RankOf(stage, slice.replica);
+    }
   }
 }
 
-void GradientNorm::ListSlices(const ParameterStore& parameters) {
+void GradientNorm::ListSlices(const StageState& state) {
   int64_t elements = 0;
-  for (const int32_t p : parameters.owned()) {
-    const Vector gradient = OwnedGradient(parameters, p);
-    for (int64_t first = 0; first < gradient.size; first += kSliceElements) {
-      const ConstVector slice(gradient.data + first, std::min(kSliceElements, gradient.size - first));
-      slices_.push_back({slice, elements});
-      elements += slice.size;
-    }
+  for (const StateSlice& slice : state.owned()) {
+    slices_.push_back({slice.gradient, elements});
+    elements += slice.gradient.size;
   }
   mine_.resize(kHeadValues + slices_.size());
 }
@@ -52,9 +52,9 @@ void GradientNorm::SumSlices(const Stream& stream) {
   });
 }
 
-absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const ParameterStore& parameters,
+absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const StageState& state,
                                                      const LossSums& loss, StopVote vote, Collectives& collectives) {
-  if (mine_.empty()) ListSlices(parameters);
+  if (mine_.empty()) ListSlices(state);
   mine_[0] = loss.loss;
   mine_[1] = loss.nll;
   mine_[2] = static_cast<double>(loss.tokens);
@@ -70,9 +70,11 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
   std::vector<size_t> next(all.size(), kHeadValues);
   std::vector<double> squares(plan_.sublayers.size(), 0.0);
   double total = 0;
-  for (size_t p = 0; p < owner_.size(); ++p) {
+  size_t owner = 0;  // of the next slice
+  for (size_t p = 0; p < plan_.parameters.size(); ++p) {
     for (int64_t slice = 0; slice < SliceCount(plan_.parameters[p]); ++slice) {
-      const double square = all[owner_[p]][next[owner_[p]]++];
+      const int rank = owner_[owner++];
+      const double square = all[rank][next[rank]++];
       total += square;
       squares[plan_.parameters[p].sublayer] += square;
       if (!std::isfinite(square) && result.first_bad_parameter < 0)

@@ -1,9 +1,10 @@
 // The global gradient norm, canonically: Σ over (parameter, slice) in plan order, in double, whoever owns the slices.
 //
-// Every rank sums the squares of its own slices; all ranks gather all sums and add them in the same order, so that the norm (and
-// clipping, and the decision to skip a step) is the same bits for every layout. The sums a sublayer are the depth's gradient
+// Every rank of the grid sums the squares of the slices it owns (after the sums over uses and replicas); all ranks gather all sums
+// and add them in the same order, so that the norm (and clipping, and the decision to skip a step) is the same bits for every
+// layout with the same replicas. The sums a sublayer are the depth's gradient
 // norms: they cost nothing more.
-// Threads: the stream's; a slice is one thread's. Blocking: Compute (one all-gather). Every rank of the pipeline calls it at the same place.
+// Threads: the stream's; a slice is one thread's. Blocking: Compute (one all-gather). Every rank of the grid calls it at the same place.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "layers/output_head.h"
-#include "layers/parameter_store.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/stage_state.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/stream.h"
 
@@ -33,11 +34,11 @@ struct GlobalGradient {
 
 class GradientNorm {
  public:
-  GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline, int rank);
+  GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-  // `loss`: this rank's sums (zeros but on the head's rank). `vote` rides along: a step ends with one exchange.
-  // `parameters`: the same in every call, bound.
-  absl::StatusOr<GlobalGradient> Compute(const Stream& stream, const ParameterStore& parameters, const LossSums& loss,
+  // `loss`: this rank's sums (zeros but on the head's ranks). `vote` rides along: a step ends with one exchange.
+  // `state`: the same in every call, bound. `collectives`: the world's.
+  absl::StatusOr<GlobalGradient> Compute(const Stream& stream, const StageState& state, const LossSums& loss,
                                          StopVote vote, Collectives& collectives);
 
  private:
@@ -46,17 +47,13 @@ class GradientNorm {
     ConstVector gradient;
     int64_t first = 0;  // elements in the slices before it
   };
-  void ListSlices(const ParameterStore& parameters);
+  void ListSlices(const StageState& state);
   void SumSlices(const Stream& stream);
 
   const ModelPlan& plan_;
-  std::vector<int> owner_;  // [parameters]
-  int rank_;
+  std::vector<int> owner_;  // [slices of the model, ascending by (parameter, slice)] world rank
   std::vector<OwnSlice> slices_;
   std::vector<double> mine_;  // head values, then a sum a slice
 };
-
-// The gradient of an owned parameter: its own, or its first use's after TiedTables::ReduceGradients.
-Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter);
 
 }  // namespace hadal

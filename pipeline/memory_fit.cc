@@ -20,7 +20,7 @@ struct Fullest {
 absl::StatusOr<Fullest> FullestRank(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
                                     const PipelineOptions& options) {
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, ranks));
-  const std::vector<ArenaLayout> layouts = TrainingLayouts(plan, pipeline, stream);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan, pipeline, stream));
   Fullest fullest;
   for (int r = 0; r < ranks; ++r) {
     if (layouts[r].total_bytes() > fullest.bytes) fullest = {r, layouts[r].total_bytes()};
@@ -59,11 +59,15 @@ std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<
 
 }  // namespace
 
-std::vector<ArenaLayout> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream) {
-  std::vector<ArenaLayout> layouts;
-  layouts.reserve(pipeline.shape.stages);
-  for (int r = 0; r < pipeline.shape.stages; ++r) {
-    layouts.push_back(RankLayout(plan, pipeline, r, stream, /*training=*/true).layout());
+absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
+                                                         const Stream& stream) {
+  const GridShape& grid = pipeline.grid;
+  std::vector<ArenaLayout> layouts(grid.ranks());
+  for (int replica = 0; replica < grid.replicas; ++replica) {
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan own, PlanOfReplica(pipeline, replica));
+    for (int stage = 0; stage < grid.stages; ++stage) {
+      layouts[grid.RankOf(stage, replica)] = RankLayout(plan, own, stage, stream, /*training=*/true).layout();
+    }
   }
   return layouts;
 }

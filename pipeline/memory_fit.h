@@ -14,8 +14,9 @@
 
 namespace hadal {
 
-// The layout of every rank's arena when training.  [S]
-std::vector<ArenaLayout> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream);
+// The layout of every rank's arena when training, replicas of the pipeline included.  [S·R], by world rank
+absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
+                                                         const Stream& stream);
 
 // With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes the
 // smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A pure function:

@@ -1,7 +1,6 @@
 #include "pipeline/parameter_update.h"
 
 #include "kernels/adam.h"
-#include "pipeline/gradient_norm.h"
 
 namespace hadal {
 namespace {
@@ -21,11 +20,6 @@ struct Run {
   }
 };
 
-Run RunOf(const ParameterStore& parameters, int32_t p) {
-  return {parameters.WeightVector(p), OwnedGradient(parameters, p), parameters.FirstMoment(p),
-          parameters.SecondMoment(p)};
-}
-
 void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
   const OptimizerOptions& options = update.optimizer;
   const bool clips = options.clip_norm > 0 && update.gradient_norm > options.clip_norm;
@@ -44,10 +38,10 @@ void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) 
 
 }  // namespace
 
-void UpdateParameters(const Stream& stream, const ParameterStore& parameters, const ParameterUpdate& update) {
+void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
   Run run;
-  for (const int32_t p : parameters.owned()) {
-    const Run next = RunOf(parameters, p);
+  for (const StateSlice& slice : state.updated()) {
+    const Run next{slice.weight, slice.gradient, slice.first_moment, slice.second_moment};
     if (!run.parameter.empty() && run.Join(next)) continue;
     if (!run.parameter.empty()) Apply(stream, run, update);
     run = next;

@@ -1,4 +1,4 @@
-// Adam over everything a rank owns, in a few long runs of memory instead of one short range a parameter.
+// Adam over every slice whose moments a rank keeps, in a few long runs of memory instead of one short range a parameter.
 //
 // Why: a layer of width 64 has 16 parameters, most shorter than what is worth splitting over threads. Neighbours in the arena
 // (ParameterStore lays a sublayer's parameters back to back) are updated as one range; only tied tables interrupt it.
@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "layers/parameter_store.h"
+#include "pipeline/stage_state.h"
 #include "pipeline/train_options.h"
 #include "runtime/stream.h"
 
@@ -20,7 +20,7 @@ struct ParameterUpdate {
   int64_t update = 1;        // Adam's t
 };
 
-// One update of every owned parameter.  REQUIRES: gradients complete, tied tables summed.
-void UpdateParameters(const Stream& stream, const ParameterStore& parameters, const ParameterUpdate& update);
+// One update of state.updated().  REQUIRES: their gradients are summed over uses and replicas.
+void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update);
 
 }  // namespace hadal

@@ -45,7 +45,47 @@ ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
   return costs;
 }
 
+// Stages and replicas from what is asked for and how many ranks there are.
+absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
+  const auto started = absl::StrCat(ranks, ranks == 1 ? " rank was" : " ranks were", " started");
+  const int replicas = options.replicas;
+  if (replicas < 1 || ranks % replicas != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.replicas = ", replicas, ", but ", started,
+                                                   ". Ranks are stages x replicas: start a multiple of ",
+                                                   std::max(replicas, 1), " ranks."));
+  }
+  if (options.stages != 0 && options.stages * replicas != ranks) {
+    const std::string asked =
+        replicas == 1 ? absl::StrCat("pipeline.stages = ", options.stages)
+                      : absl::StrCat("pipeline.stages = ", options.stages, " x pipeline.replicas = ", replicas);
+    return absl::InvalidArgumentError(absl::StrCat(asked, ", but ", started, ". Start `mpirun -n ",
+                                                   options.stages * replicas,
+                                                   "`, or leave stages unset to use every rank."));
+  }
+  return GridShape{.stages = ranks / replicas, .replicas = replicas};
+}
+
+// Programs of the plan's own share of micro-batches, checked and timed.
+absl::Status MakePrograms(PipelinePlan& plan) {
+  plan.shape.micro_batches = plan.share().count;
+  HADAL_ASSIGN_OR_RETURN(plan.programs, MakeSchedules(plan.schedule, plan.shape));
+  // Twice: on the strictest machine (rendezvous), and with the channels' own buffers.
+  HADAL_RETURN_IF_ERROR(CheckSchedule(plan.programs, plan.shape, {.outstanding_sends = 1}).status());
+  HADAL_ASSIGN_OR_RETURN(const ScheduleReport report,
+                         CheckSchedule(plan.programs, plan.shape, {.outstanding_sends = plan.outstanding_sends}));
+  plan.peak_live = report.peak_live;
+  HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(plan.programs, plan.shape, CostsOfChunks(plan),
+                                                             {.outstanding_sends = plan.outstanding_sends}));
+  plan.analytic_bubble = replay.BubbleFraction();
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+Share ShareOf(int count, int replicas, int replica) {
+  const auto begin = [&](int64_t r) { return static_cast<int>((r * count + replicas - 1) / replicas); };
+  return {begin(replica), begin(replica + 1) - begin(replica)};
+}
 
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length) {
   const double d = plan.options.d_model;
@@ -96,14 +136,18 @@ double PipelinePlan::CostOfRank(int rank) const {
 }
 
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
-                                              const PipelineOptions& options, int ranks) {
-  if (options.stages != 0 && options.stages != ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pipeline.stages = ", options.stages, ", but ", ranks, ranks == 1 ? " rank was" : " ranks were",
-                     " started. Start `mpirun -n ", options.stages, "`, or leave stages unset to use every rank."));
-  }
+                                              const PipelineOptions& options, int ranks, int rank) {
   PipelinePlan result;
-  result.shape = {.stages = ranks, .chunks = options.chunks, .micro_batches = batch.micro_batches};
+  HADAL_ASSIGN_OR_RETURN(result.grid, MakeGrid(options, ranks));
+  if (batch.micro_batches < result.grid.replicas) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch.micro_batches = ", batch.micro_batches, " is less than pipeline.replicas = ", result.grid.replicas,
+        ": every replica needs a micro-batch of every step. Use more, smaller micro-batches, or fewer replicas."));
+  }
+  result.replica = result.grid.ReplicaOf(rank);
+  result.shard_optimizer_state = options.shard_optimizer_state;
+  result.step_micro_batches = batch.micro_batches;
+  result.shape = {.stages = result.grid.stages, .chunks = options.chunks, .micro_batches = result.share().count};
   result.schedule = options.schedule;
   result.outstanding_sends = options.outstanding_sends;
   result.checkpoint_every = options.checkpoint_every;
@@ -114,16 +158,15 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   constexpr double kTypicalSentenceRows = 32;
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(result.costs, result.shape, options.split));
-  HADAL_ASSIGN_OR_RETURN(result.programs, MakeSchedules(result.schedule, result.shape));
-  // Twice: on the strictest machine (rendezvous), and with the channels' own buffers.
-  HADAL_RETURN_IF_ERROR(CheckSchedule(result.programs, result.shape, {.outstanding_sends = 1}).status());
-  HADAL_ASSIGN_OR_RETURN(const ScheduleReport report, CheckSchedule(result.programs, result.shape,
-                                                                    {.outstanding_sends = options.outstanding_sends}));
-  result.peak_live = report.peak_live;
-  HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(result.programs, result.shape, CostsOfChunks(result),
-                                                             {.outstanding_sends = options.outstanding_sends}));
-  result.analytic_bubble = replay.BubbleFraction();
+  HADAL_RETURN_IF_ERROR(MakePrograms(result));
   return result;
+}
+
+absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica) {
+  const int before = plan.share().count;
+  plan.replica = replica;
+  if (plan.share().count != before) HADAL_RETURN_IF_ERROR(MakePrograms(plan));
+  return plan;
 }
 
 }  // namespace hadal

@@ -1,7 +1,10 @@
-// How one model lies on S ranks: where it is cut, which instructions each rank runs, how many micro-batches each chunk holds.
+// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many micro-batches each
+// chunk holds; and which replica of the pipeline this is, with its share of the step.
 //
-// A pure function of (model plan, batch, pipeline options, ranks): every rank computes the same plan, `hadal plan` prints it, and
-// the checker has proved its schedule before the first step.
+// A pure function of (model plan, batch, pipeline options, ranks, rank): every rank of a replica computes the same plan, `hadal
+// plan` prints it, and the checker has proved its schedule before the first step. Replicas differ in nothing but their share:
+// replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M, share(r) = ⌈r·M / R⌉. Consecutive, so
+// that micro-batch m lives in slot m modulo peak_live everywhere.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +14,26 @@
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "layers/sublayer_context.h"
+#include "pipeline/process_grid.h"
 #include "pipeline/schedule.h"
 #include "pipeline/train_options.h"
 
 namespace hadal {
 
+// Consecutive members of a list.
+struct Share {
+  int first = 0;
+  int count = 0;
+};
+// What replica `replica` of `replicas` takes of a list of `count`.
+Share ShareOf(int count, int replicas, int replica);
+
 struct PipelinePlan {
-  ScheduleShape shape;
+  GridShape grid;
+  int replica = 0;                    // whose plan this is
+  bool shard_optimizer_state = true;  // PipelineOptions'
+  int step_micro_batches = 1;         // M of the step, all replicas together
+  ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;
   ActivationCapacity capacity;
@@ -30,7 +46,9 @@ struct PipelinePlan {
 
   int32_t first_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk)]; }
   int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
-  // The rank that holds a sublayer.
+  // This replica's part of the step's list of micro-batches.
+  Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
+  // The rank, within the pipeline, that holds a sublayer.
   int RankOfSublayer(int32_t sublayer) const;
   // The rank that owns a parameter's state: its first use's.
   int OwnerOf(const ModelPlan& plan, int32_t parameter) const;
@@ -38,9 +56,13 @@ struct PipelinePlan {
   double CostOfRank(int rank) const;
 };
 
-// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, …), what to try included; the checker's.
+// The plan of the replica that world rank `rank` of `ranks` belongs to.
+// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages × replicas, fewer
+// micro-batches than replicas, …), what to try included; the checker's.
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
-                                              const PipelineOptions& options, int ranks);
+                                              const PipelineOptions& options, int ranks, int rank = 0);
+// The same pipeline as another replica has it.
+absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 
 // Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);

@@ -68,12 +68,14 @@ enum class Operation : int32_t {
   kSendBackward,  // the gradient of its input, to g - 1
   // The tail of a step: no chunk, no micro-batch, once on every rank and in this order.
   kReduceTiedGradients,  // sums the gradients of a matrix used on several stages
+  kReduceOverReplicas,   // sums the gradients of all replicas of this stage
   kGlobalNorm,
   kOptimizerStep,
-  kShareTiedWeights,  // sends an updated tied matrix to the stages that use it
+  kGatherOverReplicas,  // gives every replica the weights that each one updated
+  kShareTiedWeights,    // sends an updated tied matrix to the stages that use it
 };
-inline constexpr int kOperations = 10;
-inline constexpr int kTailOperations = 4;
+inline constexpr int kOperations = 12;
+inline constexpr int kTailOperations = 6;
 
 struct Instruction {
   Operation operation = Operation::kForward;

@@ -17,8 +17,10 @@ struct BatchOptions {
 };
 
 struct PipelineOptions {
-  int32_t stages = 0;  // 0: one a rank
-  int32_t chunks = 1;  // v, chunks a rank (interleaved schedule)
+  int32_t stages = 0;    // S; 0: ranks / replicas
+  int32_t replicas = 1;  // R, pipelines that train side by side, each on its share of a step's micro-batches
+  bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
+  int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
   ScheduleKind schedule = ScheduleKind::k1F1B;
   std::vector<int32_t>
       split;  // first sublayer of each chunk but the first, in order of depth, or empty: balanced by cost

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -83,11 +84,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   trainer->engine_ = *std::move(engine);
   trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));
   const ParameterStore& parameters = trainer->engine_->stage().parameters();
-  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream, communicator,
-                                             WaitTimeout(options)));
+  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream,
+                                             trainer->engine_->grid().pipeline(), WaitTimeout(options)));
   HADAL_RETURN_IF_ERROR(trainer->engine_->ShareTiedWeights());
-  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), parameters, communicator.rank(),
-                                                                trainer->collectives_);
+  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), trainer->engine_->state(),
+                                                                communicator.rank(), trainer->collectives_);
   return trainer;
 }
 
@@ -119,7 +120,8 @@ RunInfo Trainer::DescribeRun() const {
           .encoder_sublayers = 2 * model.encoder_layers,
           .decoder_sublayers = 3 * model.decoder_layers,
           .ranks = surroundings_.communicator.size(),
-          .stages = pipeline_.shape.stages,
+          .stages = pipeline_.grid.stages,
+          .replicas = pipeline_.grid.replicas,
           .threads = surroundings_.stream.threads(),
           .first_step = progress_.step,
           .total_steps = options_.stop.steps};
@@ -208,9 +210,18 @@ absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics
                          static_cast<double>(engine_->arena_bytes()),
                          static_cast<double>(PeakResidentBytes())};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
-  for (const std::vector<double>& v : all) {
-    metrics.stages.push_back({v[0], v[1], v[2], v[3], v[4], v[5]});
-    metrics.memory.push_back({static_cast<int64_t>(v[6]), static_cast<int64_t>(v[7])});
+  const GridShape& grid = pipeline_.grid;
+  for (int stage = 0; stage < grid.stages; ++stage) {
+    double mean[6] = {};
+    StageMemory memory;
+    for (int replica = 0; replica < grid.replicas; ++replica) {
+      const std::vector<double>& v = all[grid.RankOf(stage, replica)];
+      for (size_t i = 0; i < std::size(mean); ++i) mean[i] += v[i] / grid.replicas;
+      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[6]));
+      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[7]));
+    }
+    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5]});
+    metrics.memory.push_back(memory);
   }
   return absl::OkStatus();
 }

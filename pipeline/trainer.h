@@ -1,7 +1,7 @@
 // The trainer: steps, validation, checkpoints and stopping, the same on every rank.
 //
-// A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs it; metrics
-// leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
+// A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs its replica's
+// share; metrics leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
 // `step` always advances; `update` only when the update was applied (a gradient that is not finite skips it on all ranks alike).
 // Health: after `health.skipped_steps` skipped steps in a row, weights, moments and update go back to the newest good checkpoint
 // while data and random numbers go on behind the steps that failed; a second time from the same weights ends the run.
@@ -34,7 +34,7 @@ namespace hadal {
 
 // What surrounds a training run. Referenced objects must outlive the trainer.
 struct TrainingSurroundings {
-  Communicator& communicator;
+  Communicator& communicator;  // the world's: stages × replicas
   Stream stream;
   const Corpus& train;
   const Corpus* validation = nullptr;    // may be null
@@ -82,7 +82,8 @@ class Trainer {
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
   absl::Status Report(const StepResult& result, double learning_rate);
-  // Every rank's times of the step and its memory, on every rank, into `metrics`.
+  // Times of the step and memory of every stage, on every rank, into `metrics`: times are the mean over a stage's replicas,
+  // memory is the largest.
   absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
   absl::Status Validate();
   absl::Status Save(bool is_best);

@@ -1,6 +1,5 @@
 #include "pipeline/training_checkpoints.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,9 +8,9 @@
 
 namespace hadal {
 
-TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const ParameterStore& parameters, int rank,
+TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
                                          Collectives& collectives)
-    : options_(std::move(options)), parameters_(parameters), rank_(rank), collectives_(collectives) {}
+    : options_(std::move(options)), state_(state), rank_(rank), collectives_(collectives) {}
 
 void TrainingCheckpoints::Warn(std::string_view text) const {
   if (rank_ == 0 && options_.warn) options_.warn(text);
@@ -29,31 +28,26 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& att
 absl::Status TrainingCheckpoints::Claim(int64_t step) {
   std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
-  writer_ =
-      std::make_unique<CheckpointWriter>(CheckpointWriterOptions{.run_directory = options_.run_directory,
-                                                                 .attempt = attempt,
-                                                                 .plan_hash = parameters_.plan().Hash(),
-                                                                 .parameters = DescribeParameters(parameters_.plan()),
-                                                                 .retention = options_.retention});
+  writer_ = std::make_unique<CheckpointWriter>(CheckpointWriterOptions{.run_directory = options_.run_directory,
+                                                                       .attempt = attempt,
+                                                                       .plan_hash = state_.plan().Hash(),
+                                                                       .parameters = DescribeParameters(state_.plan()),
+                                                                       .retention = options_.retention});
   return collectives_.AllOk(rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus(), "claiming the run directory");
 }
 
-std::vector<SliceState> TrainingCheckpoints::OwnedSlices(bool weights_only) const {
-  std::vector<SliceState> slices;
-  for (const int32_t p : parameters_.owned()) {
-    const int64_t elements = parameters_.plan().parameters[p].elements();
-    for (int64_t first = 0; first < elements; first += kSliceElements) {
-      const int64_t size = std::min(kSliceElements, elements - first);
-      SliceState& slice = slices.emplace_back();
-      slice.parameter = p;
-      slice.slice = first / kSliceElements;
-      slice.weight = {parameters_.WeightVector(p).data + first, size};
-      if (weights_only) continue;
-      slice.first_moment = {parameters_.FirstMoment(p).data + first, size};
-      slice.second_moment = {parameters_.SecondMoment(p).data + first, size};
-    }
+std::vector<SliceState> TrainingCheckpoints::Describe(std::span<const StateSlice> slices, bool weights_only) {
+  std::vector<SliceState> result;
+  for (const StateSlice& slice : slices) {
+    SliceState& state = result.emplace_back();
+    state.parameter = slice.parameter;
+    state.slice = slice.slice;
+    state.weight = slice.weight;
+    if (weights_only) continue;
+    state.first_moment = slice.first_moment;
+    state.second_moment = slice.second_moment;
   }
-  return slices;
+  return result;
 }
 
 absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::string>& files, CommitRequest request) {
@@ -66,7 +60,7 @@ absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::
 
 absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& progress, bool is_best) {
   const absl::StatusOr<WrittenFile> file =
-      writer_->WriteRankFile(progress.step, rank_, OwnedSlices(/*weights_only=*/false));
+      writer_->WriteRankFile(progress.step, rank_, Describe(state_.owned(), /*weights_only=*/false));
   if (absl::Status all = collectives_.AllOk(file.status(), "writing a checkpoint"); !all.ok()) {
     if (rank_ == 0) all.Update(writer_->Abandon(progress.step));
     return all;
@@ -77,7 +71,7 @@ absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& pr
   if (rank_ == 0) {
     CommitRequest request{.progress = progress,
                           .config_text = options_.config_text,
-                          .model_settings = ModelSettingsJson(parameters_.plan().options),
+                          .model_settings = ModelSettingsJson(state_.plan().options),
                           .attachments = options_.attachments,
                           .is_best = is_best};
     committed = Commit(texts, std::move(request));
@@ -91,8 +85,8 @@ absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& pr
 
 absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string& directory, bool weights_only) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
-  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(parameters_.plan())));
-  HADAL_RETURN_IF_ERROR(reader.ReadSlices(OwnedSlices(weights_only)));
+  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(state_.plan())));
+  HADAL_RETURN_IF_ERROR(reader.ReadSlices(Describe(state_.slices(), weights_only)));
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
   if (rank_ == 0) {
     for (const AttachedFile& file : reader.manifest().attachments) {

@@ -7,14 +7,8 @@
 namespace hadal {
 
 ValidationBleu::ValidationBleu(const Corpus& corpus, const Vocabulary& target, int64_t sentences, const ModelPlan& plan,
-                               const PipelinePlan& pipeline, Communicator& communicator, const DecoderOptions& decoder,
-                               absl::Duration timeout)
-    : plan_(plan),
-      pipeline_(pipeline),
-      communicator_(communicator),
-      options_(decoder),
-      timeout_(timeout),
-      target_(target) {
+                               const PipelinePlan& pipeline, const DecoderOptions& decoder, absl::Duration timeout)
+    : plan_(plan), pipeline_(pipeline), options_(decoder), timeout_(timeout), target_(target) {
   const int64_t count = sentences == 0 ? corpus.size() : std::min(sentences, corpus.size());
   const size_t longest = std::min(decoder.longest_source, plan.options.max_positions) - 1;
   size_t longest_seen = 1;
@@ -36,8 +30,9 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, const Vocabulary& target, i
 absl::StatusOr<double> ValidationBleu::operator()(Engine& engine, int64_t update) {
   if (sources_.empty()) return 0.0;
   if (decoder_ == nullptr) {
-    HADAL_ASSIGN_OR_RETURN(decoder_, Decoder::Create(plan_, pipeline_, engine.stage().parameters(),
-                                                     engine.stage().stream(), communicator_, options_, timeout_));
+    HADAL_ASSIGN_OR_RETURN(decoder_,
+                           Decoder::Create(plan_, pipeline_, engine.stage().parameters(), engine.stage().stream(),
+                                           engine.grid().pipeline(), options_, timeout_));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations, decoder_->Translate(sources_, update));
   hypotheses_.clear();

@@ -2,6 +2,7 @@
 //
 // The first `sentences` samples of the corpus are translated by the run's own ranks and compared with their own targets, both
 // turned into text by the target vocabulary (what the vocabulary lacks is "<unk>" on both sides). Changes no state of training.
+// Every replica translates all of them, with the same result.
 // Memory: the decoder's arena beside the training one, from the first call on; kept for the next.
 // Threads: one a rank. Blocking: all ranks call together.
 #pragma once
@@ -24,10 +25,9 @@ namespace hadal {
 class ValidationBleu {
  public:
   // `sentences`: 0 means all. Sources too long for the model or for decoder.longest_source are left out; skipped() counts them.
-  // `plan`, `pipeline` and `communicator` must outlive the object, and be the engine's.
+  // `plan` and `pipeline` must outlive the object, and be the engine's.
   ValidationBleu(const Corpus& corpus, const Vocabulary& target, int64_t sentences, const ModelPlan& plan,
-                 const PipelinePlan& pipeline, Communicator& communicator, const DecoderOptions& decoder,
-                 absl::Duration timeout);
+                 const PipelinePlan& pipeline, const DecoderOptions& decoder, absl::Duration timeout);
 
   // BLEU in [0, 100] on every rank; `update` as in Decoder::Translate. The engine is the same in every call.
   absl::StatusOr<double> operator()(Engine& engine, int64_t update);
@@ -41,7 +41,6 @@ class ValidationBleu {
  private:
   const ModelPlan& plan_;
   const PipelinePlan& pipeline_;
-  Communicator& communicator_;
   DecoderOptions options_;
   absl::Duration timeout_;
   Vocabulary target_;

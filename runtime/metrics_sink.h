@@ -29,6 +29,7 @@ struct RunInfo {
   int32_t decoder_sublayers = 0;  // … and the next decoder_sublayers to the decoder
   int32_t ranks = 1;
   int32_t stages = 1;
+  int32_t replicas = 1;     // of the pipeline; ranks = stages x replicas
   int32_t threads = 1;      // a rank
   int64_t first_step = 0;   // the step about to run: 0, or the resumed one
   int64_t total_steps = 0;  // 0: not limited by steps

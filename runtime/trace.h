@@ -24,15 +24,17 @@ enum class TraceKind : int32_t {
   kReceive,  // until the message is there
   kArrival,  // a message was seen to have come before its receive was reached; begin = end = when it was seen
   kTiedGradients,
+  kReduceOverReplicas,  // what is left of the sum over replicas after the last backward
   kGlobalNorm,
   kOptimizer,
+  kGatherOverReplicas,
   kTiedWeights,
   kDrain,  // waiting, at the end of a step, until all sends have been received
   kStep,
   kValidation,
   kCheckpoint,
 };
-inline constexpr int kTraceKinds = 14;
+inline constexpr int kTraceKinds = 16;
 
 // What does not apply is -1.
 struct TraceEvent {

@@ -224,7 +224,7 @@ absl::Status StepBench::MeasureLimit(GemmLimit& limit, ProductThreading threadin
 }
 
 absl::Status StepBench::MeasureMemory(Measured& measured) {
-  const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, pipeline_, stream_);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan_, pipeline_, stream_));
   HADAL_ASSIGN_OR_RETURN(measured.peak_rss_bytes, Gather(static_cast<double>(PeakResidentBytes())));
   HADAL_ASSIGN_OR_RETURN(measured.arena_bytes, Gather(static_cast<double>(engine_->arena_bytes())));
   HADAL_ASSIGN_OR_RETURN(measured.plan_bytes, Gather(static_cast<double>(layouts[communicator_.rank()].total_bytes())));

@@ -90,6 +90,7 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
                   {"decoder_sublayers", run.decoder_sublayers},
                   {"ranks", run.ranks},
                   {"stages", run.stages},
+                  {"replicas", run.replicas},
                   {"threads", run.threads},
                   {"first_step", run.first_step},
                   {"total_steps", run.total_steps}}));

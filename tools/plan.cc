@@ -55,7 +55,8 @@ absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
   TrainOptions& options = run.train;
   HADAL_RETURN_IF_ERROR(SetVocabularies(arguments, options));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
-  const int ranks = arguments.ranks > 0 ? arguments.ranks : std::max(1, options.pipeline.stages);
+  const int asked = std::max(1, options.pipeline.stages) * options.pipeline.replicas;
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : asked;
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   const Stream stream = Stream::Cpu(threads);
   const ActivationCapacity capacity{.source_rows = options.batch.source_tokens,
@@ -83,7 +84,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("plan", "Show stages, memory and predicted time of a run before it starts");
   auto arguments = std::make_shared<PlanArguments>();
   AddConfigArguments(command, arguments->config);
-  command.add_option("--ranks", arguments->ranks, "Ranks of the pipeline (default: pipeline.stages, or 1)")
+  command.add_option("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
       ->check(CLI::Range(1, 1 << 16));
   command.add_option("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
       ->check(CLI::Range(1, 1024));

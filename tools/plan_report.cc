@@ -76,7 +76,8 @@ absl::Status PredictStep(PlanReport& report) {
   HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(report.pipeline.programs, report.pipeline.shape, costs,
                                                              {.outstanding_sends = report.pipeline.outstanding_sends}));
   report.bubble = replay.BubbleFraction();
-  report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) /
+  const int shards = report.pipeline.shard_optimizer_state ? report.pipeline.grid.replicas : 1;
+  report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
                              report.rate.adam_elements_per_second;
   report.step_seconds = replay.makespan_seconds + report.optimizer_seconds;
   return absl::OkStatus();
@@ -113,7 +114,7 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   PipelineOptions pipeline = options.pipeline;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
   HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
-  report.layouts = TrainingLayouts(report.model, report.pipeline, stream);
+  HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
   report.chunks = DescribeChunks(report.model, report.pipeline, rate);
   HADAL_RETURN_IF_ERROR(PredictStep(report));
   return report;

@@ -49,8 +49,8 @@ struct PlanReport {
   PipelinePlan pipeline;
   MachineRate rate;
   int threads = 1;
-  std::vector<ChunkReport> chunks;   // in order of depth
-  std::vector<ArenaLayout> layouts;  // [ranks]
+  std::vector<ChunkReport> chunks;   // in order of depth, of replica 0
+  std::vector<ArenaLayout> layouts;  // [ranks], stages x replicas
   double step_seconds = 0;           // by replay, the optimizer's added
   double optimizer_seconds = 0;      // of the slowest rank
   double bubble = 0;                 // share of the ranks' time, by replay

@@ -18,7 +18,7 @@ std::string HumanBytes(int64_t bytes) {
 }
 
 double StepTokens(const PlanReport& report) {
-  return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.shape.micro_batches;
+  return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.step_micro_batches;
 }
 
 // "b = min(1, t/4000)".
@@ -54,10 +54,14 @@ void AppendHeader(const PlanReport& report, std::string& text) {
                         "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "
                         "target tokens, %s\n",
                         ToString(pipeline.schedule), pipeline.shape.stages, pipeline.shape.chunks, report.threads,
-                        pipeline.shape.micro_batches, pipeline.capacity.source_rows, pipeline.capacity.target_rows,
+                        pipeline.step_micro_batches, pipeline.capacity.source_rows, pipeline.capacity.target_rows,
                         pipeline.checkpoint_every > 0
                             ? absl::StrFormat("activation checkpointing every %d sublayers", pipeline.checkpoint_every)
                             : std::string("no activation checkpointing"));
+  if (pipeline.grid.replicas == 1) return;
+  absl::StrAppendFormat(&text, "replicas  %d of these pipelines, up to %d micro-batch(es) each, Adam's moments %s\n",
+                        pipeline.grid.replicas, pipeline.shape.micro_batches,
+                        pipeline.shard_optimizer_state ? "sharded" : "on every replica");
 }
 
 void AppendChunks(const PlanReport& report, std::string& text) {
@@ -157,9 +161,10 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                               {"encoder_value_gain", model.encoder.value_gain},
                               {"decoder_value_gain", model.decoder.value_gain},
                               {"schedule", ToString(pipeline.schedule)},
-                              {"ranks", pipeline.shape.stages},
+                              {"ranks", pipeline.grid.ranks()},
+                              {"replicas", pipeline.grid.replicas},
                               {"chunks", pipeline.shape.chunks},
-                              {"micro_batches", pipeline.shape.micro_batches},
+                              {"micro_batches", pipeline.step_micro_batches},
                               {"threads", report.threads},
                               {"checkpoint_every", pipeline.checkpoint_every},
                               {"gflops_a_rank", report.rate.gflops},

@@ -42,7 +42,8 @@ std::string Counted(int32_t count, const char* noun) { return absl::StrCat(count
 void Progress::OnStart(const RunInfo& run) {
   run_ = run;
   PrintLine(absl::StrCat(run.model, ", ", HumanCount(run.parameters), " parameters, ", Counted(run.ranks, "rank"),
-                         " of ", Counted(run.threads, "thread"), ", ", Counted(run.stages, "pipeline stage")));
+                         " of ", Counted(run.threads, "thread"), ", ", Counted(run.stages, "pipeline stage"),
+                         run.replicas > 1 ? absl::StrCat(" x ", Counted(run.replicas, "replica")) : ""));
   if (run.first_step > 0) PrintLine(absl::StrCat("resuming at step ", HumanCount(run.first_step)));
   out_.flush();
 }

@@ -31,6 +31,7 @@ constexpr Word<BranchGrowth> kGrowths[] = {{"constant", BranchGrowth::kConstant}
                                            {"sigmoid", BranchGrowth::kSigmoid}};
 constexpr Word<DepthInit> kDepthInits[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
+constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
 constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
                                          {"polynomial", RateSchedule::kPolynomial},
                                          {"t_fixup", RateSchedule::kTFixup}};
@@ -107,6 +108,8 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
 
 absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& model, PipelineOptions& to) {
   to.stages = from.stages();
+  to.replicas = from.replicas();
+  to.shard_optimizer_state = FromWord(kShardings, from.optimizer_sharding());
   to.chunks = from.chunks();
   HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));
   to.split.assign(from.split().begin(), from.split().end());

@@ -40,8 +40,10 @@ Track TrackOf(TraceKind kind) {
     case TraceKind::kArrival:
       return Track::kReceives;
     case TraceKind::kTiedGradients:
+    case TraceKind::kReduceOverReplicas:
     case TraceKind::kGlobalNorm:
     case TraceKind::kOptimizer:
+    case TraceKind::kGatherOverReplicas:
     case TraceKind::kTiedWeights:
       return Track::kUpdate;
     case TraceKind::kDrain:
@@ -63,8 +65,10 @@ const char* WordOf(TraceKind kind) {
                                                "receive",
                                                "arrival",
                                                "sum tied gradients",
+                                               "sum over replicas",
                                                "global norm",
                                                "optimizer",
+                                               "gather over replicas",
                                                "share tied weights",
                                                "wait until sends are received",
                                                "step",

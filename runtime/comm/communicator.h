@@ -66,8 +66,8 @@ class Communicator {
 
   // Waits until the transfer is done or `deadline` passes; `what` (e.g. "activations of micro-batch 17, chunk 0") goes into the
   // error. Yields, then sleeps shortly, so that an idle rank does not burn a core that another rank needs.
-  absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
-                    int64_t* received_bytes = nullptr);
+  virtual absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
+                            int64_t* received_bytes = nullptr);
 
   // What this rank is waiting for; nothing when it is not, or has only just begun. Any thread may call it.
   std::optional<WaitInProgress> CurrentWait() const;

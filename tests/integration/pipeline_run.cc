@@ -1,5 +1,6 @@
 #include "tests/integration/pipeline_run.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -9,6 +10,7 @@
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/validation_bleu.h"
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
@@ -20,19 +22,36 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-// What all ranks share: the plan, and the outcome they fill in.
+// What ranks share: the plan, and the outcome they fill in.
 struct Shared {
+  Shared(const RunSpec& run, const Corpus& data) : spec(run), corpus(data), plan(ModelPlan::Make(run.model)) {
+    outcome.weights.resize(plan.parameters.size());
+    outcome.first_moments.resize(plan.parameters.size());
+    outcome.moment_bytes.resize(run.ranks);
+  }
+
+  // Every replica's plan. The schedule of hundreds of ranks is checked once, not on every rank.
+  absl::Status MakePipelines() {
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan first, MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks));
+    for (int replica = 0; replica < first.grid.replicas; ++replica) {
+      HADAL_ASSIGN_OR_RETURN(pipelines.emplace_back(), PlanOfReplica(first, replica));
+    }
+    return absl::OkStatus();
+  }
+
   const RunSpec& spec;
   const Corpus& corpus;
-  ModelPlan plan;
-  PipelinePlan pipeline;
+  const ModelPlan plan;
+  std::vector<PipelinePlan> pipelines;  // [replicas]
+  bool all_ranks_share = false;         // ranks are threads, with one outcome
   std::mutex mutex;
   RunOutcome outcome;
 };
 
-absl::Status Evaluate(Shared& shared, Engine& engine, const std::vector<PackedBatch>& batches) {
+absl::StatusOr<double> Evaluate(Shared& shared, Engine& engine, const std::vector<PackedBatch>& batches) {
   const StepScalars scalars{.seed = shared.spec.seed, .training = false};
-  return engine.Evaluate(batches, scalars).status();
+  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches, scalars));
+  return sums.loss;
 }
 
 // A vocabulary of made-up words.
@@ -42,13 +61,28 @@ Vocabulary Words(int32_t size) {
   return *Vocabulary::FromTokens(tokens);
 }
 
-void Collect(Shared& shared, const ParameterStore& parameters) {
+// Each slice from the rank that owns it.
+void Collect(Shared& shared, Engine& engine) {
   const std::lock_guard lock(shared.mutex);
-  for (const int32_t p : parameters.owned()) {
-    const Vector weight = parameters.WeightVector(p);
-    const Vector moment = parameters.FirstMoment(p);
-    shared.outcome.weights[p].assign(weight.data, weight.data + weight.size);
-    shared.outcome.first_moments[p].assign(moment.data, moment.data + moment.size);
+  for (const StateSlice& slice : engine.state().owned()) {
+    const int64_t elements = shared.plan.parameters[slice.parameter].elements();
+    const auto copy = [&](std::vector<float>& to, Vector from) {
+      to.resize(elements);
+      std::copy_n(from.data, from.size, to.begin() + slice.slice * kSliceElements);
+    };
+    copy(shared.outcome.weights[slice.parameter], slice.weight);
+    copy(shared.outcome.first_moments[slice.parameter], slice.first_moment);
+  }
+  shared.outcome.moment_bytes[engine.grid().world().rank()] = engine.state().moment_bytes();
+}
+
+// REQUIRES: all ranks have collected.
+void ExpectCollectedWeights(Shared& shared, Engine& engine) {
+  const std::lock_guard lock(shared.mutex);
+  for (const StateSlice& slice : engine.state().slices()) {
+    const float* collected = shared.outcome.weights[slice.parameter].data() + slice.slice * kSliceElements;
+    ASSERT_EQ(std::memcmp(collected, slice.weight.data, slice.weight.size * sizeof(float)), 0)
+        << "replica " << engine.grid().replica() << " has other weights of parameter " << slice.parameter;
   }
 }
 
@@ -56,18 +90,20 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   PrepareComputeThread();
   const RunSpec& spec = shared.spec;
   const Stream stream = Stream::Cpu(spec.threads);
+  const PipelinePlan& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(shared.plan, shared.pipeline, stream, true, communicator, kTimeout));
+                         Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout));
   const ParameterStore& parameters = engine->stage().parameters();
-  HADAL_RETURN_IF_ERROR(InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(
+      InitializeParameters(pipeline, parameters, spec.seed, stream, engine->grid().pipeline(), kTimeout));
   HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
   HADAL_ASSIGN_OR_RETURN(
       SamplingOrder order,
       SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
                                             .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
                                             .micro_batches_per_step = spec.batch.micro_batches}));
-  ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, shared.pipeline,
-                      communicator, {.beam = {.max_length_b = 20}}, kTimeout);
+  ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, pipeline,
+                      {.beam = {.max_length_b = 20}}, kTimeout);
   for (int step = 0; step < spec.steps; ++step) {
     const StepBatches batches = order.At(step);
     const StepScalars scalars{.seed = spec.seed,
@@ -77,17 +113,25 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
     HADAL_ASSIGN_OR_RETURN(const StepResult result,
                            engine->TrainingStep(batches.micro_batches, scalars,
                                                 {.optimizer = spec.optimizer, .learning_rate = spec.learning_rate}));
-    if (spec.validate_every_step) HADAL_RETURN_IF_ERROR(Evaluate(shared, *engine, batches.micro_batches));
+    const bool records = communicator.rank() == 0;
+    if (spec.validate_every_step) {
+      HADAL_ASSIGN_OR_RETURN(const double loss, Evaluate(shared, *engine, batches.micro_batches));
+      if (records) shared.outcome.validation_loss.push_back(loss);
+    }
     if (spec.translate_every_step) {
       HADAL_ASSIGN_OR_RETURN(const double score, bleu(*engine, step + 1));
+      if (records) shared.outcome.bleu.push_back(score);
       EXPECT_GE(score, 0);
       EXPECT_EQ(bleu.hypotheses().size(), 12u);
     }
-    if (communicator.rank() != 0) continue;
+    if (!records) continue;
     shared.outcome.loss.push_back(result.gradient.loss.loss);
     shared.outcome.gradient_norm.push_back(result.gradient.norm);
   }
-  Collect(shared, parameters);
+  Collect(shared, *engine);
+  if (!shared.all_ranks_share) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(Collectives(communicator, kTimeout).Barrier("weights collected"));
+  ExpectCollectedWeights(shared, *engine);
   return absl::OkStatus();
 }
 
@@ -138,15 +182,19 @@ ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary) {
 }
 
 RunOutcome Train(const RunSpec& spec, const Corpus& corpus) {
-  Shared shared{.spec = spec, .corpus = corpus, .plan = ModelPlan::Make(spec.model)};
-  absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(shared.plan, spec.batch, spec.pipeline, spec.ranks);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return {};
-  shared.pipeline = *std::move(pipeline);
-  shared.outcome.weights.resize(shared.plan.parameters.size());
-  shared.outcome.first_moments.resize(shared.plan.parameters.size());
+  Shared shared(spec, corpus);
+  shared.all_ranks_share = true;
   InProcessWorld world(spec.ranks);
-  const absl::Status status = world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
+  absl::Status status = shared.MakePipelines();
+  if (status.ok()) status = world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
+  EXPECT_TRUE(status.ok()) << status;
+  return std::move(shared.outcome);
+}
+
+RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator) {
+  Shared shared(spec, corpus);
+  absl::Status status = shared.MakePipelines();
+  if (status.ok()) status = RunRank(shared, communicator);
   EXPECT_TRUE(status.ok()) << status;
   return std::move(shared.outcome);
 }

@@ -7,6 +7,7 @@
 
 #include "layers/method_presets.h"
 #include "pipeline/train_options.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 
 namespace hadal::testing {
@@ -17,7 +18,7 @@ struct RunSpec {
   PipelineOptions pipeline;
   OptimizerOptions optimizer;
   double learning_rate = 1e-3;
-  int ranks = 1;
+  int ranks = 1;  // stages × pipeline.replicas
   int threads = 1;
   int steps = 3;
   uint64_t seed = 11;
@@ -28,8 +29,11 @@ struct RunSpec {
 struct RunOutcome {
   std::vector<double> loss;                 // [steps] sums over target tokens
   std::vector<double> gradient_norm;        // [steps]
+  std::vector<double> validation_loss;      // [steps] with validate_every_step
+  std::vector<double> bleu;                 // [steps] with translate_every_step
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
   std::vector<std::vector<float>> first_moments;
+  std::vector<int64_t> moment_bytes;  // [ranks] Adam's state
 };
 
 // Random sentence pairs of 1 … `longest` tokens.
@@ -37,7 +41,11 @@ Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed);
 // A 5L-7L model with tied embeddings and every kind of dropout.
 ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary);
 
+// All replicas must end with the same weights.
 RunOutcome Train(const RunSpec& spec, const Corpus& corpus);
+// One rank of such a run, over any transport; every rank of `communicator` calls it. The outcome has this rank's slices, zeros
+// elsewhere.
+RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator);
 
 // "" when both are the same bits, else the first difference.
 std::string FirstDifference(const RunOutcome& a, const RunOutcome& b);

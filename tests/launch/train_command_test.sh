@@ -62,6 +62,17 @@ steps=$(grep -o '"event":"step","step":[0-9]*' broken/metrics.jsonl | grep -o '[
 expect 0 "${base[@]}" --run-dir broken   # nothing left to do
 expect 1 "$hadal" checkpoint diff unbroken/$last unbroken/checkpoints/step_00000005  # the comparison can fail
 
+echo "replicas: the same bits for every number of stages, sharded or not, and across a resume on another grid"
+expect 0 "${mpi[@]}" 4 "${base[@]}" --set pipeline.replicas=2 --set validation.every_steps=5 --run-dir grid
+says "4 ranks of 1 thread, 2 pipeline stages x 2 replicas"
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set pipeline.replicas=2 --set 'pipeline.optimizer_sharding="none"' --run-dir whole
+identical grid/$last whole/$last
+expect 0 "${mpi[@]}" 4 "${base[@]}" --set pipeline.replicas=2 --set stop.steps=5 --run-dir halfway
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set pipeline.replicas=2 --run-dir halfway
+identical grid/$last halfway/$last
+expect 0 "${base[@]}" --set stop.steps=12 --run-dir halfway
+expect 2 "${mpi[@]}" 3 "${base[@]}" --set pipeline.replicas=2 --run-dir bad; says "stages x replicas"
+
 echo "a signal: save, exit 85, resume"
 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=100000 --set checkpoint.every_steps=0 \
   --run-dir signalled > signalled.log 2>&1 &

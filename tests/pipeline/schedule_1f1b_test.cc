@@ -24,8 +24,8 @@ TEST(Schedule1F1BTest, EveryComputeStandsBetweenItsReceiveAndItsSend) {
                   Instruction{kReceiveForward, 0, 1}, Instruction{kForward, 0, 1}, Instruction{kSendForward, 0, 1},
                   Instruction{kReceiveBackward, 0, 0}, Instruction{kBackward, 0, 0}, Instruction{kSendBackward, 0, 0},
                   Instruction{kReceiveBackward, 0, 1}, Instruction{kBackward, 0, 1}, Instruction{kSendBackward, 0, 1},
-                  Instruction{kReduceTiedGradients}, Instruction{kGlobalNorm}, Instruction{kOptimizerStep},
-                  Instruction{kShareTiedWeights}));
+                  Instruction{kReduceTiedGradients}, Instruction{kReduceOverReplicas}, Instruction{kGlobalNorm},
+                  Instruction{kOptimizerStep}, Instruction{kGatherOverReplicas}, Instruction{kShareTiedWeights}));
 }
 
 TEST(Schedule1F1BTest, FewerMicroBatchesThanStages) {

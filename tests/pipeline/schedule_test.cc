@@ -66,7 +66,8 @@ TEST(ScheduleTest, OneStageNeedsNoMessages) {
     ASSERT_TRUE(program.ok()) << program.status();
     EXPECT_THAT(*program,
                 ElementsAre(Instruction{kForward}, Instruction{kBackward}, Instruction{kReduceTiedGradients},
-                            Instruction{kGlobalNorm}, Instruction{kOptimizerStep}, Instruction{kShareTiedWeights}));
+                            Instruction{kReduceOverReplicas}, Instruction{kGlobalNorm}, Instruction{kOptimizerStep},
+                            Instruction{kGatherOverReplicas}, Instruction{kShareTiedWeights}));
   }
 }
 

@@ -52,6 +52,34 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
   }
 }
 
+// Replicas differ in their share of micro-batches and of Adam's moments.
+TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
+  for (const bool sharded : {true, false}) {
+    TrainOptions options = SmallRun();
+    options.pipeline.replicas = 3;
+    options.pipeline.shard_optimizer_state = sharded;
+    const Stream stream = Stream::Cpu(1);
+    const auto report = MakePlanReport(options, 6, stream, kRate);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->layouts.size(), 6u);
+    InProcessWorld world(6);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(
+          const PipelinePlan pipeline,
+          MakePipelinePlan(report->model, options.batch, options.pipeline, communicator.size(), communicator.rank()));
+      HADAL_ASSIGN_OR_RETURN(const auto engine,
+                             Engine::Create(report->model, pipeline, stream, true, communicator, absl::Seconds(20)));
+      EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+    EXPECT_EQ(json["ranks"], 6);
+    EXPECT_EQ(json["micro_batches"], 4);
+    EXPECT_THAT(PlanToText(*report, {}), HasSubstr(sharded ? "moments sharded" : "on every replica"));
+  }
+}
+
 TEST(PlanReport, ChunksCoverTheModel) {
   const auto report = MakePlanReport(SmallRun(), 3, Stream::Cpu(1), kRate);
   ASSERT_TRUE(report.ok()) << report.status();

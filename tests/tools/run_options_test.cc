@@ -57,6 +57,8 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
   EXPECT_EQ(from_schema.batch.target_tokens, structs.batch.target_tokens);
   EXPECT_EQ(from_schema.pipeline.stages, structs.pipeline.stages);
+  EXPECT_EQ(from_schema.pipeline.replicas, structs.pipeline.replicas);
+  EXPECT_EQ(from_schema.pipeline.shard_optimizer_state, structs.pipeline.shard_optimizer_state);
   EXPECT_EQ(from_schema.pipeline.chunks, structs.pipeline.chunks);
   EXPECT_EQ(from_schema.pipeline.schedule, structs.pipeline.schedule);
   EXPECT_EQ(from_schema.pipeline.split, structs.pipeline.split);
@@ -100,7 +102,7 @@ TEST(RunOptions, EveryFieldArrives) {
     data { train: "t" validation: "v" }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 checkpoint_auto: true
-               memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 }
+               memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
@@ -129,6 +131,8 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.batch.source_tokens, 333);
   EXPECT_EQ(train.batch.target_tokens, 444);
   EXPECT_EQ(train.pipeline.stages, 2);
+  EXPECT_EQ(train.pipeline.replicas, 3);
+  EXPECT_FALSE(train.pipeline.shard_optimizer_state);
   EXPECT_EQ(train.pipeline.chunks, 2);
   EXPECT_EQ(train.pipeline.schedule, ScheduleKind::kInterleaved1F1B);
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
@@ -164,9 +168,10 @@ TEST(RunOptions, EveryFieldArrives) {
 }
 
 TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
-  for (const char* path : {"model.sharing", "model.residual.method", "model.residual.distribution",
-                           "model.residual.branch_growth", "model.residual.encoder.norm",
-                           "model.residual.encoder.depth_init", "pipeline.schedule", "learning_rate.schedule"}) {
+  for (const char* path :
+       {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
+        "model.residual.encoder.norm", "model.residual.encoder.depth_init", "pipeline.schedule",
+        "pipeline.optimizer_sharding", "learning_rate.schedule"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
       config::RunConfig config = Parsed("stop { steps: 5000 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());

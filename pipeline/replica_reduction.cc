@@ -1,0 +1,201 @@
+#include "pipeline/replica_reduction.h"
+
+#include <algorithm>
+
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// Above the channels' numbers, below the collectives' tags; tied_tables.cc and parameter_broadcast.cc have 30000 to 30002.
+constexpr int kReduceTag = 30003;
+constexpr int kGatherTag = 30004;
+
+// The sublayer after which a slice's gradient is complete; -1: only when tied tables are summed.
+int32_t CompleteAfter(const ModelPlan& plan, int32_t parameter) {
+  const ParameterRecord& record = plan.parameters[parameter];
+  const bool tied = record.role == ParameterRole::kEmbedding && plan.Uses(parameter).size() > 1;
+  return tied ? -1 : record.sublayer;
+}
+
+bool Follows(Vector next, Vector values) { return next.data == values.data + values.size; }
+
+}  // namespace
+
+ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, bool training,
+                                   ArenaLayout& layout)
+    : replica_(pipeline.replica), replicas_(pipeline.grid.replicas), active_(training && pipeline.grid.replicas > 1) {
+  if (!active_) return;
+  int64_t owned = 0;
+  for (const StateSlice& slice : state.owned()) {
+    const int64_t elements = state.plan().parameters[slice.parameter].elements();
+    owned += std::min(kSliceElements, elements - slice.slice * kSliceElements);
+  }
+  buffer_elements_ = std::min(owned, kBucketElements);
+  buffer_slice_ = layout.Reserve<float>("workspace", kDepth * (replicas_ - 1) * buffer_elements_);
+}
+
+void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas) {
+  if (!active_) return;
+  communicator_ = &replicas;
+  buffers_ = arena.Get<float>(buffer_slice_);
+  for (const StateSlice& slice : state.slices()) AddSlice(slice, CompleteAfter(state.plan(), slice.parameter));
+  const auto tables =
+      std::stable_partition(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.first_sublayer >= 0; });
+  std::reverse(buckets_.begin(), tables);
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (Owns(buckets_[b])) mine_.push_back(b);
+  }
+  requests_.reserve(buckets_.size() * (replicas_ - 1));
+  receives_.resize(kDepth * (replicas_ - 1));
+}
+
+void ReplicaReduction::AddSlice(const StateSlice& slice, int32_t first_sublayer) {
+  if (!buckets_.empty()) {
+    Bucket& last = buckets_.back();
+    if (last.owner == slice.owner && last.first_sublayer >= 0 && first_sublayer >= 0 &&
+        last.weight.size + slice.weight.size <= kBucketElements && Follows(slice.weight, last.weight) &&
+        Follows(slice.gradient, last.gradient)) {
+      last.weight.size += slice.weight.size;
+      last.gradient.size += slice.weight.size;
+      return;
+    }
+  }
+  for (int64_t first = 0; first < slice.weight.size; first += kBucketElements) {
+    const int64_t size = std::min(kBucketElements, slice.weight.size - first);
+    buckets_.push_back({.weight = {slice.weight.data + first, size},
+                        .gradient = {slice.gradient.data + first, size},
+                        .owner = slice.owner,
+                        .first_sublayer = first_sublayer});
+  }
+}
+
+Vector ReplicaReduction::Received(size_t position, int replica) const {
+  const int place = replica < replica_ ? replica : replica - 1;
+  const auto buffer = static_cast<int64_t>(position % kDepth) * (replicas_ - 1) + place;
+  return {buffers_ + buffer * buffer_elements_, buckets_[mine_[position]].gradient.size};
+}
+
+absl::Status ReplicaReduction::PostReceives() {
+  for (; posted_ < mine_.size() && posted_ < added_ + kDepth; ++posted_) {
+    size_t request = posted_ % kDepth * (replicas_ - 1);
+    for (int r = 0; r < replicas_; ++r) {
+      if (r == replica_) continue;
+      const Vector piece = Received(posted_, r);
+      HADAL_ASSIGN_OR_RETURN(receives_[request++],
+                             communicator_->Receive(piece.data, piece.size * sizeof(float), r, kReduceTag));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReplicaReduction::PostSends(size_t end) {
+  for (; sent_ < end; ++sent_) {
+    const Bucket& bucket = buckets_[sent_];
+    if (Owns(bucket)) continue;
+    HADAL_ASSIGN_OR_RETURN(
+        const CommRequest request,
+        communicator_->Send(bucket.gradient.data, bucket.gradient.size * sizeof(float), bucket.owner, kReduceTag));
+    requests_.push_back(request);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReplicaReduction::Begin() {
+  if (!active_) return absl::OkStatus();
+  complete_ = sent_ = posted_ = added_ = 0;
+  return PostReceives();
+}
+
+absl::Status ReplicaReduction::Advance(const Stream& stream, int32_t first_complete) {
+  if (!active_) return absl::OkStatus();
+  while (complete_ < buckets_.size() && buckets_[complete_].first_sublayer >= first_complete) ++complete_;
+  HADAL_RETURN_IF_ERROR(PostSends(complete_));
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(const bool added, AddNext(stream));
+    if (!added) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
+  if (added_ == mine_.size() || mine_[added_] >= complete_) return false;
+  const size_t first = added_ % kDepth * (replicas_ - 1);
+  for (size_t i = first; i < first + replicas_ - 1; ++i) {
+    if (!receives_[i].active()) continue;
+    HADAL_ASSIGN_OR_RETURN(const bool done, communicator_->Test(receives_[i]));
+    if (!done) return false;
+  }
+  Sum(stream, added_);
+  ++added_;
+  HADAL_RETURN_IF_ERROR(PostReceives());
+  return true;
+}
+
+// Elements are independent, so that threads and blocks change no bit; a block of sums stays in the first-level cache.
+void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
+  constexpr int64_t kGrain = 4096, kBlock = 1024;
+  const Vector own = buckets_[mine_[position]].gradient;
+  const auto piece = [&](int replica) { return replica == replica_ ? own : Received(position, replica); };
+  stream.ForRanges(own.size, kGrain, [&](int64_t begin, int64_t end) {
+    float sums[kBlock];
+    for (int64_t first = begin; first < end; first += kBlock) {
+      const int64_t count = std::min(kBlock, end - first);
+      const float* values = piece(0).data + first;
+      std::copy_n(values, count, sums);
+      for (int r = 1; r < replicas_; ++r) {
+        values = piece(r).data + first;
+        for (int64_t i = 0; i < count; ++i) sums[i] += values[i];
+      }
+      std::copy_n(sums, count, own.data + first);
+    }
+  });
+}
+
+absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {
+  if (!active_) return absl::OkStatus();
+  complete_ = buckets_.size();
+  HADAL_RETURN_IF_ERROR(PostSends(complete_));
+  while (added_ < mine_.size()) {
+    const size_t first = added_ % kDepth * (replicas_ - 1);
+    for (size_t i = first; i < first + replicas_ - 1; ++i) {
+      if (!receives_[i].active()) continue;
+      HADAL_RETURN_IF_ERROR(communicator_->Wait(receives_[i], absl::Now() + timeout, "another replica's gradients"));
+    }
+    HADAL_RETURN_IF_ERROR(AddNext(stream).status());
+  }
+  for (CommRequest& send : requests_) {
+    HADAL_RETURN_IF_ERROR(communicator_->Wait(send, absl::Now() + timeout, "gradients' way to their owner"));
+  }
+  requests_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status ReplicaReduction::Gather(Vector Bucket::*values, absl::Duration timeout) {
+  if (!active_) return absl::OkStatus();
+  for (const Bucket& bucket : buckets_) {
+    const Vector v = bucket.*values;
+    if (!Owns(bucket)) {
+      HADAL_ASSIGN_OR_RETURN(const CommRequest request,
+                             communicator_->Receive(v.data, v.size * sizeof(float), bucket.owner, kGatherTag));
+      requests_.push_back(request);
+      continue;
+    }
+    for (int r = 0; r < replicas_; ++r) {
+      if (r == replica_) continue;
+      HADAL_ASSIGN_OR_RETURN(const CommRequest request,
+                             communicator_->Send(v.data, v.size * sizeof(float), r, kGatherTag));
+      requests_.push_back(request);
+    }
+  }
+  for (CommRequest& request : requests_) {
+    HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, "what the replicas of a stage share"));
+  }
+  requests_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status ReplicaReduction::GatherGradients(absl::Duration timeout) { return Gather(&Bucket::gradient, timeout); }
+
+absl::Status ReplicaReduction::GatherWeights(absl::Duration timeout) { return Gather(&Bucket::weight, timeout); }
+
+}  // namespace hadal

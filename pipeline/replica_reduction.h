@@ -1,0 +1,88 @@
+// Gradients summed over the replicas of a stage, and what follows from them spread again: one path for all modes.
+//
+//   g = ((g(replica 0) + g(replica 1)) + g(replica 2)) + …      fp32, in replica order, by the slice's owner, in place
+//
+// Every replica sends the owner its piece; the owner adds in replica order, whatever came first. Then, sharded, the owner updates
+// and sends the new weights to all; not sharded, it sends the sum to all and everybody updates. Both ways the same sums reach the
+// same Adam, so that sharding changes no bit. Either way a rank sends and receives (R-1)/R of the stage's bytes, twice.
+//
+// Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements. The sum of a step is a
+// small machine, so that it can run beside the last backward: buckets descend in depth, as gradients become complete, and
+//   Begin → (Advance)* → Finish
+// Advance(s) says that the gradients of sublayers ≥ s are complete: it posts those buckets' sends and adds what has come, without
+// waiting. Tied tables come last, since they are summed over their uses first.
+// Memory: kDepth·(R-1) buckets to receive into. Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait
+// has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/stage_state.h"
+#include "runtime/arena.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+class ReplicaReduction {
+ public:
+  // Elements of the largest message: long enough that its latency does not count, short enough to be in a cache when it is added.
+  static constexpr int64_t kBucketElements = int64_t{1} << 18;
+
+  // Without `training` or with one replica there is nothing to reduce, and no memory is taken.
+  ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, bool training, ArenaLayout& layout);
+  // `state`: bound. `replicas`: the stage's (process_grid.h).
+  void Bind(const Arena& arena, const StageState& state, Communicator& replicas);
+
+  // A step starts: gradients of this step are not complete yet.
+  absl::Status Begin();
+  // The gradients of all sublayers ≥ `first_complete` are complete on this rank.  REQUIRES: does not rise within a step.
+  absl::Status Advance(const Stream& stream, int32_t first_complete);
+  // All gradients are complete, tied tables included. Afterwards owned slices hold the sums.
+  absl::Status Finish(const Stream& stream, absl::Duration timeout);
+
+  // Every replica gets the owners' gradients / weights.
+  absl::Status GatherGradients(absl::Duration timeout);
+  absl::Status GatherWeights(absl::Duration timeout);
+
+ private:
+  static constexpr int kDepth = 2;  // owned buckets being received at once
+
+  // Consecutive in memory, of one owner.
+  struct Bucket {
+    Vector weight, gradient;
+    int owner = 0;
+    int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: only at Finish (tied tables)
+  };
+  void AddSlice(const StateSlice& slice, int32_t first_sublayer);
+  bool Owns(const Bucket& bucket) const { return bucket.owner == replica_; }
+  Vector Received(size_t position, int replica) const;
+  absl::Status PostReceives();
+  absl::Status PostSends(size_t end);
+  // Adds the next owned bucket's pieces if they have come; false: not yet.
+  absl::StatusOr<bool> AddNext(const Stream& stream);
+  void Sum(const Stream& stream, size_t position) const;
+  absl::Status Gather(Vector Bucket::*values, absl::Duration timeout);
+
+  int replica_ = 0;
+  int replicas_ = 1;
+  bool active_ = false;
+  Communicator* communicator_ = nullptr;
+  ArenaSlice buffer_slice_;
+  int64_t buffer_elements_ = 0;  // of one receive buffer
+  float* buffers_ = nullptr;     // [kDepth][R-1][buffer_elements_]
+
+  std::vector<Bucket> buckets_;  // in the order in which they travel
+  std::vector<size_t> mine_;     // the buckets this replica owns
+  // The step in progress: places in buckets_ and mine_.
+  size_t complete_ = 0, sent_ = 0, posted_ = 0, added_ = 0;
+  std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
+  std::vector<CommRequest> receives_;  // [kDepth][R-1]
+};
+
+}  // namespace hadal

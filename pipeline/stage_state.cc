@@ -1,0 +1,57 @@
+#include "pipeline/stage_state.h"
+
+#include <algorithm>
+
+#include "pipeline/slice_ownership.h"
+
+namespace hadal {
+namespace {
+
+// The gradient of an owned parameter: its own, or its first use's.
+Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
+  const ParameterRecord& record = parameters.plan().parameters[parameter];
+  if (record.role != ParameterRole::kEmbedding) return parameters.GradientVector(parameter);
+  const Matrix table = parameters.TableGradient(record.sublayer);
+  return {table.data, table.rows * table.columns};
+}
+
+Vector SliceOf(Vector values, int64_t slice) {
+  const int64_t first = slice * kSliceElements;
+  return {values.data + first, std::min(kSliceElements, values.size - first)};
+}
+
+}  // namespace
+
+StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training,
+                       ArenaLayout& layout)
+    : plan_(plan), training_(training), sharded_(pipeline.shard_optimizer_state) {
+  const std::vector<OwnedSlice> slices = SlicesByStage(plan, pipeline)[stage];
+  for (const OwnedSlice& slice : slices) {
+    if (slice.replica < pipeline.replica) ++owned_.begin;
+    if (slice.replica <= pipeline.replica) ++owned_.end;
+    slices_.push_back({.parameter = slice.parameter, .slice = slice.slice, .owner = slice.replica});
+  }
+  updated_ = sharded_ ? owned_ : Range{0, slices_.size()};
+  if (!training) return;
+  for (size_t i = updated_.begin; i < updated_.end; ++i) moment_floats_ += slices[i].elements;
+  first_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
+  second_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
+}
+
+void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
+  float* first = training_ ? arena.Get<float>(first_moment_slice_) : nullptr;
+  float* second = training_ ? arena.Get<float>(second_moment_slice_) : nullptr;
+  for (size_t i = 0; i < slices_.size(); ++i) {
+    StateSlice& slice = slices_[i];
+    slice.weight = SliceOf(parameters.WeightVector(slice.parameter), slice.slice);
+    if (!training_) continue;
+    slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
+    if (i < updated_.begin || i >= updated_.end) continue;
+    slice.first_moment = {first, slice.weight.size};
+    slice.second_moment = {second, slice.weight.size};
+    first += slice.weight.size;
+    second += slice.weight.size;
+  }
+}
+
+}  // namespace hadal

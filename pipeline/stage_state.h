@@ -1,0 +1,64 @@
+// The state of one stage's parameters on one rank, slice by slice: weights and gradients, and Adam's moments where they are kept.
+//
+// Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): a replica keeps the moments of the slices it owns
+// (slice_ownership.h), 8 bytes an element; otherwise every replica keeps all. Weights and gradients are whole on every replica.
+// Norms, updates, reductions and checkpoints all walk this one list.
+// Thread safety: read-only after Bind; the buffers are the caller's to share.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layers/parameter_store.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/arena.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+struct StateSlice {
+  int32_t parameter = 0;
+  int64_t slice = 0;
+  int owner = 0;  // replica
+  Vector weight;
+  Vector gradient;  // of a tied table: the first use's, which TiedTables::ReduceGradients makes the sum
+  Vector first_moment, second_moment;  // empty where another replica keeps them
+};
+
+class StageState {
+ public:
+  // Reserves the moments.  `training`: false leaves gradients and moments empty.
+  StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training, ArenaLayout& layout);
+  // `parameters`: the stage's, bound.
+  void Bind(const Arena& arena, const ParameterStore& parameters);
+
+  const ModelPlan& plan() const { return plan_; }
+  // Every slice whose first use is on this stage, ascending by (parameter, slice).
+  std::span<const StateSlice> slices() const { return slices_; }
+  // Those that this replica owns.
+  std::span<const StateSlice> owned() const { return Part(owned_); }
+  // Those that this replica updates, because it has their moments: the owned ones when sharded, else all.
+  std::span<const StateSlice> updated() const { return Part(updated_); }
+  bool sharded() const { return sharded_; }
+  // Adam's two moments on this rank.
+  int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
+
+ private:
+  struct Range {
+    size_t begin = 0, end = 0;
+  };
+  std::span<const StateSlice> Part(const Range& range) const {
+    return std::span(slices_).subspan(range.begin, range.end - range.begin);
+  }
+
+  const ModelPlan& plan_;
+  bool training_;
+  bool sharded_;
+  std::vector<StateSlice> slices_;
+  Range owned_, updated_;
+  int64_t moment_floats_ = 0;  // of one moment
+  ArenaSlice first_moment_slice_, second_moment_slice_;
+};
+
+}  // namespace hadal

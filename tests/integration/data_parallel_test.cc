@@ -1,0 +1,184 @@
+// Replicas of the pipeline: the same bits for every cut and with the optimizer's state sharded or not; the same loss, up to the
+// order of sums, for every number of replicas.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/pipeline_plan.h"
+#include "tests/integration/pipeline_run.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int kVocabulary = 203;
+
+struct Grid {
+  int stages = 1;
+  int replicas = 1;
+};
+// Pipeline × replicas, the reference of each number of replicas first.
+constexpr Grid kGrids[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 3}, {2, 3}, {1, 4}};
+
+RunSpec BaseSpec() {
+  RunSpec spec;
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, 32, kVocabulary);
+  spec.batch = {.micro_batches = 5, .source_tokens = 96, .target_tokens = 96};  // no even share for 2, 3 or 4 replicas
+  spec.optimizer.clip_norm = 0.5;
+  spec.optimizer.weight_decay = 0.01;
+  spec.steps = 5;
+  return spec;
+}
+
+RunSpec On(RunSpec spec, const Grid& grid) {
+  spec.ranks = grid.stages * grid.replicas;
+  spec.pipeline.replicas = grid.replicas;
+  return spec;
+}
+
+std::string ToString(const Grid& grid) {
+  return std::to_string(grid.stages) + " stages x " + std::to_string(grid.replicas) + " replicas";
+}
+
+// Relative differences of the first steps; a sum in another order moves the last bits only.
+void ExpectSameLosses(const RunOutcome& reference, const RunOutcome& outcome) {
+  ASSERT_EQ(reference.loss.size(), outcome.loss.size());
+  for (size_t step = 0; step < reference.loss.size(); ++step) {
+    EXPECT_NEAR(outcome.loss[step] / reference.loss[step], 1, 1e-6) << "step " << step;
+    EXPECT_NEAR(outcome.gradient_norm[step] / reference.gradient_norm[step], 1, 1e-4) << "step " << step;
+  }
+}
+
+void ExpectGridsAgree(const RunSpec& base) {
+  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
+  std::map<int, RunOutcome> references;  // by replicas
+  for (const Grid& grid : kGrids) {
+    SCOPED_TRACE(ToString(grid));
+    RunOutcome outcome = Train(On(base, grid), corpus);
+    ASSERT_EQ(static_cast<int>(outcome.loss.size()), base.steps);
+    const auto reference = references.find(grid.replicas);
+    if (reference != references.end()) {
+      EXPECT_EQ(FirstDifference(reference->second, outcome), "");
+    } else {
+      references[grid.replicas] = std::move(outcome);
+      ExpectSameLosses(references[1], references[grid.replicas]);
+    }
+    if (grid.replicas == 1) continue;
+    RunSpec unsharded = On(base, grid);
+    unsharded.pipeline.shard_optimizer_state = false;
+    EXPECT_EQ(FirstDifference(references[grid.replicas], Train(unsharded, corpus)), "") << "sharding off";
+  }
+}
+
+TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec()); }
+
+TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
+  RunSpec spec = BaseSpec();
+  spec.model = SmallModel(ResidualMethod::kPreLn, 32, kVocabulary);
+  spec.model.sharing = EmbeddingSharing::kNone;
+  ExpectGridsAgree(spec);
+}
+
+TEST(DataParallelTest, EveryScheduleThreadsAndRecomputation) {
+  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
+  RunSpec spec = On(BaseSpec(), {1, 2});
+  spec.steps = 2;
+  const RunOutcome reference = Train(spec, corpus);
+  spec = On(spec, {2, 2});
+  spec.threads = 2;
+  spec.pipeline.checkpoint_every = 3;
+  EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
+  spec.pipeline.schedule = ScheduleKind::kGpipe;
+  EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
+  spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
+  spec.pipeline.chunks = 3;
+  EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
+}
+
+// A table of two slices and many buckets, so that replicas share one parameter.
+TEST(DataParallelTest, AParameterOfSeveralSlices) {
+  constexpr int kLargeVocabulary = 17000;
+  RunSpec spec = BaseSpec();
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, 64, kLargeVocabulary);
+  spec.batch = {.micro_batches = 3, .source_tokens = 32, .target_tokens = 32};
+  spec.steps = 2;
+  const Corpus corpus = RandomCorpus(100, 12, kLargeVocabulary, 5);
+  const RunOutcome reference = Train(On(spec, {1, 3}), corpus);
+  EXPECT_EQ(FirstDifference(reference, Train(On(spec, {2, 3}), corpus)), "");
+  ExpectSameLosses(Train(spec, corpus), reference);
+}
+
+// With a rate of zero all grids keep the same weights, so that what they say of them must be the same bits.
+TEST(DataParallelTest, ValidationAndBleuDoNotDependOnTheGrid) {
+  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
+  RunSpec spec = BaseSpec();
+  spec.steps = 1;
+  spec.learning_rate = 0;
+  spec.validate_every_step = true;
+  spec.translate_every_step = true;
+  const RunOutcome reference = Train(spec, corpus);
+  for (const Grid& grid : {Grid{1, 2}, Grid{2, 3}, Grid{1, 4}}) {
+    const RunOutcome outcome = Train(On(spec, grid), corpus);
+    EXPECT_EQ(outcome.validation_loss, reference.validation_loss) << ToString(grid);
+    EXPECT_EQ(outcome.bleu, reference.bleu) << ToString(grid);
+  }
+}
+
+// 8 bytes an element: sharded for the slices a replica owns, else for all of the stage's.
+TEST(DataParallelTest, StateBytesAreTheFormulas) {
+  const Corpus corpus = RandomCorpus(100, 24, kVocabulary, 5);
+  RunSpec spec = On(BaseSpec(), {2, 3});
+  spec.steps = 1;
+  const ModelPlan plan = ModelPlan::Make(spec.model);
+  const PipelinePlan pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks).value();
+  for (const bool sharded : {true, false}) {
+    spec.pipeline.shard_optimizer_state = sharded;
+    std::vector<int64_t> expected(spec.ranks, 0);
+    for (int stage = 0; stage < 2; ++stage) {
+      int64_t total = 0, before = 0;
+      for (size_t p = 0; p < plan.parameters.size(); ++p) {
+        if (pipeline.OwnerOf(plan, static_cast<int32_t>(p)) == stage) total += plan.parameters[p].elements();
+      }
+      for (size_t p = 0; p < plan.parameters.size(); ++p) {
+        if (pipeline.OwnerOf(plan, static_cast<int32_t>(p)) != stage) continue;
+        const int64_t elements = plan.parameters[p].elements();  // one slice each
+        ASSERT_EQ(SliceCount(plan.parameters[p]), 1);
+        const double middle = static_cast<double>(before) + static_cast<double>(elements) / 2;
+        const int owner = static_cast<int>(std::floor(3 * middle / static_cast<double>(total)));
+        for (int replica = 0; replica < 3; ++replica) {
+          if (!sharded || replica == owner) expected[stage * 3 + replica] += 8 * elements;
+        }
+        before += elements;
+      }
+    }
+    EXPECT_EQ(Train(spec, corpus).moment_bytes, expected) << (sharded ? "sharded" : "whole");
+  }
+}
+
+TEST(DataParallelTest, MoreReplicasThanMicroBatchesAreRefused) {
+  RunSpec spec = BaseSpec();
+  spec.batch.micro_batches = 3;
+  spec.pipeline.replicas = 4;
+  const ModelPlan plan = ModelPlan::Make(spec.model);
+  const absl::Status status = MakePipelinePlan(plan, spec.batch, spec.pipeline, 4).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("pipeline.replicas = 4"));
+}
+
+TEST(DataParallelTest, RanksThatAreNoGridAreRefused) {
+  RunSpec spec = BaseSpec();
+  spec.pipeline.replicas = 2;
+  const ModelPlan plan = ModelPlan::Make(spec.model);
+  EXPECT_FALSE(MakePipelinePlan(plan, spec.batch, spec.pipeline, 3).ok());
+  EXPECT_TRUE(MakePipelinePlan(plan, spec.batch, spec.pipeline, 4).ok());
+  spec.pipeline.stages = 3;
+  const absl::Status status = MakePipelinePlan(plan, spec.batch, spec.pipeline, 4).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("mpirun -n 6"));
+}
+
+}  // namespace
+}  // namespace hadal::testing
