@@ -31,7 +31,7 @@ class Branch {
   // Adds to the gradients of the branch's weights and inner biases.
   virtual void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
                               const float* saved) const = 0;
-  // The parameter that holds the last bias.
+  // The parameter that holds the last bias; -1 where the branch adds it itself.
   virtual int32_t output_bias() const = 0;
 };
 

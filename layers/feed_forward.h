@@ -1,9 +1,12 @@
-// Feed-forward: y = dropout(relu(x·W_1ᵀ + b_1))·W_2ᵀ (b_2 is added by the residual connection).
-// Source: Vaswani et al. 2017 eq. 2; methods.md section 0.
-// Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask.
+// Feed-forward: y = inner(dropout(relu(x·W_1ᵀ + b_1)))·W_2ᵀ (b_2 is added by the residual connection); inner: a LayerNorm
+// over d_ff where the method has one (Sub-LN, NormFormer).
+// Source: Vaswani et al. 2017 eq. 2.
+// Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then the inner norm's output
+// [R, d_ff] and statistics [2R].
 #pragma once
 
 #include "layers/branch.h"
+#include "layers/inner_norm.h"
 
 namespace hadal {
 
@@ -20,9 +23,13 @@ class FeedForward : public Branch {
   int32_t output_bias() const override { return contraction_weight_ + 1; }
 
  private:
+  // What W_2 reads.
+  ConstMatrix Normed(const float* saved, int64_t rows) const;
+
   int32_t sublayer_;
   Stack stack_;
   int32_t hidden_weight_, contraction_weight_;  // parameters; each is followed by its bias
+  InnerNorm hidden_norm_;
   int64_t d_ff_;
   double dropout_;
 };

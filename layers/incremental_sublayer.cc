@@ -4,21 +4,11 @@
 #include <cstring>
 
 #include "kernels/cached_attention.h"
+#include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
 
 namespace hadal {
-namespace {
-
-// The sublayer's parameter with `role`, -1 where it has none.
-int32_t Find(const ModelPlan& plan, const SublayerRecord& record, ParameterRole role) {
-  for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
-    if (plan.parameters[p].role == role) return p;
-  }
-  return -1;
-}
-
-}  // namespace
 
 IncrementalScratch::IncrementalScratch(const ModelPlan& plan, int64_t rows, int64_t longest, const Stream& stream,
                                        ArenaLayout& layout)
@@ -28,6 +18,8 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, int64_t rows, int6
   attended_slice_ = reserve(rows * width_);
   branch_slice_ = reserve(rows * width_);
   normed_slice_ = reserve(rows * width_);
+  if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_);
+  if (plan.options.decoder.ffn_inner_norm) normed_hidden_slice_ = reserve(rows * plan.options.d_ff);
   statistics_slice_ = reserve(2 * rows);
   attention_slice_ = reserve(attention_floats_);
 }
@@ -37,6 +29,8 @@ void IncrementalScratch::Bind(const Arena& arena) {
   attended_ = arena.Get<float>(attended_slice_);
   branch_ = arena.Get<float>(branch_slice_);
   normed_ = arena.Get<float>(normed_slice_);
+  layer_input_ = arena.Get<float>(layer_input_slice_);
+  normed_hidden_ = arena.Get<float>(normed_hidden_slice_);
   statistics_ = arena.Get<float>(statistics_slice_);
   attention_ = arena.Get<float>(attention_slice_);
 }
@@ -46,9 +40,10 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       kind_(record_.kind),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
-      heads_(plan.options.heads) {
+      heads_(plan.options.heads),
+      keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0) {
   HADAL_CHECK(record_.stack == Stack::kDecoder);
-  const auto find = [&](ParameterRole role) { return Find(plan, record_, role); };
+  const auto find = [&](ParameterRole role) { return plan.ParameterOf(sublayer, role); };
   const bool feed_forward = kind_ == SublayerKind::kFeedForward;
   input_weight_ = find(feed_forward ? ParameterRole::kHiddenWeight : ParameterRole::kQueryWeight);
   input_bias_ = find(feed_forward ? ParameterRole::kHiddenBias : ParameterRole::kQueryBias);
@@ -58,7 +53,10 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   output_bias_ = find(feed_forward ? ParameterRole::kContractionBias : ParameterRole::kOutputBias);
   norm_scale_ = find(ParameterRole::kNormScale);
   closing_norm_scale_ = find(ParameterRole::kClosingNormScale);
-  HADAL_CHECK_GE(std::min({input_weight_, input_bias_, output_weight_, output_bias_, norm_scale_}), 0);
+  head_scale_ = find(ParameterRole::kHeadScale);
+  inner_norm_scale_ = find(feed_forward ? ParameterRole::kHiddenNormScale : ParameterRole::kInnerNormScale);
+  output_norm_scale_ = find(ParameterRole::kOutputNormScale);
+  HADAL_CHECK_GE(std::min({input_weight_, input_bias_, output_weight_, output_bias_}), 0);
 }
 
 void IncrementalSublayer::CacheMemory(const Stream& stream, const ParameterStore& parameters, ConstMatrix memory,
@@ -82,7 +80,20 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstMatrix 
                                    .heads = heads_,
                                    .context = attended,
                                    .scratch = context.scratch.attention()});
-  LinearForward(context.stream, {.x = attended, .weight = context.parameters.Weight(output_weight_), .y = y});
+  if (head_scale_ >= 0) {
+    HeadScaleForward(context.stream,
+                     {.x = attended, .gain = context.parameters.WeightVector(head_scale_), .y = attended});
+  }
+  // The sublayer's input has been read: its norm's place is free.
+  const Matrix normed = context.scratch.normed(q.rows);
+  if (inner_norm_scale_ >= 0) Norm(context, inner_norm_scale_, attended, normed);
+  LinearForwardArgs product{
+      .x = inner_norm_scale_ >= 0 ? normed : attended, .weight = context.parameters.Weight(output_weight_), .y = y};
+  if (output_norm_scale_ < 0) return LinearForward(context.stream, product);
+  product.bias = context.parameters.WeightVector(output_bias_);
+  product.y = inner_norm_scale_ >= 0 ? attended : normed;
+  LinearForward(context.stream, product);
+  Norm(context, output_norm_scale_, product.y, y);
 }
 
 void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstMatrix x, Matrix cache,
@@ -115,18 +126,29 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMa
                                  .bias = context.parameters.WeightVector(input_bias_),
                                  .relu = true,
                                  .y = hidden});
-  LinearForward(context.stream, {.x = hidden, .weight = context.parameters.Weight(output_weight_), .y = y});
+  ConstMatrix read = hidden;
+  if (inner_norm_scale_ >= 0) {
+    const Matrix normed = context.scratch.normed_hidden(x.rows, d_ff_);
+    Norm(context, inner_norm_scale_, hidden, normed);
+    read = normed;
+  }
+  LinearForward(context.stream, {.x = read, .weight = context.parameters.Weight(output_weight_), .y = y});
 }
 
-ConstMatrix IncrementalSublayer::NormedInput(const IncrementalContext& context, ConstMatrix x) const {
-  if (record_.norm == NormPlacement::kPost) return x;
-  const Matrix normed = context.scratch.normed(x.rows);
+void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstMatrix x,
+                               Matrix normed) const {
   ResidualNormForward(context.stream, {.stream = x,
-                                       .scale = context.parameters.WeightVector(norm_scale_),
-                                       .shift = context.parameters.WeightVector(norm_scale_ + 1),
+                                       .scale = context.parameters.WeightVector(norm_scale),
+                                       .shift = context.parameters.WeightVector(norm_scale + 1),
                                        .normed = normed,
                                        .mean = context.scratch.mean(x.rows),
                                        .rstd = context.scratch.rstd(x.rows)});
+}
+
+ConstMatrix IncrementalSublayer::NormedInput(const IncrementalContext& context, ConstMatrix x) const {
+  if (record_.norm != NormPlacement::kPre) return x;
+  const Matrix normed = context.scratch.normed(x.rows);
+  Norm(context, norm_scale_, x, normed);
   return normed;
 }
 
@@ -134,10 +156,15 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
   const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : closing_norm_scale_;
   ResidualNormForwardArgs args{.stream = x,
                                .branch = branch,
-                               .bias = context.parameters.WeightVector(output_bias_),
                                .residual_gain = record_.residual_gain,
                                .branch_gain = BranchGain(record_, context.update),
                                .sum = norm >= 0 ? branch : out};
+  if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
+  if (record_.skip_gain != 0) {
+    args.skip = context.scratch.layer_input(x.rows);
+    args.skip_gain = record_.skip_gain;
+  }
+  if (record_.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record_.learned_gain);
   if (norm >= 0) {
     args.scale = context.parameters.WeightVector(norm);
     args.shift = context.parameters.WeightVector(norm + 1);
@@ -150,6 +177,9 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
 
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix out) const {
   HADAL_CHECK_GE(x.rows, kFewestDecodeRows);
+  if (keeps_input_) {
+    std::memcpy(context.scratch.layer_input(x.rows).data, x.data, sizeof(float) * x.rows * d_model_);
+  }
   const ConstMatrix input = NormedInput(context, x);
   const Matrix branch = context.scratch.branch(x.rows);
   switch (kind_) {

@@ -55,15 +55,19 @@ class IncrementalScratch {
   Matrix attended(int64_t rows) const { return {attended_, rows, width_}; }
   Matrix branch(int64_t rows) const { return {branch_, rows, width_}; }
   Matrix normed(int64_t rows) const { return {normed_, rows, width_}; }
+  // What the layer under way read; kept where its last sum adds it.
+  Matrix layer_input(int64_t rows) const { return {layer_input_, rows, width_}; }
+  Matrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
   Vector rstd(int64_t rows) const { return {statistics_ + rows_, rows}; }
   Vector attention() const { return {attention_, attention_floats_}; }
 
  private:
   int64_t rows_ = 0, width_ = 0, attention_floats_ = 0;
-  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, statistics_slice_, attention_slice_;
-  float *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *statistics_ = nullptr,
-        *attention_ = nullptr;
+  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, layer_input_slice_,
+      statistics_slice_, attention_slice_;
+  float *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
+        *layer_input_ = nullptr, *statistics_ = nullptr, *attention_ = nullptr;
 };
 
 // What a step's sublayers share.
@@ -94,6 +98,8 @@ class IncrementalSublayer {
   void FeedForward(const IncrementalContext& context, ConstMatrix x, Matrix y) const;
   void Attend(const IncrementalContext& context, ConstMatrix q, ConstMatrix cache, const CacheIndex& index,
               Matrix y) const;
+  // normed = LN(x) with the scale that is parameter `norm_scale`.
+  void Norm(const IncrementalContext& context, int32_t norm_scale, ConstMatrix x, Matrix normed) const;
   // The norm in front of a pre-norm sublayer.
   ConstMatrix NormedInput(const IncrementalContext& context, ConstMatrix x) const;
   void Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const;
@@ -102,11 +108,13 @@ class IncrementalSublayer {
   SublayerKind kind_;
   int64_t d_model_, d_ff_;
   int32_t heads_;
+  bool keeps_input_;  // a layer's first sublayer whose input the last one adds
   // Parameters. q, k and v of self-attention, k and v of cross-attention lie next to each other, as do their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention
   int32_t output_weight_ = -1, output_bias_ = -1;        // out_proj, or fc2
-  int32_t norm_scale_ = -1, closing_norm_scale_ = -1;    // their shifts follow
+  // -1 where the method has none; shifts follow scales.
+  int32_t norm_scale_ = -1, closing_norm_scale_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
 };
 
 }  // namespace hadal

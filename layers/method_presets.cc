@@ -1,5 +1,6 @@
 #include "layers/method_presets.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +9,7 @@
 namespace hadal {
 namespace {
 
-// Gains of every matrix that DeepNorm scales: all but query and key.
+// `beta` for every matrix that DeepNorm scales: all but query and key.
 StackMethod WithBeta(double residual_gain, double beta) {
   return {.norm = NormPlacement::kPost,
           .residual_gain = residual_gain,
@@ -29,6 +30,40 @@ StackMethod DeepNormEncoder(double n, double m) {
 // ((3M)^1/4, (12M)^-1/4).
 StackMethod DeepNormDecoder(double m) { return WithBeta(std::pow(3 * m, 0.25), std::pow(12 * m, -0.25)); }
 
+// `factor` for v, o and FFN, query and key as in the base initialisation.
+StackMethod TFixupStack(double factor, double embedding_gain) {
+  StackMethod stack = WithBeta(1, factor);
+  stack.norm = NormPlacement::kNone;
+  stack.query_key_gain = StackMethod().query_key_gain;
+  stack.embedding_gain = embedding_gain;
+  return stack;
+}
+
+StackMethod SubLnStack(double gamma) {
+  StackMethod stack = WithBeta(1, gamma);
+  stack.norm = NormPlacement::kPre;
+  stack.attention_inner_norm = stack.ffn_inner_norm = true;
+  stack.cross_value_gain = stack.cross_output_gain = 1;
+  return stack;
+}
+
+StackMethod B2tRescaledStack(double layers) {
+  StackMethod stack{.skip_gain = 1};
+  for (double StackMethod::*gain :
+       {&StackMethod::query_key_gain, &StackMethod::value_gain, &StackMethod::output_gain,
+        &StackMethod::cross_value_gain, &StackMethod::cross_output_gain, &StackMethod::ffn_gain}) {
+    stack.*gain /= std::sqrt(layers);
+  }
+  return stack;
+}
+
+// Equations 6 to 8.
+StackMethod B2tNoLnStack(double layers, double d_model) {
+  return {.norm = NormPlacement::kNone,
+          .skip_gain = std::min(layers / 12, std::pow(layers, -0.15)),
+          .layer_gain = std::pow(d_model, -0.2)};
+}
+
 void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOptions& options) {
   options.encoder = options.decoder = method;
   options.distribution = distribution;
@@ -40,12 +75,28 @@ void ApplyDeepNorm(ModelOptions& options) {
   options.distribution = WeightDistribution::kXavierNormal;
 }
 
+void ApplyTFixup(ModelOptions& options) {
+  const double n = options.encoder_layers, m = options.decoder_layers;
+  options.encoder = TFixupStack(0.67 * std::pow(n, -0.25), std::pow(9 * n, -0.25));
+  options.decoder = TFixupStack(std::pow(9 * m, -0.25), std::pow(9 * m, -0.25));
+  options.distribution = WeightDistribution::kXavierUniform;
+}
+
+void ApplySubLn(ModelOptions& options) {
+  const double n = options.encoder_layers, m = options.decoder_layers;
+  options.encoder = SubLnStack(std::sqrt(std::log(3 * m) * std::log(2 * n) / 3));
+  options.decoder = SubLnStack(std::sqrt(std::log(3 * m)));
+  options.distribution = WeightDistribution::kXavierNormal;
+}
+
 }  // namespace
 
 const std::vector<ResidualMethod>& AllResidualMethods() {
-  static const auto& all = *new std::vector<ResidualMethod>{ResidualMethod::kPostLn,     ResidualMethod::kPreLn,
-                                                            ResidualMethod::kDeepNorm,   ResidualMethod::kBranchNorm,
-                                                            ResidualMethod::kPostLnInit, ResidualMethod::kDsInit};
+  static const auto& all = *new std::vector<ResidualMethod>{
+      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,  ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm,
+      ResidualMethod::kPostLnInit, ResidualMethod::kDsInit, ResidualMethod::kReZero,   ResidualMethod::kTFixup,
+      ResidualMethod::kNormFormer, ResidualMethod::kSubLn,  ResidualMethod::kB2t,      ResidualMethod::kB2tRescaled,
+      ResidualMethod::kB2tNoLn};
   return all;
 }
 
@@ -74,6 +125,20 @@ std::string ResidualMethodName(ResidualMethod method) {
       return "post_ln_init";
     case ResidualMethod::kDsInit:
       return "ds_init";
+    case ResidualMethod::kReZero:
+      return "rezero";
+    case ResidualMethod::kTFixup:
+      return "t_fixup";
+    case ResidualMethod::kNormFormer:
+      return "normformer";
+    case ResidualMethod::kSubLn:
+      return "sub_ln";
+    case ResidualMethod::kB2t:
+      return "b2t";
+    case ResidualMethod::kB2tRescaled:
+      return "b2t_rescaled";
+    case ResidualMethod::kB2tNoLn:
+      return "b2t_no_ln";
   }
   return "";
 }
@@ -92,6 +157,29 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       stack.depth_init = DepthInit::kInverseSqrt;
       return SetBoth(stack, WeightDistribution::kXavierUniform, options);
     }
+    case ResidualMethod::kReZero:
+      return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, WeightDistribution::kXavierUniform,
+                     options);
+    case ResidualMethod::kNormFormer:
+      return SetBoth(
+          {.norm = NormPlacement::kPre, .attention_output_norm = true, .head_scale = true, .ffn_inner_norm = true},
+          WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kB2t:
+      return SetBoth({.skip_gain = 1}, WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kB2tRescaled:
+      options.encoder = B2tRescaledStack(options.encoder_layers);
+      options.decoder = B2tRescaledStack(options.decoder_layers);
+      options.distribution = WeightDistribution::kXavierUniform;
+      return;
+    case ResidualMethod::kB2tNoLn:
+      options.encoder = B2tNoLnStack(options.encoder_layers, options.d_model);
+      options.decoder = B2tNoLnStack(options.decoder_layers, options.d_model);
+      options.distribution = WeightDistribution::kXavierUniform;
+      return;
+    case ResidualMethod::kTFixup:
+      return ApplyTFixup(options);
+    case ResidualMethod::kSubLn:
+      return ApplySubLn(options);
     case ResidualMethod::kDeepNorm:
       return ApplyDeepNorm(options);
     case ResidualMethod::kBranchNorm:

@@ -9,9 +9,23 @@
 //   branchnorm     post  1, b = min(1, t/T)               as deepnorm
 //   post_ln_init   post  1                                post_ln's as normal, layer l of n divided by n - l + 1
 //   ds_init        post  1                                uniform, 1 everywhere, layer l divided by sqrt(l)
+//   rezero         none  1, b learned a layer from 0      as post_ln
+//   t_fixup        none  1                                uniform; v, o, FFN 0.67 N^-1/4 / (9M)^-1/4, q, k 1/sqrt(2);
+//                                                         embeddings times (9N)^-1/4 / (9M)^-1/4
+//   normformer     pre   1; head scale, attention's       as post_ln
+//                        output norm, FFN's inner norm
+//   sub_ln         pre   1; inner norms of                normal; v, o, FFN sqrt(ln(3M) ln(2N) / 3) / sqrt(ln 3M);
+//                        self-attention and FFN           q, k and all of cross-attention 1
+//   b2t            post  1, a = 1                         as post_ln
+//   b2t_rescaled   post  1, a = 1                         post_ln's divided by sqrt(n)
+//   b2t_no_ln      none  1, a = min(n/12, n^-0.15),       as post_ln
+//                        c = d_model^-0.2
 //
 // Sources: DeepNet (arXiv 2203.00555) figure 2 and section 3; BranchNorm (arXiv 2305.02790) section 4.1: DeepNorm's
-// initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019).
+// initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); ReZero (Bachlechner et al. 2020; one
+// scalar a layer, as its code); T-Fixup (Huang et al. 2020; gains of q, k as its code); NormFormer (Shleifer et al. 2021; in an
+// encoder-decoder its parts go to self-attention and feed-forward of both stacks: ours); Sub-LN: Magneto (arXiv 2210.06423); B2T
+// (arXiv 2206.00330) equations 5 to 8, its code's division by sqrt(n) since 2023, n layers of the stack.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +37,21 @@
 
 namespace hadal {
 
-enum class ResidualMethod : int32_t { kPostLn, kPreLn, kDeepNorm, kBranchNorm, kPostLnInit, kDsInit };
+enum class ResidualMethod : int32_t {
+  kPostLn,
+  kPreLn,
+  kDeepNorm,
+  kBranchNorm,
+  kPostLnInit,
+  kDsInit,
+  kReZero,
+  kTFixup,
+  kNormFormer,
+  kSubLn,
+  kB2t,
+  kB2tRescaled,
+  kB2tNoLn,
+};
 
 const std::vector<ResidualMethod>& AllResidualMethods();
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name);

@@ -11,7 +11,8 @@ namespace hadal {
 
 enum class NormPlacement : int32_t {
   kPost,  // x' = LN(r·x + b·F(x))
-  kPre,   // x' = x + b·F(LN(x)), and one norm after each stack
+  kPre,   // x' = r·x + b·F(LN(x)), and one norm after each stack
+  kNone,  // x' = r·x + b·F(x)
 };
 
 enum class EmbeddingSharing : int32_t {
@@ -43,6 +44,18 @@ struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
   double branch_gain = 1;    // b, before growth
+  // b has one more factor, a learned scalar a layer that starts from 0 (ReZero, Bachlechner et al. 2020).
+  bool learned_branch_gain = false;
+
+  // The sum of a layer's last sublayer also takes the layer's input x_0: s = c·(r·x + b·F(x)) + a·x_0 (B2T, arXiv 2206.00330).
+  double skip_gain = 0;   // a; 0: no such skip
+  double layer_gain = 1;  // c
+
+  // What the branches hold besides their products, each learned and starting from the identity (inner_norm.h).
+  bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
+  bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
+  bool head_scale = false;             // self-attention: a scalar a head before W_o (NormFormer)
+  bool ffn_inner_norm = false;         // feed-forward: LayerNorm before W_2 (both)
 
   // Xavier gains. The base initialisation is fairseq's (q, k, v as one fused matrix: 1/sqrt(2) each).
   double query_key_gain = 0.70710678118654752;    // of self- and cross-attention
@@ -52,6 +65,10 @@ struct StackMethod {
   double cross_output_gain = 1;
   double ffn_gain = 1;  // W_1 and W_2; DeepNorm's beta
   DepthInit depth_init = DepthInit::kFlat;
+  double embedding_gain = 1;  // of the standard deviation 1/sqrt(d) of the stack's own embedding
+
+  // Whether a layer's sublayers share something and must stay together on a rank and in a segment.
+  bool couples_layer() const { return learned_branch_gain || skip_gain != 0; }
 };
 
 struct ModelOptions {

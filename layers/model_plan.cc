@@ -56,9 +56,13 @@ class PlanBuilder {
     s.kind = kind;
     s.stack = stack;
     s.layer = layer;
-    s.norm = Method(stack).norm;
-    s.residual_gain = static_cast<float>(Method(stack).residual_gain);
-    s.branch_gain = static_cast<float>(Method(stack).branch_gain);
+    const StackMethod& method = Method(stack);
+    s.norm = method.norm;
+    const bool last_of_layer = kind == SublayerKind::kFeedForward;
+    const double layer_gain = last_of_layer ? method.layer_gain : 1;
+    s.residual_gain = static_cast<float>(layer_gain * method.residual_gain);
+    s.branch_gain = static_cast<float>(layer_gain * method.branch_gain);
+    s.skip_gain = last_of_layer ? static_cast<float>(method.skip_gain) : 0;
     s.branch_growth = options_.branch_growth;
     if (s.branch_growth != BranchGrowth::kConstant) {
       s.branch_growth_updates = static_cast<float>(options_.branch_growth_updates);
@@ -67,6 +71,11 @@ class PlanBuilder {
       s.branch_growth_steepness = static_cast<float>(options_.branch_growth_steepness);
     }
     s.first_parameter = static_cast<int32_t>(plan_.parameters.size());
+    if (layer < 0) return;
+    // Self-attention is a layer's first sublayer.
+    s.cut_before = kind == SublayerKind::kSelfAttention || !method.couples_layer() ? 1 : 0;
+    const size_t index = plan_.sublayers.size() - 1;
+    if (kind != SublayerKind::kSelfAttention) s.learned_gain = plan_.sublayers[index - 1].learned_gain;
   }
 
   void AddParameter(ParameterRole role, InitKind init, double init_scale, int64_t rows, int64_t columns) {
@@ -81,7 +90,9 @@ class PlanBuilder {
 
   void AddTable(int32_t vocabulary) {
     plan_.sublayers.back().table = static_cast<int32_t>(plan_.parameters.size());
-    AddParameter(ParameterRole::kEmbedding, InitKind::kNormal, 1.0 / std::sqrt(double(options_.d_model)), vocabulary,
+    const SublayerRecord& sublayer = plan_.sublayers.back();
+    const double gain = sublayer.kind == SublayerKind::kOutputHead ? 1 : Method(sublayer.stack).embedding_gain;
+    AddParameter(ParameterRole::kEmbedding, InitKind::kNormal, gain / std::sqrt(double(options_.d_model)), vocabulary,
                  options_.d_model);
   }
 
@@ -97,14 +108,28 @@ class PlanBuilder {
 
   void AddBias(ParameterRole role, int64_t size) { AddParameter(role, InitKind::kZero, 0, size, 1); }
 
+  // A LayerNorm over `width`; the shift's role follows the scale's.
+  void AddLayerNorm(ParameterRole scale, int64_t width) {
+    AddParameter(scale, InitKind::kOne, 0, width, 1);
+    AddParameter(static_cast<ParameterRole>(static_cast<int32_t>(scale) + 1), InitKind::kZero, 0, width, 1);
+  }
+
   void AddNorm(bool closing) {
-    AddParameter(ParameterRole::kNormScale, InitKind::kOne, 0, options_.d_model, 1);
-    AddParameter(ParameterRole::kNormShift, InitKind::kZero, 0, options_.d_model, 1);
     SublayerRecord& sublayer = plan_.sublayers.back();
+    if (sublayer.norm != NormPlacement::kNone) AddLayerNorm(ParameterRole::kNormScale, options_.d_model);
     if (!closing || sublayer.norm != NormPlacement::kPre) return;
     sublayer.closing_norm = 1;
-    AddParameter(ParameterRole::kClosingNormScale, InitKind::kOne, 0, options_.d_model, 1);
-    AddParameter(ParameterRole::kClosingNormShift, InitKind::kZero, 0, options_.d_model, 1);
+    AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
+  }
+
+  // What a method adds to a layer's self-attention.
+  void AddAttentionExtras(const StackMethod& method) {
+    if (method.head_scale) AddParameter(ParameterRole::kHeadScale, InitKind::kOne, 0, options_.heads, 1);
+    if (method.attention_inner_norm) AddLayerNorm(ParameterRole::kInnerNormScale, options_.d_model);
+    if (method.attention_output_norm) AddLayerNorm(ParameterRole::kOutputNormScale, options_.d_model);
+    if (!method.learned_branch_gain) return;
+    plan_.sublayers.back().learned_gain = static_cast<int32_t>(plan_.parameters.size());
+    AddParameter(ParameterRole::kLearnedGain, InitKind::kZero, 0, 1, 1);
   }
 
   // q, k, v weights lie next to each other, then their biases, so that one product serves all three.
@@ -121,6 +146,7 @@ class PlanBuilder {
     AddWeight(ParameterRole::kOutputWeight, method.output_gain, d, d);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
+    AddAttentionExtras(method);
   }
 
   // Queries come from the stream, keys and values from the encoder's memory: q alone, k and v next to each other.
@@ -147,6 +173,7 @@ class PlanBuilder {
     AddWeight(ParameterRole::kContractionWeight, method.ffn_gain, options_.d_model, options_.d_ff);
     AddBias(ParameterRole::kContractionBias, options_.d_model);
     AddNorm(/*closing=*/last);
+    if (method.ffn_inner_norm) AddLayerNorm(ParameterRole::kHiddenNormScale, options_.d_ff);
   }
 
   const ModelOptions& options_;
@@ -226,6 +253,22 @@ const char* RoleSuffix(ParameterRole role) {
       return "bias";
     case ParameterRole::kEmbedding:
       return "weight";
+    case ParameterRole::kLearnedGain:
+      return "resweight";
+    case ParameterRole::kHeadScale:
+      return "head_scale";
+    case ParameterRole::kInnerNormScale:
+      return "inner_attn_ln.weight";
+    case ParameterRole::kInnerNormShift:
+      return "inner_attn_ln.bias";
+    case ParameterRole::kOutputNormScale:
+      return "attn_ln.weight";
+    case ParameterRole::kOutputNormShift:
+      return "attn_ln.bias";
+    case ParameterRole::kHiddenNormScale:
+      return "ffn_layernorm.weight";
+    case ParameterRole::kHiddenNormShift:
+      return "ffn_layernorm.bias";
   }
   return "";
 }
@@ -236,6 +279,12 @@ bool IsNorm(ParameterRole role) { return role == ParameterRole::kNormScale || ro
 
 bool IsClosingNorm(ParameterRole role) {
   return role == ParameterRole::kClosingNormScale || role == ParameterRole::kClosingNormShift;
+}
+
+// What belongs to the layer as a whole.
+bool IsOfLayer(ParameterRole role) {
+  return role == ParameterRole::kLearnedGain || role == ParameterRole::kOutputNormScale ||
+         role == ParameterRole::kOutputNormShift;
 }
 
 // fairseq's module names within a layer.
@@ -321,7 +370,8 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
   }
   if (IsClosingNorm(record.role)) return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
   return absl::StrCat(StackName(owner.stack), ".layers.", owner.layer, ".",
-                      ModulePrefix(owner.kind, IsNorm(record.role)), RoleSuffix(record.role));
+                      IsOfLayer(record.role) ? "" : ModulePrefix(owner.kind, IsNorm(record.role)),
+                      RoleSuffix(record.role));
 }
 
 std::string ModelPlan::SublayerName(int32_t sublayer) const {
@@ -347,6 +397,20 @@ int64_t ModelPlan::ParameterElements() const {
   int64_t total = 0;
   for (const ParameterRecord& parameter : parameters) total += parameter.elements();
   return total;
+}
+
+int32_t ModelPlan::ParameterOf(int32_t sublayer, ParameterRole role) const {
+  const SublayerRecord& record = sublayers[sublayer];
+  for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
+    if (parameters[p].role == role) return p;
+  }
+  return -1;
+}
+
+int32_t ModelPlan::NextCut(int32_t position) const {
+  const int32_t end = static_cast<int32_t>(sublayers.size());
+  while (position < end && sublayers[position].cut_before == 0) ++position;
+  return position;
 }
 
 std::vector<int32_t> ModelPlan::Uses(int32_t parameter) const {

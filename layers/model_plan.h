@@ -36,17 +36,20 @@ struct SublayerRecord {
   int32_t layer = -1;  // 0-based within its stack; -1 for embeddings and head
   NormPlacement norm = NormPlacement::kPost;
   int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
-  float residual_gain = 1;   // r
-  float branch_gain = 1;     // b, before growth
+  float residual_gain = 1;   // r; of a layer's last sublayer c·r
+  float branch_gain = 1;     // b, before growth; likewise
+  float skip_gain = 0;       // a, of a layer's last sublayer
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   float branch_growth_updates = 0;    // T of a growing branch gain
   float branch_growth_steepness = 0;  // k
   int32_t first_parameter = 0;        // the parameters it owns: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied
+  int32_t table = -1;         // embeddings and head: the parameter used as table, own or tied
+  int32_t learned_gain = -1;  // the parameter that multiplies b; the layer's first sublayer owns it
+  int32_t cut_before = 1;     // whether stages, chunks and segments may begin here; 0: tied to the sublayer in front
 };
 
-// b of the residual connection at an update (1-based).
+// b of the residual connection at an update (1-based), without its learned factor.
 float BranchGain(const SublayerRecord& sublayer, int64_t update);
 
 enum class ParameterRole : int32_t {
@@ -67,6 +70,14 @@ enum class ParameterRole : int32_t {
   kNormShift,
   kClosingNormScale,
   kClosingNormShift,
+  kLearnedGain,     // of the layer's branches
+  kHeadScale,       // one scalar a head
+  kInnerNormScale,  // between the heads and out_proj
+  kInnerNormShift,
+  kOutputNormScale,  // behind out_proj
+  kOutputNormShift,
+  kHiddenNormScale,  // between fc1 and fc2
+  kHiddenNormShift,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal };
@@ -109,6 +120,10 @@ struct ModelPlan {
   // e.g. "decoder layer 3 cross-attention".
   std::string SublayerName(int32_t sublayer) const;
   int64_t ParameterElements() const;
+  // The parameter of a sublayer's own with this role; -1 where it has none.
+  int32_t ParameterOf(int32_t sublayer, ParameterRole role) const;
+  // The first place at or behind `position` where the list may be cut.  REQUIRES: 0 ≤ position ≤ sublayers.
+  int32_t NextCut(int32_t position) const;
 
   // The sublayers that use `parameter` as their table, ascending: one entry for most, up to three for a tied embedding.
   std::vector<int32_t> Uses(int32_t parameter) const;

@@ -1,5 +1,7 @@
 #include "layers/segment.h"
 
+#include <cstring>
+
 #include "kernels/residual_norm.h"
 
 namespace hadal {
@@ -19,9 +21,11 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     return offset;
   };
   const size_t count = last - first;
+  skipped_from_.assign(count, false);
   for (size_t j = 0; j <= count; ++j) {
     Joint joint = MakeJoint(plan, j);
     const bool is_output = j == count;
+    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(rows * d_model_);
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input: x itself at joint 0. A sum that is the segment's output is the caller's.
     if (j > 0 && (has_norm || !is_output)) joint.sum = reserve(rows * d_model_);
@@ -38,22 +42,29 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
 }
 
 Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
-  // The norm's two parameters follow the branch's last bias.
-  const auto own_norm = [&](int32_t sublayer) { return MakeBranch(plan, sublayer)->output_bias() + 1; };
   const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer this joint closes
   const int32_t after = before + 1;
   Joint joint;
-  if (!pre_norm_) {
-    joint.norm_scale = index == 0 ? -1 : own_norm(before);
-    return joint;
+  if (index > 0 && plan.sublayers[before].skip_gain != 0) {
+    int32_t from = before;
+    while (plan.sublayers[from].kind != SublayerKind::kSelfAttention) --from;
+    joint.skip_from = from - first_;
+    HADAL_CHECK_GE(joint.skip_from, 0);
+    skipped_from_[joint.skip_from] = true;
   }
-  const bool is_output = after == last_;
-  if (!is_output) {
-    joint.norm_scale = own_norm(after);
-  } else if (plan.sublayers[before].closing_norm != 0) {
-    joint.norm_scale = own_norm(before) + 2;
+  switch (plan.sublayers[first_].norm) {
+    case NormPlacement::kPost:
+      if (index > 0) joint.norm_scale = plan.ParameterOf(before, ParameterRole::kNormScale);
+      return joint;
+    case NormPlacement::kPre:
+      joint.norm_scale = after < last_ ? plan.ParameterOf(after, ParameterRole::kNormScale)
+                                       : plan.ParameterOf(before, ParameterRole::kClosingNormScale);
+      joint.output_is_normed = after == last_ && joint.norm_scale >= 0;
+      return joint;
+    case NormPlacement::kNone:
+      joint.output_is_normed = false;
+      return joint;
   }
-  joint.output_is_normed = is_output && joint.norm_scale >= 0;
   return joint;
 }
 
@@ -68,21 +79,29 @@ ConstMatrix Segment::BranchInput(size_t index, ConstMatrix x, const float* saved
   return {saved + joints_[index].normed, x.rows, d_model_};
 }
 
-void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, ConstMatrix branch,
+void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch,
                            float* saved, Matrix out) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size();
   const bool has_norm = joint.norm_scale >= 0;
-  const int64_t rows = stream.rows;
-  ResidualNormForwardArgs args{.stream = stream};
+  const int64_t rows = x.rows;
+  ResidualNormForwardArgs args{.stream = x};
   if (index > 0) {
+    args.stream = StreamAfter(index - 1, x, saved);
     const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.branch = branch;
-    args.bias = context.parameters.WeightVector(branches_[index - 1]->output_bias());
+    if (const int32_t bias = branches_[index - 1]->output_bias(); bias >= 0) {
+      args.bias = context.parameters.WeightVector(bias);
+    }
+    if (record.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
     args.residual_gain = record.residual_gain;
     args.branch_gain = BranchGain(record, context.scalars.update);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
+    if (joint.skip_from >= 0) {
+      args.skip = StreamAfter(joint.skip_from, x, saved);
+      args.skip_gain = record.skip_gain;
+    }
     args.sum = is_output && !joint.output_is_normed ? out : Matrix(saved + joint.sum, rows, d_model_);
   }
   if (has_norm) {
@@ -97,15 +116,16 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
 
 void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
   if (pre_norm_) ForwardJoint(context, 0, x, {}, saved, out);
-  const Matrix branch = context.workspace.branch(x.rows);
   for (size_t i = 0; i < branches_.size(); ++i) {
+    const int64_t kept = joints_[i + 1].branch;
+    const Matrix branch = kept < 0 ? context.workspace.branch(x.rows) : Matrix(saved + kept, x.rows, d_model_);
     branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
-    ForwardJoint(context, i + 1, StreamAfter(i, x, saved), branch, saved, out);
+    ForwardJoint(context, i + 1, x, branch, saved, out);
     context.Progress();
   }
 }
 
-void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, const float* saved,
+void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
                             ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const {
   const Joint& joint = joints_[index];
   const int64_t rows = d_stream.rows;
@@ -117,10 +137,23 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
     args.branch_gain = BranchGain(record, context.scalars.update);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = d_branch;
-    args.d_bias = context.parameters.GradientVector(branches_[index - 1]->output_bias());
+    if (joint.skip_from >= 0) {
+      args.d_skip = context.workspace.layer_input_gradient(rows);
+      std::memset(args.d_skip.data, 0, sizeof(float) * rows * d_model_);
+      args.skip_gain = record.skip_gain;
+    }
+    if (const int32_t bias = branches_[index - 1]->output_bias(); bias >= 0) {
+      args.bias = context.parameters.WeightVector(bias);
+      args.d_bias = context.parameters.GradientVector(bias);
+    }
+    if (record.learned_gain >= 0) {
+      args.branch = {saved + joint.branch, rows, d_model_};
+      args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
+      args.d_learned_branch_gain = context.parameters.GradientVector(record.learned_gain);
+    }
   }
   if (joint.norm_scale >= 0) {
-    args.sum = index == 0 ? stream : ConstMatrix(saved + joint.sum, rows, d_model_);
+    args.sum = index == 0 ? x : ConstMatrix(saved + joint.sum, rows, d_model_);
     args.mean = {saved + joint.mean, rows};
     args.rstd = {saved + joint.rstd, rows};
     args.scale = context.parameters.WeightVector(joint.norm_scale);
@@ -137,7 +170,7 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
   for (size_t i = branches_.size(); i > 0; --i) {
     const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();
-    BackwardJoint(context, i, {}, saved,
+    BackwardJoint(context, i, x, saved,
                   follows_branch  ? d_input
                   : normed_output ? d_stream
                                   : Matrix(),
@@ -145,6 +178,11 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
     const Branch& branch = *branches_[i - 1];
     const float* branch_saved = saved + branch_saved_[i - 1];
     branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
+    if (skipped_from_[i - 1]) {  // d_stream += the gradient through the skip
+      ResidualNormForward(
+          context.stream,
+          {.stream = d_stream, .branch = context.workspace.layer_input_gradient(x.rows), .sum = d_stream});
+    }
     branch.BackwardWeight(context, BranchInput(i - 1, x, saved), d_branch, branch_saved);
     // The branch's own norm may be the joint before it.
     context.MarkComplete(first_ + static_cast<int32_t>(i));

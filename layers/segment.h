@@ -8,6 +8,8 @@
 //   post-norm:  x ─ F_0 ─ joint 1 (LN_0) ─ F_1 ─ joint 2 (LN_1) → out = normed
 //   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or
 //   normed
+//   no norm:    x ─ F_0 ─ joint 1 (sum) ─ F_1 ─ joint 2 (sum) → out = sum
+// A joint may add the input of its layer besides (skip_gain): then the whole layer lies in one segment.
 //
 // Shapes: x, out, gradients [R, d]; R the rows of the stack.
 // Numerics: where a model is cut into segments changes no bit.
@@ -47,13 +49,15 @@ class Segment {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     bool output_is_normed = true;
     int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
+    int64_t branch = -1;     // the branch's output, kept where its gain is learned
+    int32_t skip_from = -1;  // of this segment's sublayers the one whose input is added, too; -1: none
   };
-  struct JointViews;
 
   Joint MakeJoint(const ModelPlan& plan, size_t index);
-  void ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, ConstMatrix branch, float* saved,
+  // `x`: the segment's input.
+  void ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch, float* saved,
                     Matrix out) const;
-  void BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix stream, const float* saved,
+  void BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
                      ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const;
   // The stream after joint `index` (index 0: x).
   ConstMatrix StreamAfter(size_t index, ConstMatrix x, const float* saved) const;
@@ -69,6 +73,7 @@ class Segment {
   std::vector<std::unique_ptr<Branch>> branches_;
   std::vector<int64_t> branch_saved_;  // offset of each branch's saved tensors
   std::vector<Joint> joints_;          // branches + 1
+  std::vector<bool> skipped_from_;     // whether a later joint adds the sublayer's input
 };
 
 }  // namespace hadal

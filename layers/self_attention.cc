@@ -10,19 +10,24 @@ SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
       stack_(plan.sublayers[sublayer].stack),
       qkv_weight_(plan.sublayers[sublayer].first_parameter),
       qkv_bias_(qkv_weight_ + 3),
-      output_weight_(qkv_weight_ + 6),
+      output_(plan, sublayer),
       d_model_(plan.options.d_model),
       heads_(plan.options.heads),
       dropout_(plan.options.attention_dropout) {}
 
 int64_t SelfAttention::SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const {
-  return capacity.rows(stack_) * (4 * d_model_ + heads_);
+  const int64_t rows = capacity.rows(stack_);
+  return rows * (4 * d_model_ + heads_) + output_.SavedFloats(rows);
 }
 
 template <typename T>
 SelfAttention::Saved<T> SelfAttention::Views(T* saved, int64_t rows) const {
   T* attended = saved + rows * 3 * d_model_;
-  return {{saved, rows, 3 * d_model_}, {attended, rows, d_model_}, {attended + rows * d_model_, rows, heads_}};
+  T* log_sum_exp = attended + rows * d_model_;
+  return {{saved, rows, 3 * d_model_},
+          {attended, rows, d_model_},
+          {log_sum_exp, rows, heads_},
+          log_sum_exp + rows * heads_};
 }
 
 void SelfAttention::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
@@ -43,7 +48,7 @@ void SelfAttention::Forward(const SublayerContext& context, ConstMatrix x, float
                                     .context = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
-  LinearForward(context.stream, {.x = s.attended, .weight = parameters.Weight(output_weight_), .y = y});
+  output_.Forward(context, s.attended, s.output, y);
 }
 
 void SelfAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
@@ -52,7 +57,7 @@ void SelfAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_
   const Saved<const float> s = Views(saved, d_y.rows);
   const Matrix d_attended = context.workspace.context_gradient(d_y.rows);
   const Matrix d_qkv = context.workspace.inner_gradient(d_y.rows, 3 * d_model_);
-  LinearBackwardInput(context.stream, {.dy = d_y, .weight = parameters.Weight(output_weight_), .dx = d_attended});
+  output_.BackwardInput(context, d_y, s.attended, s.output, d_attended);
   AttentionBackward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
                                                .key_offsets = context.offsets(stack_),
                                                .heads = heads_,
@@ -76,7 +81,7 @@ void SelfAttention::BackwardWeight(const SublayerContext& context, ConstMatrix x
                                    const float* saved) const {
   const ParameterStore& parameters = context.parameters;
   const Saved<const float> s = Views(saved, d_y.rows);
-  LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
+  output_.BackwardWeight(context, d_y, s.attended, s.output);
   LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(d_y.rows, 3 * d_model_),
                                         .x = x,
                                         .d_weight = parameters.FusedGradient(qkv_weight_, 3),

@@ -1,8 +1,9 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
-// the decoder. Source: Vaswani et al. 2017 section 3.2; methods.md section 0. Saved: q|k|v [R, 3d], context [R, d],
-// log-sum-exp [R, H].
+// the decoder. What some methods put around W_o: attention_output.h. Source: Vaswani et al. 2017 section 3.2.
+// Saved: q|k|v [R, 3d], context [R, d], log-sum-exp [R, H], then what the output keeps.
 #pragma once
 
+#include "layers/attention_output.h"
 #include "layers/branch.h"
 
 namespace hadal {
@@ -17,19 +18,21 @@ class SelfAttention : public Branch {
                      Matrix d_x) const override;
   void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
                       const float* saved) const override;
-  int32_t output_bias() const override { return output_weight_ + 1; }
+  int32_t output_bias() const override { return output_.bias(); }
 
  private:
   template <typename T>
   struct Saved {
     MatrixOf<T> qkv, attended, log_sum_exp;
+    T* output;
   };
   template <typename T>
   Saved<T> Views(T* saved, int64_t rows) const;
 
   int32_t sublayer_;
   Stack stack_;
-  int32_t qkv_weight_, qkv_bias_, output_weight_;  // parameters; q, k, v follow each other
+  int32_t qkv_weight_, qkv_bias_;  // parameters; q, k, v follow each other
+  AttentionOutput output_;
   int64_t d_model_;
   int32_t heads_;
   double dropout_;

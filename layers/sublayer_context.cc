@@ -23,7 +23,13 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   context_slice_ = layout.Reserve<float>(category, rows * d);
   query_slice_ = layout.Reserve<float>(category, rows * d);
   inner_slice_ = layout.Reserve<float>(category, rows * std::max<int64_t>(3 * d, plan.options.d_ff));
-  partial_floats_ = ResidualNormPartials(rows, d);
+  const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
+  if (encoder.attention_output_norm || decoder.attention_output_norm) {
+    projected_slice_ = layout.Reserve<float>(category, rows * d);
+  }
+  if (encoder.skip_gain != 0 || decoder.skip_gain != 0) layer_input_slice_ = layout.Reserve<float>(category, rows * d);
+  const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
+  partial_floats_ = ResidualNormPartials(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d);
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
 }
 
@@ -33,6 +39,8 @@ void Workspace::Bind(const Arena& arena) {
   context_ = arena.Get<float>(context_slice_);
   inner_ = arena.Get<float>(inner_slice_);
   query_ = arena.Get<float>(query_slice_);
+  layer_input_ = arena.Get<float>(layer_input_slice_);
+  projected_ = arena.Get<float>(projected_slice_);
   attention_ = arena.Get<float>(attention_slice_);
   partials_ = arena.Get<float>(partial_slice_);
   logits_ = arena.Get<float>(logits_slice_);

@@ -46,6 +46,10 @@ class Workspace {
   // Gradient of q|k|v, of k|v, of the hidden layer: `columns` wide.
   Matrix inner_gradient(int64_t rows, int64_t columns) const { return {inner_, rows, columns}; }
   Matrix query_gradient(int64_t rows) const { return {query_, rows, width_}; }
+  // Of out_proj's product, where a norm stands behind it.
+  Matrix projected_gradient(int64_t rows) const { return {projected_, rows, width_}; }
+  // Of a layer's input, through the skip to the layer's last sum.
+  Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
   // Rows of logits of the output head.
@@ -59,9 +63,10 @@ class Workspace {
  private:
   int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
-      partial_slice_, logits_slice_, row_slice_;
+      projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_;
   float *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
-        *attention_ = nullptr, *partials_ = nullptr, *logits_ = nullptr, *row_loss_ = nullptr, *row_nll_ = nullptr;
+        *projected_ = nullptr, *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *logits_ = nullptr,
+        *row_loss_ = nullptr, *row_nll_ = nullptr;
 };
 
 // One micro-batch on its way through a chunk.

@@ -101,10 +101,11 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
 
 void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared) {
   const int32_t length = spec_.checkpoint_every > 0 ? spec_.checkpoint_every : std::max(last - first, 1);
-  for (int32_t begin = first; begin < last; begin += length) {
+  for (int32_t begin = first, end = first; begin < last; begin = end) {
+    end = plan_.NextCut(std::min(begin + length, last));
     Piece& piece = pieces_.emplace_back();
     piece.kind = Piece::Kind::kSegment;
-    piece.segment = std::make_unique<Segment>(plan_, begin, std::min(begin + length, last), capacity);
+    piece.segment = std::make_unique<Segment>(plan_, begin, end, capacity);
     piece.stack = piece.segment->stack();
     piece.input = {piece.stack, ReserveInSlot(capacity.rows(piece.stack) * d_model_)};
     if (spec_.checkpoint_every > 0) {

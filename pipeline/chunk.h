@@ -32,7 +32,7 @@ namespace hadal {
 struct ChunkSpec {
   int32_t first = 0, last = 0;   // sublayers [first, last) of the plan
   int32_t slots = 1;             // micro-batches live at once
-  int32_t checkpoint_every = 0;  // sublayers a segment; 0: no activation checkpointing
+  int32_t checkpoint_every = 0;  // sublayers a segment, more where a cut is not legal; 0: no activation checkpointing
   bool training = true;
 };
 

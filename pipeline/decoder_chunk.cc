@@ -53,8 +53,9 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   }
   const int32_t target = plan.target_embedding();
   if (first == plan.source_embedding()) embedding_source_.emplace(plan, plan.source_embedding(), layout);
-  for (int32_t s = std::max(first, 1); s < std::min(last, target); ++s) {
-    encoder_.emplace_back(plan, s, s + 1, Activations(capacity));
+  for (int32_t s = std::max(first, 1), end = s; s < std::min(last, target); s = end) {
+    end = plan.NextCut(s + 1);
+    encoder_.emplace_back(plan, s, end, Activations(capacity));
     buffers.RequireSaved(encoder_.back().saved_floats());
   }
   if (first <= target && target < last) embedding_target_.emplace(plan, target, layout);

@@ -4,8 +4,8 @@
 //   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every cross-attention
 //            here, and on to the chunks behind while they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
-// Caches: one matrix a decoder layer with a part for each lane. The encoder runs through the segments of training, one sublayer
-// each, so a source's memory has the bits of an evaluation.
+// Caches: one matrix a decoder layer with a part for each lane. The encoder runs through the segments of training, cut wherever
+// the plan allows, so a source's memory has the bits of an evaluation.
 // Pure arithmetic: a chunk never communicates. Thread safety: one thread.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace hadal {
 class DecodeBuffers {
  public:
   DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
-  // Room for what one encoder sublayer keeps.
+  // Room for what one encoder segment keeps.
   void RequireSaved(int64_t floats) { saved_floats_ = std::max(saved_floats_, floats); }
   // Call once, after every chunk has stated what it requires.
   void ReserveSaved(ArenaLayout& layout) { saved_slice_ = layout.Reserve<float>("decode workspace", saved_floats_); }
@@ -89,7 +89,7 @@ class DecoderChunk {
   DecodeBuffers& buffers_;
   bool encode_input_ = false, encode_output_ = false, step_input_ = false, step_output_ = false;
   std::optional<TokenEmbedding> embedding_source_, embedding_target_;
-  std::vector<Segment> encoder_;  // one sublayer each
+  std::vector<Segment> encoder_;
   std::vector<DecoderSublayer> decoder_;
   std::optional<CandidateHead> head_;
   std::optional<CandidateTable> candidates_;

@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 
 template <typename Enum, size_t kWords>
 using Words = std::array<std::pair<std::string_view, Enum>, kWords>;
-constexpr Words<NormPlacement, 2> kNorms = {{{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}}};
+constexpr Words<NormPlacement, 3> kNorms = {
+    {{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}}};
 constexpr Words<DepthInit, 3> kDepthInits = {
     {{"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}}};
 constexpr Words<EmbeddingSharing, 3> kSharings = {
@@ -41,13 +42,21 @@ Json StackToJson(const StackMethod& stack) {
   return {{"norm", WordOf(kNorms, stack.norm)},
           {"residual_gain", stack.residual_gain},
           {"branch_gain", stack.branch_gain},
+          {"skip_gain", stack.skip_gain},
+          {"layer_gain", stack.layer_gain},
+          {"learned_branch_gain", stack.learned_branch_gain},
+          {"attention_inner_norm", stack.attention_inner_norm},
+          {"attention_output_norm", stack.attention_output_norm},
+          {"head_scale", stack.head_scale},
+          {"ffn_inner_norm", stack.ffn_inner_norm},
           {"query_key_gain", stack.query_key_gain},
           {"value_gain", stack.value_gain},
           {"output_gain", stack.output_gain},
           {"cross_value_gain", stack.cross_value_gain},
           {"cross_output_gain", stack.cross_output_gain},
           {"ffn_gain", stack.ffn_gain},
-          {"depth_init", WordOf(kDepthInits, stack.depth_init)}};
+          {"depth_init", WordOf(kDepthInits, stack.depth_init)},
+          {"embedding_gain", stack.embedding_gain}};
 }
 
 // Takes fields out of an object and remembers the first thing that is wrong.
@@ -70,6 +79,12 @@ class FieldReader {
     const auto number = field->get<int64_t>();
     if (number < 0 || number > std::numeric_limits<int32_t>::max()) return Fail(name, "is out of range");
     value = static_cast<int32_t>(number);
+  }
+  void Read(const char* name, bool& value) {
+    const nlohmann::json* field = Find(name);
+    if (field == nullptr) return;
+    if (!field->is_boolean()) return Fail(name, "is neither true nor false");
+    value = field->get<bool>();
   }
   template <typename Enum, size_t kWords>
   void Read(const char* name, Enum& value, const Words<Enum, kWords>& words) {
@@ -115,6 +130,13 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   reader.Read("norm", stack.norm, kNorms);
   reader.Read("residual_gain", stack.residual_gain);
   reader.Read("branch_gain", stack.branch_gain);
+  reader.Read("skip_gain", stack.skip_gain);
+  reader.Read("layer_gain", stack.layer_gain);
+  reader.Read("learned_branch_gain", stack.learned_branch_gain);
+  reader.Read("attention_inner_norm", stack.attention_inner_norm);
+  reader.Read("attention_output_norm", stack.attention_output_norm);
+  reader.Read("head_scale", stack.head_scale);
+  reader.Read("ffn_inner_norm", stack.ffn_inner_norm);
   reader.Read("query_key_gain", stack.query_key_gain);
   reader.Read("value_gain", stack.value_gain);
   reader.Read("output_gain", stack.output_gain);
@@ -122,6 +144,7 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   reader.Read("cross_output_gain", stack.cross_output_gain);
   reader.Read("ffn_gain", stack.ffn_gain);
   reader.Read("depth_init", stack.depth_init, kDepthInits);
+  reader.Read("embedding_gain", stack.embedding_gain);
   return reader.Done();
 }
 

@@ -24,10 +24,10 @@ std::vector<int> CountsOf(const std::vector<int32_t>& split, size_t sublayers) {
 }
 
 // Memory is what the caller checks by laying the stages out; here only time is balanced.
-absl::StatusOr<std::vector<int32_t>> CutModel(const std::vector<double>& costs, const ScheduleShape& shape,
-                                              const std::vector<int32_t>& split) {
+absl::StatusOr<std::vector<int32_t>> CutModel(const ModelPlan& plan, const std::vector<double>& costs,
+                                              const ScheduleShape& shape, const std::vector<int32_t>& split) {
   PartitionProblem problem{.stages = shape.stages, .chunks = shape.chunks, .cost = costs};
-  problem.cut_allowed_before.assign(costs.size(), true);
+  for (const SublayerRecord& sublayer : plan.sublayers) problem.cut_allowed_before.push_back(sublayer.cut_before != 0);
   HADAL_ASSIGN_OR_RETURN(const Partition partition, split.empty()
                                                         ? MakePartition(problem)
                                                         : PartitionByCounts(problem, CountsOf(split, costs.size())));
@@ -157,7 +157,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
       .max_length = std::min(plan.options.max_positions, std::max(batch.source_tokens, batch.target_tokens))};
   constexpr double kTypicalSentenceRows = 32;
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
-  HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(result.costs, result.shape, options.split));
+  HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
   return result;
 }

@@ -128,6 +128,7 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
         absl::StrAppend(&edges, edges.empty() ? "" : " + ", edge.kind == EdgeKind::kMemory ? "memory" : "stream");
       }
+      if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);
       absl::StrAppendFormat(
           &text, "%8d %4d %5d  %-36s %12s %7.3f%% %9.4f %9s  %s%s\n", s, c.rank, c.chunk, report.model.SublayerName(s),
           HumanCount(parameters), 100 * report.pipeline.costs[s] / total, record.residual_gain,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "layers/method_presets.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
@@ -20,7 +21,8 @@ struct Word {
   const char* word;
   Enum value;
 };
-constexpr Word<NormPlacement> kNorms[] = {{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}};
+constexpr Word<NormPlacement> kNorms[] = {
+    {"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}};
 constexpr Word<EmbeddingSharing> kSharings[] = {
     {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
 constexpr Word<WeightDistribution> kDistributions[] = {{"xavier_uniform", WeightDistribution::kXavierUniform},
@@ -69,6 +71,13 @@ void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_norm()) to.norm = FromWord(kNorms, from.norm());
   if (from.has_residual_gain()) to.residual_gain = from.residual_gain();
   if (from.has_branch_gain()) to.branch_gain = from.branch_gain();
+  if (from.has_skip_gain()) to.skip_gain = from.skip_gain();
+  if (from.has_layer_gain()) to.layer_gain = from.layer_gain();
+  if (from.has_learned_branch_gain()) to.learned_branch_gain = from.learned_branch_gain();
+  if (from.has_attention_inner_norm()) to.attention_inner_norm = from.attention_inner_norm();
+  if (from.has_attention_output_norm()) to.attention_output_norm = from.attention_output_norm();
+  if (from.has_head_scale()) to.head_scale = from.head_scale();
+  if (from.has_ffn_inner_norm()) to.ffn_inner_norm = from.ffn_inner_norm();
   if (from.has_query_key_gain()) to.query_key_gain = from.query_key_gain();
   if (from.has_value_gain()) to.value_gain = from.value_gain();
   if (from.has_output_gain()) to.output_gain = from.output_gain();
@@ -76,6 +85,7 @@ void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_cross_output_gain()) to.cross_output_gain = from.cross_output_gain();
   if (from.has_ffn_gain()) to.ffn_gain = from.ffn_gain();
   if (from.has_depth_init()) to.depth_init = FromWord(kDepthInits, from.depth_init());
+  if (from.has_embedding_gain()) to.embedding_gain = from.embedding_gain();
 }
 
 absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
@@ -223,6 +233,17 @@ absl::Status CheckRate(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+// Without norms, what a layer hands on of its input is (a + c·r) times it.
+void WarnOfFading(const char* stack, const StackMethod& method, int32_t layers, std::vector<std::string>& warnings) {
+  if (method.norm != NormPlacement::kNone) return;
+  const double kept = std::pow(method.skip_gain + method.layer_gain * method.residual_gain, layers);
+  constexpr double kFaded = 1e-3;
+  if (kept >= kFaded) return;
+  warnings.push_back(absl::StrCat("without norms the ", stack, "'s ", layers, " layers shrink the residual stream to ",
+                                  absl::StrFormat("%.1e", kept),
+                                  " of its size; use a method with norms at this depth"));
+}
+
 std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOptions& options) {
   std::vector<std::string> warnings;
   const double steps = static_cast<double>(options.stop.steps);
@@ -237,6 +258,8 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
                                     ", T = ", options.model.branch_growth_updates,
                                     " updates; try model.residual.growth_fraction=0.1"));
   }
+  WarnOfFading("encoder", options.model.encoder, options.model.encoder_layers, warnings);
+  WarnOfFading("decoder", options.model.decoder, options.model.decoder_layers, warnings);
   const config::LearningRate& rate = config.learning_rate();
   if (!warms_up && (rate.has_warmup_updates() || rate.has_warmup_fraction())) {
     warnings.push_back("learning_rate.schedule = \"t_fixup\" has no warm-up; the warm-up that is set is not used");
@@ -283,6 +306,13 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   residual.set_norm(ToWord(kNorms, method.norm));
   residual.set_residual_gain(method.residual_gain);
   residual.set_branch_gain(method.branch_gain);
+  residual.set_skip_gain(method.skip_gain);
+  residual.set_layer_gain(method.layer_gain);
+  residual.set_learned_branch_gain(method.learned_branch_gain);
+  residual.set_attention_inner_norm(method.attention_inner_norm);
+  residual.set_attention_output_norm(method.attention_output_norm);
+  residual.set_head_scale(method.head_scale);
+  residual.set_ffn_inner_norm(method.ffn_inner_norm);
   residual.set_query_key_gain(method.query_key_gain);
   residual.set_value_gain(method.value_gain);
   residual.set_output_gain(method.output_gain);
@@ -290,6 +320,7 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   residual.set_cross_output_gain(method.cross_output_gain);
   residual.set_ffn_gain(method.ffn_gain);
   residual.set_depth_init(ToWord(kDepthInits, method.depth_init));
+  residual.set_embedding_gain(method.embedding_gain);
   return residual;
 }
 

@@ -68,9 +68,7 @@ TEST_P(DecoderMethodTest, NoBitDependsOnRanksThreadsOrNeighbours) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, DecoderMethodTest,
-                         ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kPreLn, ResidualMethod::kDeepNorm,
-                                           ResidualMethod::kBranchNorm),
+INSTANTIATE_TEST_SUITE_P(Methods, DecoderMethodTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 TEST(DecoderTest, NoBitDependsOnNeighboursWhereThreadsBite) {

@@ -55,5 +55,13 @@ TEST(MethodIdentityTest, BranchNormAtFullGrowthIsPostLn) {
   EXPECT_EQ(FirstDifference(reference, RunOf(branchnorm)), "");
 }
 
+TEST(MethodIdentityTest, B2tWithoutItsSkipIsPostLn) {
+  const RunOutcome reference = RunOf(Spec(ResidualMethod::kPostLn));
+  RunSpec b2t = Spec(ResidualMethod::kB2t);
+  EXPECT_NE(FirstDifference(reference, RunOf(b2t)), "");
+  b2t.model.encoder.skip_gain = b2t.model.decoder.skip_gain = 0;
+  EXPECT_EQ(FirstDifference(reference, RunOf(b2t)), "");
+}
+
 }  // namespace
 }  // namespace hadal::testing

@@ -34,7 +34,8 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
   const bool cross = owner.kind == SublayerKind::kCrossAttention;
   switch (record.role) {
     case ParameterRole::kEmbedding:
-      return 1 / std::sqrt(static_cast<double>(plan.options.d_model));
+      return (owner.kind == SublayerKind::kOutputHead ? 1 : method.embedding_gain) /
+             std::sqrt(static_cast<double>(plan.options.d_model));
     case ParameterRole::kQueryWeight:
     case ParameterRole::kKeyWeight:
       return method.query_key_gain * xavier;
@@ -50,6 +51,12 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
   }
 }
 
+bool StartsFromOne(ParameterRole role) {
+  return role == ParameterRole::kNormScale || role == ParameterRole::kClosingNormScale ||
+         role == ParameterRole::kInnerNormScale || role == ParameterRole::kOutputNormScale ||
+         role == ParameterRole::kHiddenNormScale || role == ParameterRole::kHeadScale;
+}
+
 class InitializationTest : public ::testing::TestWithParam<ResidualMethod> {};
 
 TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
@@ -59,7 +66,8 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
                        .d_ff = 192,
                        .heads = 4,
                        .source_vocabulary = 300,
-                       .target_vocabulary = 300};
+                       .target_vocabulary = 300,
+                       .sharing = EmbeddingSharing::kNone};
   ApplyResidualMethod(GetParam(), options);
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
@@ -74,8 +82,7 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
     const double n = static_cast<double>(values.size());
     const double deviation = std::sqrt(squares / n);
     if (record.is_vector()) {
-      const bool scale = record.role == ParameterRole::kNormScale || record.role == ParameterRole::kClosingNormScale;
-      EXPECT_EQ(deviation, scale ? 1.0 : 0.0) << plan.ParameterName(p);
+      EXPECT_EQ(deviation, StartsFromOne(record.role) ? 1.0 : 0.0) << plan.ParameterName(p);
       continue;
     }
     const double expected = ExpectedDeviation(plan, record);

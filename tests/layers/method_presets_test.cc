@@ -89,5 +89,63 @@ TEST(ResidualMethodTest, DepthScaledInitialisationsAreOtherwisePostLn) {
   EXPECT_EQ(ds.decoder.cross_value_gain, 1);
 }
 
+// Encoder, decoder: 0.67 N^-1/4 and (9M)^-1/4.
+TEST(ResidualMethodTest, TFixupScalesByDepth) {
+  struct Row {
+    int layers;
+    double encoder, decoder;
+  };
+  for (const Row& row : {Row{6, 0.428, 0.369}, {18, 0.325, 0.280}, {100, 0.212, 0.183}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kTFixup, row.layers, row.layers);
+    EXPECT_NEAR(options.encoder.ffn_gain, row.encoder, 6e-4);
+    EXPECT_NEAR(options.encoder.value_gain, row.encoder, 6e-4);
+    EXPECT_NEAR(options.decoder.cross_output_gain, row.decoder, 6e-4);
+    EXPECT_NEAR(options.decoder.embedding_gain, row.decoder, 6e-4);
+    EXPECT_NEAR(options.encoder.embedding_gain, row.decoder, 6e-4);
+    EXPECT_NEAR(options.encoder.query_key_gain, 0.70711, 1e-5);
+    EXPECT_EQ(options.decoder.norm, NormPlacement::kNone);
+  }
+}
+
+TEST(ResidualMethodTest, SubLnGainsGrowWithDepth) {
+  struct Row {
+    int layers;
+    double encoder, decoder;
+  };
+  for (const Row& row : {Row{6, 1.547, 1.700}, {18, 2.183, 1.997}, {100, 3.174, 2.388}, {500, 4.104, 2.704}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kSubLn, row.layers, row.layers);
+    EXPECT_NEAR(options.encoder.value_gain, row.encoder, 1e-3);
+    EXPECT_NEAR(options.decoder.ffn_gain, row.decoder, 1e-3);
+    EXPECT_EQ(options.decoder.cross_value_gain, 1) << "cross-attention is not scaled";
+    EXPECT_EQ(options.decoder.cross_output_gain, 1);
+    EXPECT_EQ(options.encoder.query_key_gain, 1);
+    EXPECT_TRUE(options.decoder.attention_inner_norm && options.encoder.ffn_inner_norm);
+  }
+}
+
+TEST(ResidualMethodTest, B2tAddsTheLayersInput) {
+  const ModelOptions b2t = WithDepth(ResidualMethod::kB2t, 60, 12);
+  const ModelOptions post = WithDepth(ResidualMethod::kPostLn, 60, 12);
+  EXPECT_EQ(b2t.encoder.skip_gain, 1);
+  EXPECT_EQ(b2t.decoder.layer_gain, 1);
+  EXPECT_EQ(b2t.encoder.norm, NormPlacement::kPost);
+  EXPECT_EQ(b2t.encoder.output_gain, post.encoder.output_gain);
+  const ModelOptions rescaled = WithDepth(ResidualMethod::kB2tRescaled, 100, 25);
+  EXPECT_DOUBLE_EQ(rescaled.encoder.ffn_gain, 0.1);
+  EXPECT_DOUBLE_EQ(rescaled.encoder.query_key_gain, 0.1 * post.encoder.query_key_gain);
+  EXPECT_DOUBLE_EQ(rescaled.decoder.cross_output_gain, 0.2);
+}
+
+// Equations 6 to 8: a is largest at 9 layers.
+TEST(ResidualMethodTest, B2tWithoutNormsHasGains) {
+  for (const auto& [layers, skip] : {std::pair(6, 0.5), {9, 0.719}, {18, 0.648}, {60, 0.541}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kB2tNoLn, layers, 6);
+    EXPECT_NEAR(options.encoder.skip_gain, skip, 1e-3);
+    EXPECT_NEAR(options.encoder.layer_gain, 0.2872, 1e-4);  // d_model 512
+    EXPECT_EQ(options.encoder.norm, NormPlacement::kNone);
+    EXPECT_EQ(options.decoder.skip_gain, 0.5);
+  }
+}
+
 }  // namespace
 }  // namespace hadal

@@ -67,6 +67,77 @@ TEST(ModelPlanTest, PreNormHasAClosingNormAStack) {
   EXPECT_EQ(plan.sublayers[2 * 2].closing_norm, 1);
 }
 
+std::set<std::string> NamesOf(ResidualMethod method) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  options.heads = 4;
+  ApplyResidualMethod(method, options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  std::set<std::string> names;
+  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(static_cast<int32_t>(p)));
+  EXPECT_EQ(names.size(), plan.parameters.size());
+  return names;
+}
+
+// Parameters beyond those of `base`, elements of a 2L-3L model with d_model 8, d_ff 16, 4 heads.
+int64_t ExtraElements(ResidualMethod method, ResidualMethod base) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  options.heads = 4;
+  ApplyResidualMethod(base, options);
+  const int64_t elements = ModelPlan::Make(options).ParameterElements();
+  ApplyResidualMethod(method, options);
+  return ModelPlan::Make(options).ParameterElements() - elements;
+}
+
+TEST(ModelPlanTest, MethodsAddTheirParameters) {
+  EXPECT_EQ(NamesOf(ResidualMethod::kReZero).count("decoder.layers.2.resweight"), 1u);
+  EXPECT_EQ(NamesOf(ResidualMethod::kReZero).count("encoder.layers.0.final_layer_norm.weight"), 0u);
+  for (const char* name : {"encoder.layers.1.self_attn.inner_attn_ln.weight", "decoder.layers.2.ffn_layernorm.bias"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kSubLn).count(name), 1u) << name;
+  }
+  EXPECT_EQ(NamesOf(ResidualMethod::kSubLn).count("decoder.layers.0.encoder_attn.inner_attn_ln.weight"), 0u);
+  for (const char* name : {"encoder.layers.0.self_attn.head_scale", "decoder.layers.1.attn_ln.bias",
+                           "decoder.layers.2.ffn_layernorm.weight", "decoder.layer_norm.weight"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kNormFormer).count(name), 1u) << name;
+  }
+  constexpr int kNorms = 2 * 2 + 3 * 3;  // sublayers
+  EXPECT_EQ(ExtraElements(ResidualMethod::kTFixup, ResidualMethod::kPostLn), -kNorms * 2 * 8);
+  EXPECT_EQ(ExtraElements(ResidualMethod::kReZero, ResidualMethod::kTFixup), 5);
+  EXPECT_EQ(ExtraElements(ResidualMethod::kSubLn, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16));
+  EXPECT_EQ(ExtraElements(ResidualMethod::kNormFormer, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16 + 4));
+}
+
+TEST(ModelPlanTest, LayersThatShareAGainAreNotCutApart) {
+  ModelOptions options = Options(2, 2, 8, 16, 100);
+  const ModelPlan free = ModelPlan::Make(options);
+  for (int32_t s = 0; s <= static_cast<int32_t>(free.sublayers.size()); ++s) EXPECT_EQ(free.NextCut(s), s);
+  ApplyResidualMethod(ResidualMethod::kReZero, options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  std::vector<int32_t> cuts;
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+    if (plan.NextCut(s) == s) cuts.push_back(s);
+  }
+  // Source embedding, two encoder layers, target embedding, two decoder layers, head.
+  EXPECT_EQ(cuts, (std::vector<int32_t>{0, 1, 3, 5, 6, 9, 12}));
+  EXPECT_EQ(plan.NextCut(7), 9);
+  for (const int32_t s : {6, 7, 8}) EXPECT_EQ(plan.sublayers[s].learned_gain, plan.sublayers[6].learned_gain) << s;
+  EXPECT_NE(plan.sublayers[6].learned_gain, plan.sublayers[9].learned_gain);
+  EXPECT_EQ(plan.sublayers[12].learned_gain, -1);
+}
+
+TEST(ModelPlanTest, OnlyALayersLastSublayerTakesItsInput) {
+  ModelOptions options = Options(2, 2, 8, 16, 100);
+  ApplyResidualMethod(ResidualMethod::kB2tNoLn, options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  for (const SublayerRecord& sublayer : plan.sublayers) {
+    const bool last = sublayer.kind == SublayerKind::kFeedForward;
+    EXPECT_EQ(sublayer.skip_gain, last ? static_cast<float>(options.encoder.skip_gain) : 0);
+    EXPECT_EQ(sublayer.branch_gain, last ? static_cast<float>(options.encoder.layer_gain) : 1);
+    EXPECT_EQ(sublayer.residual_gain, sublayer.branch_gain);
+    const bool inside = last || sublayer.kind == SublayerKind::kCrossAttention;
+    EXPECT_EQ(sublayer.cut_before, inside ? 0 : 1);
+  }
+}
+
 TEST(ModelPlanTest, SharingDecidesWhoUsesATable) {
   ModelOptions options = Options(1, 1, 8, 16, 100);
   const ModelPlan all = ModelPlan::Make(options);

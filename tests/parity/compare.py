@@ -115,6 +115,9 @@ def check_constants(case):
     for stack, residual in zip(("encoder", "decoder"), METHODS[case["method"]](case)):
         stated = case["model"][stack]["residual_gain"]
         assert abs(stated - residual.residual_gain) < 1e-9, f"{stack}: residual gain {stated}, not {residual.residual_gain}"
+        stated = (case["model"][stack]["skip_gain"], case["model"][stack]["layer_gain"])
+        wanted = (residual.skip_gain, residual.layer_gain)
+        assert np.allclose(stated, wanted, rtol=0, atol=1e-9), f"{stack}: skip and layer gain {stated}, not {wanted}"
 
 
 def damaged_outcomes(hadal, exact):
@@ -141,15 +144,21 @@ def altered_cases(case, weights):
     def with_model(**fields):
         return {**case, "model": {**case["model"], **fields}}
 
-    for method in ("post_ln", "deepnorm", "branchnorm"):  # those with the same parameters
-        if METHODS[method] != METHODS[case["method"]]:
+    same_parameters = ("post_ln", "deepnorm", "branchnorm", "b2t")
+    for method in same_parameters:
+        if case["method"] in same_parameters and METHODS[method] != METHODS[case["method"]]:
             yield f"method {method}", {**with_model(branch_growth="linear"), "method": method}, weights
     yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
-    yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
+    if not any(name.endswith("head_scale") for name in weights):  # whose size is the number of heads
+        yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
     shifted = [(s, t[1:] + t[:1]) for s, t in case["sentences"]]
     yield "targets shifted", {**case, "sentences": shifted}, weights
     for name in ("encoder.layers.0.self_attn.q_proj.weight", "decoder.layers.1.encoder_attn.v_proj.bias",
-                 "decoder.layers.1.final_layer_norm.weight", "encoder.layers.1.fc1.bias"):
+                 "decoder.layers.1.final_layer_norm.weight", "encoder.layers.1.fc1.bias",
+                 "encoder.layers.0.self_attn.head_scale", "decoder.layers.1.attn_ln.weight",
+                 "encoder.layers.1.ffn_layernorm.bias"):
+        if name not in weights:
+            continue
         changed = {**weights, name: weights[name].copy()}
         changed[name].flat[0] += 0.05
         yield f"one element of {name} off by 0.05", case, changed

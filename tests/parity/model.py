@@ -3,7 +3,7 @@
 Written from the formulas of the papers and fairseq's conventions, sharing no code with hadal. Plain on purpose: parameters are a
 dict under fairseq's names, sentences are a padded rectangle with masks, every sublayer goes through one function. Any dtype.
 
-    every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, LayerNorm}
+    every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, LayerNorm}; F may hold norms and scales of its own
     embedding        x0 = sqrt(d)·E[token] + PE[position], positions counted from 2
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
 
@@ -28,9 +28,16 @@ NORM_EPS = 1e-5
 class Residual:
     """How one stack joins a sublayer to the stream."""
 
-    pre_norm: bool = False
+    norm: str = "post"  # "post", "pre" (and one behind the stack) or "none"
     residual_gain: float = 1.0  # r
     branch_gain: float = 1.0  # b
+    learned_gain: bool = False  # b has the factor "…layers.I.resweight"
+    inner_norm: bool = False  # in front of out_proj (self-attention)
+    hidden_norm: bool = False  # in front of fc2
+    head_scale: bool = False  # self-attention's heads times "…self_attn.head_scale"
+    skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
+    layer_gain: float = 1.0  # c
+    output_norm: bool = False  # behind self-attention's out_proj
 
 
 def post_ln(settings):
@@ -38,7 +45,7 @@ def post_ln(settings):
 
 
 def pre_ln(settings):
-    return Residual(pre_norm=True), Residual(pre_norm=True)
+    return Residual(norm="pre"), Residual(norm="pre")
 
 
 def deepnorm(settings):
@@ -59,6 +66,40 @@ def branchnorm(settings):
     return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
 
 
+def rezero(settings):
+    """Bachlechner et al. 2020: x + a F(x), one a a layer, no norms."""
+    return (Residual(norm="none", learned_gain=True),) * 2
+
+
+def t_fixup(settings):
+    """Huang et al. 2020: x + F(x), no norms; the rest is initialisation."""
+    return (Residual(norm="none"),) * 2
+
+
+def normformer(settings):
+    """Shleifer et al. 2021: Pre-LN, head scale before out_proj, norms behind it and before fc2; cross-attention plain."""
+    return (Residual(norm="pre", head_scale=True, output_norm=True, hidden_norm=True),) * 2
+
+
+def sub_ln(settings):
+    """Magneto (arXiv 2210.06423): Pre-LN, norms before out_proj and fc2; cross-attention plain."""
+    return (Residual(norm="pre", inner_norm=True, hidden_norm=True),) * 2
+
+
+def b2t(settings):
+    """B2T (arXiv 2206.00330), equation 5."""
+    return (Residual(skip_gain=1.0),) * 2
+
+
+def b2t_no_ln(settings):
+    """B2T without layer normalisation, equations 6 to 8."""
+    model = settings["model"]
+    return tuple(
+        Residual(norm="none", skip_gain=min(n / 12, n**-0.15), layer_gain=model["d_model"] ** -0.2)
+        for n in (model["encoder_layers"], model["decoder_layers"])
+    )
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -67,6 +108,13 @@ METHODS = {
     "branchnorm": branchnorm,
     "post_ln_init": post_ln,
     "ds_init": post_ln,
+    "rezero": rezero,
+    "t_fixup": t_fixup,
+    "normformer": normformer,
+    "sub_ln": sub_ln,
+    "b2t": b2t,
+    "b2t_rescaled": b2t,
+    "b2t_no_ln": b2t_no_ln,
 }
 
 
@@ -125,8 +173,9 @@ class Model:
     def norm(self, x, name):
         return F.layer_norm(x, x.shape[-1:], self.parameters[name + ".weight"], self.parameters[name + ".bias"], NORM_EPS)
 
-    def attention(self, x, keys, mask, name):
-        """softmax(q kᵀ / sqrt(d/h) + mask) v, heads apart, then out_proj.  x [B, T, d], keys [B, S, d], mask [B, 1, T or 1, S]."""
+    def attention(self, x, keys, mask, name, context_map=lambda c: c):
+        """softmax(q kᵀ / sqrt(d/h) + mask) v, heads apart; context_map [B, h, T, d/h] → the same, heads side by side, out_proj.
+        x [B, T, d], keys [B, S, d], mask [B, 1, T or 1, S]."""
 
         def split(y):
             return y.view(*y.shape[:2], self.heads, -1).transpose(1, 2)  # [B, h, length, d/h]
@@ -136,16 +185,41 @@ class Model:
         v = split(self.linear(keys, name + ".v_proj"))
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
         context = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
-        return self.linear(context.transpose(1, 2).reshape(x.shape), name + ".out_proj")
+        side_by_side = context_map(context).transpose(1, 2).reshape(x.shape)
+        return self.linear(side_by_side, name + ".out_proj")
 
-    def feed_forward(self, x, name):
-        return self.linear(torch.relu(self.linear(x, name + ".fc1")), name + ".fc2")
+    def self_attention(self, x, mask, layer, residual):
+        """With what some methods put around out_proj."""
+        name = layer + ".self_attn"
 
-    def sublayer(self, x, residual, norm_name, branch):
-        """x' = post(r·x + b·F(pre(x))): every method."""
-        y = branch(self.norm(x, norm_name) if residual.pre_norm else x)
-        total = residual.residual_gain * x + residual.branch_gain * y
-        return total if residual.pre_norm else self.norm(total, norm_name)
+        def context_map(context):
+            if residual.head_scale:
+                context = context * self.parameters[name + ".head_scale"][None, :, None, None]
+            if residual.inner_norm:  # over all heads' columns together
+                whole = context.transpose(1, 2)
+                context = self.norm(whole.flatten(2), name + ".inner_attn_ln").view(whole.shape).transpose(1, 2)
+            return context
+
+        y = self.attention(x, x, mask, name, context_map)
+        return self.norm(y, layer + ".attn_ln") if residual.output_norm else y
+
+    def feed_forward(self, x, layer, residual):
+        hidden = torch.relu(self.linear(x, layer + ".fc1"))
+        if residual.hidden_norm:
+            hidden = self.norm(hidden, layer + ".ffn_layernorm")
+        return self.linear(hidden, layer + ".fc2")
+
+    def sublayer(self, x, residual, layer, norm, branch, layer_input=None):
+        """x' = post(r·x + b·F(pre(x))): every method; with `layer_input` the last of a layer."""
+        norm_name = f"{layer}.{norm}"
+        y = branch(self.norm(x, norm_name) if residual.norm == "pre" else x)
+        branch_gain = residual.branch_gain
+        if residual.learned_gain:
+            branch_gain = branch_gain * self.parameters[layer + ".resweight"]
+        total = residual.residual_gain * x + branch_gain * y
+        if layer_input is not None and residual.skip_gain:
+            total = residual.layer_gain * total + residual.skip_gain * layer_input
+        return self.norm(total, norm_name) if residual.norm == "post" else total
 
     def embed(self, tokens, table):
         d = self.settings["d_model"]
@@ -155,24 +229,26 @@ class Model:
     def encode(self, source, source_mask):
         x, residual = self.embed(source, self.source_table), self.encoder_residual
         for i in range(self.settings["encoder_layers"]):
-            layer = f"encoder.layers.{i}"
-            x = self.sublayer(x, residual, layer + ".self_attn_layer_norm",
-                              lambda u: self.attention(u, u, source_mask, layer + ".self_attn"))
-            x = self.sublayer(x, residual, layer + ".final_layer_norm", lambda u: self.feed_forward(u, layer))
-        return self.norm(x, "encoder.layer_norm") if residual.pre_norm else x
+            layer, layer_input = f"encoder.layers.{i}", x
+            x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
+                              lambda u: self.self_attention(u, source_mask, layer, residual))
+            x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
+                              layer_input)
+        return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
 
     def decode(self, target_input, memory, source_mask):
         x, residual = self.embed(target_input, self.target_table), self.decoder_residual
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
         for i in range(self.settings["decoder_layers"]):
-            layer = f"decoder.layers.{i}"
-            x = self.sublayer(x, residual, layer + ".self_attn_layer_norm",
-                              lambda u: self.attention(u, u, future, layer + ".self_attn"))
-            x = self.sublayer(x, residual, layer + ".encoder_attn_layer_norm",
+            layer, layer_input = f"decoder.layers.{i}", x
+            x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
+                              lambda u: self.self_attention(u, future, layer, residual))
+            x = self.sublayer(x, residual, layer, "encoder_attn_layer_norm",
                               lambda u: self.attention(u, memory, source_mask, layer + ".encoder_attn"))
-            x = self.sublayer(x, residual, layer + ".final_layer_norm", lambda u: self.feed_forward(u, layer))
-        return self.norm(x, "decoder.layer_norm") if residual.pre_norm else x
+            x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
+                              layer_input)
+        return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
     def log_probabilities(self, source, target_input):
         """[B, T, V] of padded tokens [B, S] and [B, T]."""

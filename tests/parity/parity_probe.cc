@@ -18,7 +18,6 @@
 #include "pipeline/model_settings.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
-#include "runtime/compute_thread.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/random.h"

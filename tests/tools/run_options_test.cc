@@ -194,7 +194,8 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   const ModelOptions model = OptionsOf(R"(model { encoder_layers: 100 decoder_layers: 100 residual {
     method: "deepnorm" distribution: "xavier_uniform" branch_growth: "exponential" growth_updates: 10
     encoder { norm: "pre" residual_gain: 1.5 branch_gain: 6 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5
-              cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" }
+              cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" embedding_gain: 9
+              skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true }
     decoder { ffn_gain: 0.25 } } })")
                                  .train.model;
   EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
@@ -207,6 +208,11 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   EXPECT_EQ(model.encoder.cross_value_gain, 7);
   EXPECT_EQ(model.encoder.cross_output_gain, 8);
   EXPECT_EQ(model.encoder.depth_init, DepthInit::kFromTop);
+  EXPECT_EQ(model.encoder.embedding_gain, 9);
+  EXPECT_EQ(model.encoder.skip_gain, 10);
+  EXPECT_EQ(model.encoder.layer_gain, 11);
+  EXPECT_TRUE(model.encoder.learned_branch_gain && model.encoder.attention_inner_norm && model.encoder.ffn_inner_norm);
+  EXPECT_FALSE(model.encoder.attention_output_norm || model.encoder.head_scale || model.decoder.ffn_inner_norm);
   EXPECT_EQ(model.decoder.norm, NormPlacement::kPost);
   EXPECT_EQ(model.decoder.ffn_gain, 0.25);
   EXPECT_NEAR(model.decoder.value_gain, 0.1699, 1e-4) << "what is not overridden stays the method's";
@@ -269,6 +275,13 @@ TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
   EXPECT_THAT(OptionsOf("stop { minutes: 1 }").warnings, IsEmpty()) << "nobody knows how many updates a minute holds";
   EXPECT_THAT(OptionsOf("stop { steps: 100 } learning_rate { schedule: \"t_fixup\" warmup_updates: 4000 }").warnings,
               ElementsAre(HasSubstr("has no warm-up")));
+}
+
+TEST(RunOptions, WarnsWhereTheStreamFades) {
+  const std::string run = "stop { minutes: 1 } model { residual { method: \"b2t_no_ln\" } ";
+  EXPECT_THAT(OptionsOf(run + "encoder_layers: 18 }").warnings, IsEmpty());
+  EXPECT_THAT(OptionsOf(run + "encoder_layers: 60 }").warnings,
+              ElementsAre(HasSubstr("the encoder's 60 layers shrink the residual stream to 1.0e-05")));
 }
 
 TEST(CheckTrainable, NamesWhatIsMissing) {

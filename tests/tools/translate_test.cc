@@ -16,7 +16,6 @@
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/training_checkpoints.h"
-#include "runtime/compute_thread.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/vocabulary_training.h"

@@ -1,0 +1,32 @@
+// A LayerNorm inside a branch F: Sub-LN's and NormFormer's. Other methods have none; then nothing here is called.
+//
+// Source: Magneto (arXiv 2210.06423) section 2, NormFormer (Shleifer et al. 2021).
+// Shapes: x, normed and gradients [R, W], W = d_model or d_ff; statistics [2·R]: mean, then rstd.
+// Numerics: kernels/residual_norm.h, the norm alone. Thread safety: const; one micro-batch at a time a workspace.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+class InnerNorm {
+ public:
+  // `scale`: the role of the norm's scale, behind which its shift lies. Absent when the sublayer has no such parameter.
+  InnerNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale) : scale_(plan.ParameterOf(sublayer, scale)) {}
+
+  bool present() const { return scale_ >= 0; }
+  // normed = LN(x) (=); keeps the statistics.  REQUIRES (as below): present().
+  void Forward(const SublayerContext& context, ConstMatrix x, Matrix normed, float* statistics) const;
+  // d_x = LN'(x)ᵀ·d_normed (=), may lie over d_normed; adds to the gradients of scale and shift.
+  void Backward(const SublayerContext& context, ConstMatrix x, const float* statistics, ConstMatrix d_normed,
+                Matrix d_x) const;
+
+ private:
+  int32_t scale_;
+};
+
+}  // namespace hadal
