@@ -3,6 +3,7 @@
 
 #include "CLI/CLI.hpp"
 #include "launch/bench.h"
+#include "launch/doctor.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "launch/supervise.h"
@@ -41,6 +42,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddReportCommand,      // runs, their time and their scaling as one HTML file
     hadal::AddScheduleCommand,    // print, check
     hadal::AddSimulateCommand,    // a schedule on ranks, costs and links that need not exist
+    hadal::AddDoctorCommand,      // the ranks, links and files of a job, before it runs
     hadal::AddBenchCommand,       // how fast a step is
 };
 

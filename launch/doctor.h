@@ -1,0 +1,13 @@
+// The subcommand `doctor` (tools/doctor.h), which starts MPI as training does.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace hadal {
+
+// Registers the subcommand; its callback stores the exit code.
+void AddDoctorCommand(CLI::App& app, int& exit_code);
+
+}  // namespace hadal

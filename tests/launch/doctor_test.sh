@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# `hadal doctor` as people start it: the rank map under mpirun, and ranks made odd on purpose are named. Speeds are not judged here:
+# on a busy machine they may be anything.
+# Usage: doctor_test.sh HADAL
+set -u
+hadal=${1:?usage: doctor_test.sh HADAL}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+failures=0
+fail() { echo "FAILED: $1"; tail -n 20 out; failures=$((failures + 1)); }
+says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
+probe=(doctor --run-dir run --message-mib 0.25 --file-mib 0.25 --threads 1)
+mpi=(mpirun --bind-to none --oversubscribe)
+
+timeout 60 "$hadal" "${probe[@]}" > out 2>&1 || fail "alone"
+says 'fit for a run'
+
+timeout 60 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}" > out 2>&1
+says "$(hostname)"; says '^   1  '; says 'OMPI_COMM_WORLD_RANK=1'; says 'for a run'
+[ -z "$(ls -A run)" ] || fail "the doctor left files: $(ls -A run)"
+
+# A file with a byte more is another binary that runs all the same.
+cp "$hadal" other && printf x >> other
+timeout 60 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}" : -n 1 ./other "${probe[@]}" > out 2>&1
+[ $? -eq 1 ] || fail "two binaries in one job were not refused with code 1"
+says 'BAD  *rank 2 (host .*another binary'
+
+timeout 60 "${mpi[@]}" -n 2 "$hadal" doctor --run-dir /proc/nowhere --message-mib 0.25 --file-mib 0.25 --threads 1 > out 2>&1
+[ $? -eq 1 ] || fail "a directory nobody can write was not refused with code 1"
+says 'rank 0 .*cannot write where the run will'; says 'rank 1 .*cannot write where the run will'
+
+if [ "$(nproc)" -gt 1 ] && command -v taskset > /dev/null; then
+  timeout 60 "${mpi[@]}" -n 1 "$hadal" "${probe[@]}" : -n 1 taskset -c 0 "$hadal" "${probe[@]/%1/2}" > out 2>&1
+  says 'warning  *rank 1 (host .*2 threads on 1 CPUs (0)'
+fi
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))
