@@ -107,9 +107,10 @@ std::optional<LayoutRecord> ReadLayout(const RunRecord& run) {
   if (!options.ok()) return std::nullopt;
   const PipelineOptions& pipeline = options->train.pipeline;
   return LayoutRecord{.schedule = pipeline.schedule,
-                      .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks,
+                      .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
                                 .chunks = pipeline.chunks,
                                 .micro_batches = options->train.batch.micro_batches},
+                      .replicas = pipeline.replicas,
                       .outstanding_sends = pipeline.outstanding_sends,
                       .checkpoint_every = pipeline.checkpoint_every};
 }

@@ -29,7 +29,8 @@ struct TextRecord {
 // How the run lay on its ranks, from its config.
 struct LayoutRecord {
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  ScheduleShape shape;
+  ScheduleShape shape;  // of one pipeline, with the whole step's micro-batches
+  int replicas = 1;     // of the pipeline: world rank = stage x replicas + replica
   int outstanding_sends = 2;
   int checkpoint_every = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pipeline/pipeline_plan.h"
 #include "runtime/status_macros.h"
 #include "tools/step_breakdown.h"
 
@@ -34,20 +35,34 @@ double Compute(const StageTimes& times) {
   return times.forward_seconds + times.recompute_seconds + times.backward_seconds;
 }
 
-// The schedule's own idle time, with the measured compute of each rank spread evenly over its chunks and micro-batches.
-absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& stages) {
-  const ScheduleShape& shape = layout.shape;
+// The schedule's own idle time in one replica, with the measured compute of each rank spread evenly over its chunks and its
+// replica's micro-batches.
+absl::StatusOr<StepBreakdown> ReplayReplica(const LayoutRecord& layout, int replica,
+                                            const std::vector<StageTimes>& ranks) {
+  ScheduleShape shape = layout.shape;
+  shape.micro_batches = ShareOf(layout.shape.micro_batches, layout.replicas, replica).count;
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(layout.schedule, shape));
   ReplayCosts costs;
   const double visits = static_cast<double>(shape.chunks) * shape.micro_batches;
   for (int g = 0; g < shape.global_chunks(); ++g) {
-    const StageTimes& times = stages[shape.RankOf(g)];
+    const StageTimes& times = ranks[shape.RankOf(g) * layout.replicas + replica];
     costs.forward_seconds.push_back(times.forward_seconds / visits);
     costs.backward_seconds.push_back((times.recompute_seconds + times.backward_seconds) / visits);
   }
   HADAL_ASSIGN_OR_RETURN(const BrokenDownReplay result,
                          BreakDownStep(programs, shape, costs, {.outstanding_sends = layout.outstanding_sends}));
   return result.breakdown;
+}
+
+// Mean over the replicas.
+absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& ranks) {
+  StepBreakdown mean;
+  for (int replica = 0; replica < layout.replicas; ++replica) {
+    HADAL_ASSIGN_OR_RETURN(const StepBreakdown one, ReplayReplica(layout, replica, ranks));
+    mean.bubble_seconds += one.bubble_seconds / layout.replicas;
+    mean.imbalance_seconds += one.imbalance_seconds / layout.replicas;
+  }
+  return mean;
 }
 
 absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
@@ -59,7 +74,7 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
                   .optimizer = mean.optimizer_seconds,
                   .exposed_transfers = mean.wait_seconds,
                   .communication = mean.communication_seconds};
-  if (run.layout && run.layout->shape.stages == std::ssize(summary.stages)) {
+  if (run.layout && run.layout->shape.stages * run.layout->replicas == std::ssize(summary.stages)) {
     HADAL_ASSIGN_OR_RETURN(const StepBreakdown replay, ReplayWait(*run.layout, summary.stages));
     parts.bubble = replay.bubble_seconds;
     parts.imbalance = replay.imbalance_seconds;

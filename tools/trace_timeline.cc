@@ -23,7 +23,7 @@ const std::vector<TimelineKind>& Kinds() {
                                                             {"recompute", "#7fb3f0"},
                                                             {"backward", "#d9822b"},
                                                             {"wait", "#e05a5a"},
-                                                            {"norm, optimizer, tied weights", "#6b4fa0"}};
+                                                            {"sums, norm, optimizer", "#6b4fa0"}};
   return kinds;
 }
 
@@ -34,7 +34,10 @@ std::optional<Kind> KindOf(const Json& event) {
   if (category == "recompute") return kRecompute;
   if (category == "backward") return kBackward;
   if (absl::StartsWith(name, "wait")) return kWait;
-  if (category == "global norm" || category == "optimizer" || absl::StrContains(category, "tied")) return kUpdate;
+  if (category == "global norm" || category == "optimizer" || absl::StrContains(category, "tied") ||
+      absl::StrContains(category, "replicas")) {
+    return kUpdate;
+  }
   return std::nullopt;
 }
 

@@ -17,6 +17,7 @@ struct RecordedRun {
   int steps = 6;
   int64_t tokens = 1000;  // a step
   int micro_batches = 8;
+  int replicas = 1;
   std::vector<StageTimes> stages;  // [ranks] of every step but the first, which takes twice as long
   double other_seconds = 0;        // of a step, beside the first stage's parts
 };
@@ -31,8 +32,8 @@ inline double StepSeconds(const RecordedRun& run) {
 inline void WriteRecordedRun(const std::string& directory, const RecordedRun& run) {
   HADAL_CHECK(MakeDirectories(directory).ok());
   HADAL_CHECK(ReplaceFile(JoinPath(directory, "config.resolved.textproto"),
-                          absl::StrCat("batch { micro_batches: ", run.micro_batches,
-                                       " } pipeline { threads: ", run.threads, " } stop { steps: ", run.steps, " }\n"),
+                          absl::StrCat("batch { micro_batches: ", run.micro_batches, " } pipeline { replicas: ",
+                                       run.replicas, " threads: ", run.threads, " } stop { steps: ", run.steps, " }\n"),
                           "test")
                   .ok());
   auto sink = MetricsJsonl::Open({.path = JoinPath(directory, "metrics.jsonl")});

@@ -57,6 +57,16 @@ TEST(RunSummary, PartsSumToTheStepAndTheFirstStepIsLeftOut) {
   EXPECT_NEAR(summary.outside_seconds, 0.01, 1e-9);
 }
 
+// Two replicas of two stages: each runs four of the eight micro-batches, so the bubble is one of 4 + 1 slots.
+TEST(RunSummary, ReplicasHaveTheirOwnBubbles) {
+  RecordedRun run{.replicas = 2};
+  run.stages.assign(4, {.forward_seconds = 0.3, .backward_seconds = 0.5, .wait_seconds = 0.25});
+  const Runs runs = Record({run});
+  ASSERT_TRUE(runs.summaries[0].wait_is_split);
+  EXPECT_NEAR(runs.summaries[0].parts->bubble, 0.2, 1e-9);
+  EXPECT_NEAR(runs.summaries[0].parts->exposed_transfers, 0.05, 1e-9);
+}
+
 TEST(Scaling, StrongEfficiencyAndTheBubbleAsItsCause) {
   const Runs runs = Record({TwoRanks(0), OneRank()});  // the order given does not matter
   const auto scaling = CompareRuns(runs.records, runs.summaries);
