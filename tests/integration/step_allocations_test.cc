@@ -35,7 +35,7 @@ namespace hadal::testing {
 namespace {
 
 // Allocations of the third step over the same batches, when what oneDNN makes for each new shape is there.
-int64_t AllocationsOfAStep(int layers, int micro_batches, int64_t tokens) {
+int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens) {
   ModelOptions model = SmallModel(ResidualMethod::kDeepNorm, 32, 50);
   model.encoder_layers = model.decoder_layers = layers;
   const ModelPlan plan = ModelPlan::Make(model);

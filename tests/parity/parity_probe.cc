@@ -130,9 +130,10 @@ absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const 
   for (const PackedBatch& batch : batches) target_rows += batch.target_rows();
   scalars.gradient_scale = 1.0f / static_cast<float>(target_rows);
   HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches, scalars, {.learning_rate = 0}));
-  for (const int32_t p : parameters.owned()) {
-    const Vector gradient = OwnedGradient(parameters, p);
-    outcome.gradients[p].assign(gradient.data, gradient.data + gradient.size);
+  for (const StateSlice& slice : engine->state().owned()) {
+    std::vector<float>& gradient = outcome.gradients[slice.parameter];
+    gradient.resize(plan.parameters[slice.parameter].elements());
+    std::copy_n(slice.gradient.data, slice.gradient.size, gradient.begin() + slice.slice * kSliceElements);
   }
   if (communicator.rank() == communicator.size() - 1) {
     outcome.row_nll = std::move(row_nll);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/method_presets.h"
 
 namespace hadal {
 namespace {

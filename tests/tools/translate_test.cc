@@ -94,7 +94,7 @@ absl::Status SaveModel(const std::string& run_directory, const Vocabulary& vocab
     saving.attachments = {{"source.vocabulary" + extension, vocabulary.contents()},
                           {"target.vocabulary" + extension, vocabulary.contents()}};
   }
-  TrainingCheckpoints checkpoints(saving, parameters, communicator.rank(), collectives);
+  TrainingCheckpoints checkpoints(saving, engine->state(), communicator.rank(), collectives);
   HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
   return checkpoints.Save({.step = steps, .update = steps}, false).status();
 }
