@@ -53,10 +53,11 @@ TEST(SliceOwnership, BalancedByBytes) {
     const ModelPlan plan = PlanOf(d_model, vocabulary);
     for (const int replicas : {1, 2, 3, 5, 16, 64}) {
       const PipelinePlan pipeline = PipelineOf(plan, 2, replicas);
+      const auto slices = SlicesByStage(plan, pipeline);
       for (int stage = 0; stage < 2; ++stage) {
         std::vector<int64_t> owned(replicas, 0);
         int64_t total = 0, largest = 0;
-        for (const OwnedSlice& slice : SlicesByStage(plan, pipeline)[stage]) {
+        for (const OwnedSlice& slice : slices[stage]) {
           ASSERT_GE(slice.replica, 0);
           ASSERT_LT(slice.replica, replicas);
           owned[slice.replica] += slice.elements;
