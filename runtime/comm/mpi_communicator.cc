@@ -46,8 +46,6 @@ absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(const M
   if (MPI_Comm_dup(MPI_COMM_WORLD, &world) != MPI_SUCCESS || MPI_Comm_dup(MPI_COMM_SELF, &nobody) != MPI_SUCCESS) {
     return absl::InternalError(absl::StrCat("rank ", environment.rank(), ": MPI cannot duplicate its communicators"));
   }
-  // Open MPI 4.1 crashes on a message of a communicator that this rank has not finished making: nobody sends before all have it.
-  MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   return std::unique_ptr<MpiCommunicator>(new MpiCommunicator(environment.rank(), environment.size(), world, nobody));
 }

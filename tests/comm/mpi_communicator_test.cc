@@ -16,7 +16,35 @@
 namespace hadal {
 namespace {
 
-class MpiConformance : public ::testing::TestWithParam<testing::ConformanceCase> {};
+using testing::ConformanceCase;
+
+// Cases that also hold in a group of all ranks in reverse order. A group's errors name the world's ranks; and a rank that stays away
+// leaves a message behind that Open MPI 4.1 cannot bear when the next communicator is made, so that case comes last, below.
+std::vector<ConformanceCase> GroupCases() {
+  std::vector<ConformanceCase> cases;
+  for (const ConformanceCase& c : testing::PointToPointCases()) cases.push_back(c);
+  for (const ConformanceCase& c : testing::CollectivesCases()) cases.push_back(c);
+  std::erase_if(cases, [](const ConformanceCase& c) {
+    return std::string(c.name) == "DeadlineNamesTheTransfer" || std::string(c.name) == "ARankThatStaysAway";
+  });
+  return cases;
+}
+
+class MpiGroupConformance : public ::testing::TestWithParam<ConformanceCase> {};
+
+TEST_P(MpiGroupConformance, Holds) {
+  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
+      MpiCommunicator::Create(testing::TestMpiEnvironment());
+  ASSERT_TRUE(communicator.ok()) << communicator.status();
+  std::vector<int> members;
+  for (int rank = (*communicator)->size(); rank-- > 0;) members.push_back(rank);
+  GroupCommunicator group(**communicator, std::move(members), 1);
+  GetParam().run(group);
+}
+
+INSTANTIATE_TEST_SUITE_P(Group, MpiGroupConformance, ::testing::ValuesIn(GroupCases()), testing::ConformanceCaseName);
+
+class MpiConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(MpiConformance, Holds) {
   absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
@@ -29,18 +57,6 @@ INSTANTIATE_TEST_SUITE_P(PointToPoint, MpiConformance, ::testing::ValuesIn(testi
                          testing::ConformanceCaseName);
 INSTANTIATE_TEST_SUITE_P(Collectives, MpiConformance, ::testing::ValuesIn(testing::CollectivesCases()),
                          testing::ConformanceCaseName);
-
-// The ranks in reverse order: a group over MPI.
-TEST_P(MpiConformance, HoldsInAGroup) {
-  if (std::string(GetParam().name) == "DeadlineNamesTheTransfer") return;  // a group's errors name the world's ranks
-  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
-      MpiCommunicator::Create(testing::TestMpiEnvironment());
-  ASSERT_TRUE(communicator.ok()) << communicator.status();
-  std::vector<int> members;
-  for (int rank = (*communicator)->size(); rank-- > 0;) members.push_back(rank);
-  GroupCommunicator group(**communicator, std::move(members), 1);
-  GetParam().run(group);
-}
 
 TEST(MpiCommunicator, RefusesMoreThanMpiCounts) {
   auto communicator = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
