@@ -22,7 +22,7 @@ void OnSignal(int signal) {
 void InstallStopSignals() {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // see runtime/compute_thread.h
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGUSR1, SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }

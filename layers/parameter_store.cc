@@ -4,7 +4,7 @@
 
 namespace hadal {
 
-ParameterStore::ParameterStore(const ModelPlan& plan, std::vector<int32_t> sublayers, bool training,
+ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training,
                                ArenaLayout& layout)
     : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   int64_t weights = 0;

@@ -20,7 +20,7 @@ class ParameterStore {
  public:
   // Reserves room for the sublayers of this rank, given in ascending order. `plan` must outlive the store.
   // `training`: gradients as well.
-  ParameterStore(const ModelPlan& plan, std::vector<int32_t> sublayers, bool training, ArenaLayout& layout);
+  ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training, ArenaLayout& layout);
 
   // Fixes the addresses. Call once.
   void Bind(const Arena& arena);

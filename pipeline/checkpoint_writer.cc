@@ -149,8 +149,8 @@ absl::StatusOr<CommitResult> CheckpointWriter::Commit(const CommitRequest& reque
   }
   result.retention = RemoveTree(aside);
   absl::StatusOr<std::vector<std::string>> removed = ApplyRetention(options_.run_directory, options_.retention);
-  if (removed.ok()) result.removed = *std::move(removed);
   result.retention.Update(removed.status());
+  if (removed.ok()) result.removed = *std::move(removed);
   return result;
 }
 

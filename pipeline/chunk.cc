@@ -159,15 +159,10 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstMatr
   HADAL_CHECK_EQ(inputs.size(), input_edges_.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Piece& first = pieces_.front();
-    Matrix place;
-    if (input_edges_[i].kind == EdgeKind::kMemory) {
-      place = MemoryView(context.batch);
-    } else if (first.kind == Piece::Kind::kSegment) {
-      place = SlotView(first.input, context.batch);
-    } else if (first.kind == Piece::Kind::kHead) {
-      place = Matrix(head_input_, context.batch.target_rows(), d_model_);
-    } else {
-      place = MemoryView(context.batch);  // the cut lies right before the target embedding
+    Matrix place = MemoryView(context.batch);  // also where the cut lies right before the target embedding
+    if (input_edges_[i].kind != EdgeKind::kMemory) {
+      if (first.kind == Piece::Kind::kSegment) place = SlotView(first.input, context.batch);
+      if (first.kind == Piece::Kind::kHead) place = Matrix(head_input_, context.batch.target_rows(), d_model_);
     }
     Copy(inputs[i], place);
   }

@@ -53,8 +53,7 @@ RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int 
 
 Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
                Communicator& world, absl::Duration timeout)
-    : plan_(plan),
-      pipeline_(pipeline),
+    : pipeline_(pipeline),
       grid_(world, pipeline.grid),
       collectives_(world, timeout),
       timeout_(timeout),

@@ -116,7 +116,6 @@ class Engine {
   absl::Status GatherOverReplicas();
   void Progress();
 
-  const ModelPlan& plan_;
   const PipelinePlan& pipeline_;
   ProcessGrid grid_;
   Collectives collectives_;  // the world's

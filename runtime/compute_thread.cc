@@ -1,11 +1,17 @@
 #include "runtime/compute_thread.h"
 
 #include <omp.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <vector>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "runtime/check.h"
 
 namespace hadal {
 namespace {
@@ -20,11 +26,31 @@ void FlushSubnormals() {
 #endif
 }
 
+// The calling thread's stack for signal handlers, for as long as the thread lives.
+class SignalStack {
+ public:
+  SignalStack() : memory_(static_cast<size_t>(std::max<int64_t>(sysconf(_SC_SIGSTKSZ), kLeastBytes))) {
+    stack_t stack = {};
+    stack.ss_sp = memory_.data();
+    stack.ss_size = memory_.size();
+    HADAL_CHECK_EQ(sigaltstack(&stack, &before_), 0);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+  ~SignalStack() { sigaltstack(&before_, nullptr); }
+
+ private:
+  static constexpr int64_t kLeastBytes = 64 * 1024;  // the frame of AVX-512 and AMX, several times
+  std::vector<char> memory_;
+  stack_t before_ = {};
+};
+
 }  // namespace
 
 void PrepareComputeThread() {
   omp_set_num_threads(1);
   FlushSubnormals();
+  thread_local const SignalStack signal_stack;
 }
 
 }  // namespace hadal

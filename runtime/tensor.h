@@ -51,8 +51,9 @@ struct VectorOf {
   VectorOf() = default;
   VectorOf(T* d, int64_t n) : data(d), size(n) {}
   template <typename U>
-  requires(std::is_same_v<T, const U>) VectorOf(const VectorOf<U>& other)
-      : data(other.data), size(other.size) {}  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<T, const U>)
+      VectorOf(const VectorOf<U>& other)  // NOLINT(google-explicit-constructor): a view of const, as of a span
+      : data(other.data), size(other.size) {}
 
   bool empty() const { return data == nullptr; }
   T& operator[](int64_t i) const { return data[i]; }
