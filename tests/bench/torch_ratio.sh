@@ -2,12 +2,15 @@
 # hadal's training step beside PyTorch's of the same model (tests/parity/bench_torch.py), in turn, in one run.
 #
 #   tests/bench/torch_ratio.sh path/to/hadal > tests/bench/results/torch_ratio.txt      HADAL_PYTHON: a python with torch
-# PyTorch runs with the OpenBLAS kernels and vector width of this CPU, which it does not find by itself everywhere.
+# PyTorch runs with the OpenBLAS kernels and vector width of this CPU, which it does not find by itself everywhere. Debian's PyTorch takes
+# whatever BLAS is installed, by default the reference one, which is a hundred times slower than either: install libopenblas0-openmp
+# (the pthread one spins against PyTorch's own threads). About five minutes on two cores; the machine should be idle.
 set -euo pipefail
 hadal=$(realpath "$1") python=${HADAL_PYTHON:-python3}
 export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-SkylakeX} ATEN_CPU_CAPABILITY=${ATEN_CPU_CAPABILITY:-avx512}
 parity=$(cd "$(dirname "$0")/../parity" && pwd)
-echo "# $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), OPENBLAS_CORETYPE=$OPENBLAS_CORETYPE ATEN_CPU_CAPABILITY=$ATEN_CPU_CAPABILITY"
+echo "# $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), OPENBLAS_CORETYPE=$OPENBLAS_CORETYPE ATEN_CPU_CAPABILITY=$ATEN_CPU_CAPABILITY, hadal $(git -C "$parity" describe --always --dirty)"
+echo "# PyTorch $("$python" -c 'import torch; print(torch.__version__, torch.__config__.show().split("BLAS_INFO=")[-1].split(",")[0])'), libblas.so.3: $(realpath "$(ldconfig -p | sed -nE 's/.*libblas\.so\.3 .*=> //p' | head -1)")"
 
 compare() {  # WIDTH HEADS LAYERS
   local d=$1 heads=$2 layers=$3
