@@ -31,10 +31,11 @@ absl::Status BenchInWorld(BenchArguments arguments, World& world) {
 
 int RunBench(const BenchArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
-  const absl::Status status = world.ok() ? BenchInWorld(arguments, **world) : world.status();
+  if (!world.ok()) return ReportNoWorld("bench", world.status());
+  const absl::Status status = BenchInWorld(arguments, **world);
   if (status.ok()) return kExitDone;
   std::cerr << "hadal bench: " << status.message() << "\n";
-  if (world.ok() && (*world)->size() > 1) (*world)->communicator().Abort(ExitCodeOf(status));
+  if ((*world)->size() > 1) (*world)->communicator().Abort(ExitCodeOf(status));
   return ExitCodeOf(status);
 }
 

@@ -4,7 +4,7 @@ hadal_build_packages=(
   libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libdnnl-dev libhwy-dev
   libsentencepiece-dev nlohmann-json3-dev libcli11-dev
 )
-hadal_test_packages=(libgtest-dev libgmock-dev clang-format)
+hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy)
 # What the parity tests compare with. Large (140 MB); without it they are skipped and counted.
 hadal_parity_packages=(python3-torch python3-numpy)
 

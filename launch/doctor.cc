@@ -33,10 +33,7 @@ absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world) {
 
 int RunDoctor(const DoctorArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
-  if (!world.ok()) {
-    std::cerr << "hadal doctor: " << world.status().message() << "\n";
-    return ExitCodeOf(world.status());
-  }
+  if (!world.ok()) return ReportNoWorld("doctor", world.status());
   const absl::StatusOr<int> code = DoctorInWorld(arguments, **world);
   if (code.ok()) return *code;
   std::cerr << "hadal doctor: " << code.status().message() << "\n";

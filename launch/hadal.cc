@@ -3,6 +3,7 @@
 
 #include "CLI/CLI.hpp"
 #include "launch/bench.h"
+#include "launch/build_info.h"
 #include "launch/doctor.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
@@ -52,7 +53,14 @@ int main(int argc, char** argv) {
   hadal::InstallStopSignals();
   CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "hadal 0.1.0");
+  app.set_version_flag("--version", "hadal " + hadal::Version());
+  app.add_flag_callback(
+      "--build-info",
+      [] {
+        std::fputs(hadal::BuildInfo().c_str(), stdout);
+        throw CLI::Success();
+      },
+      "What is in this binary: versions, compiler, CUDA");
   int exit_code = hadal::kExitDone;
   for (const AddCommand add : kCommands) add(app, exit_code);
   try {

@@ -260,10 +260,7 @@ int RunTrain(const TrainArguments& arguments) {
   // Threads come from the config; a config that cannot be read is reported once the ranks know each other.
   const absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(config.ok() ? config->pipeline().threads() : 1);
-  if (!world.ok()) {
-    std::cerr << "hadal train: " << world.status().message() << "\n";
-    return ExitCodeOf(world.status());
-  }
+  if (!world.ok()) return ReportNoWorld("train", world.status());
   const absl::StatusOr<int> code = TrainInWorld(arguments, **world);
   if (code.ok()) return *code;
   const int exit_code = ExitCodeOf(code.status());

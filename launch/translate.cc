@@ -16,15 +16,15 @@ namespace {
 template <typename Body>
 int RunInWorld(const std::string& name, int threads, const Body& body) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
-  if (world.ok() && !(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
-  const absl::Status status = world.ok() ? body(**world) : world.status();
+  if (!world.ok()) return ReportNoWorld(name, world.status());
+  if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
+  const absl::Status status = body(**world);
   if (status.ok()) return kExitDone;
   const int exit_code = ExitCodeOf(status);
   // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
   const bool own = exit_code == kExitHang || exit_code == kExitPeerLost;
-  if (!world.ok() || (*world)->rank() == 0 || own)
-    std::cerr << "hadal " << name << ": " << status.message() << std::endl;
-  if (world.ok() && own && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  if ((*world)->rank() == 0 || own) std::cerr << "hadal " << name << ": " << status.message() << std::endl;
+  if (own && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }
 

@@ -5,21 +5,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "launch/exit_code.h"
+#include "launch/task_launcher.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
-
-// Variables that a launcher sets for the ranks it starts.
-bool StartedByLauncher() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
-    if (std::getenv(name) != nullptr) return true;
-  }
-  return false;
-}
 
 int AllowedCpus() {
   cpu_set_t set;
@@ -32,7 +27,8 @@ int AllowedCpus() {
 
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
   std::unique_ptr<World> world(new World());
-  if (StartedByLauncher()) {
+  const Environment environment = [](const char* name) { return std::getenv(name); };
+  if (StartedForMpi(environment)) {
     HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
     HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
@@ -42,6 +38,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
     world->alone_ = std::make_unique<InProcessWorld>(1);
     world->communicator_ = &world->alone_->communicator(0);
   }
+  HADAL_RETURN_IF_ERROR(CheckTasks(environment, world->size()));
   world->ChooseThreads(threads);
   PrepareComputeThread();
   return world;
@@ -60,6 +57,11 @@ void World::ChooseThreads(int requested) {
                      bound ? " (the launcher bound it; try mpirun --bind-to none)" : "",
                      ": expect it to be slow. Set pipeline.threads to ", share, " or to 0.");
   }
+}
+
+int ReportNoWorld(const std::string& command, const absl::Status& status) {
+  if (!status.message().empty()) std::cerr << "hadal " << command << ": " << status.message() << std::endl;
+  return ExitCodeOf(status);
 }
 
 }  // namespace hadal

@@ -18,6 +18,7 @@ namespace hadal {
 class World {
  public:
   // `threads`: a rank's CPU threads, 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it.
+  // Errors: CheckTasks's (task_launcher.h), with a message for one of the processes; MPI's.
   static absl::StatusOr<std::unique_ptr<World>> Start(int threads);
 
   Communicator& communicator() { return *communicator_; }
@@ -41,5 +42,8 @@ class World {
   int ranks_on_host_ = 1;
   std::string warning_;
 };
+
+// Says on stderr why a process has no world, unless another says it for all. Returns the exit code.
+int ReportNoWorld(const std::string& command, const absl::Status& status);
 
 }  // namespace hadal

@@ -24,6 +24,9 @@ struct LossSums {
     nll += other.nll;
     tokens += other.tokens;
   }
+  // A token.
+  double MeanLoss() const { return loss / static_cast<double>(tokens > 0 ? tokens : 1); }
+  double MeanNll() const { return nll / static_cast<double>(tokens > 0 ? tokens : 1); }
 };
 
 class OutputHead {

@@ -40,7 +40,10 @@ Json ProgressToJson(const TrainingProgress& progress) {
           {"validation_nll", FiniteOrNull(progress.validation_nll)},
           {"best_nll", FiniteOrNull(progress.best_nll)},
           {"best_step", progress.best_step},
-          {"validations_without_improvement", progress.validations_without_improvement}};
+          {"validations_without_improvement", progress.validations_without_improvement},
+          {"losses", progress.loss_trend.losses},
+          {"loss_mean", progress.loss_trend.mean},
+          {"loss_variance", progress.loss_trend.variance}};
 }
 
 // ["name", rows, columns], vectors ["name", rows].

@@ -29,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pipeline/checkpoint_state.h"
+#include "pipeline/loss_spike.h"
 
 namespace hadal {
 
@@ -51,6 +52,7 @@ struct TrainingProgress {
   double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
   int64_t best_step = -1;
   int32_t validations_without_improvement = 0;
+  LossTrend loss_trend;
   bool operator==(const TrainingProgress&) const = default;
 };
 

@@ -75,6 +75,9 @@ absl::StatusOr<TrainingProgress> ParseProgress(const Json& root) {
   HADAL_RETURN_IF_ERROR(Take(json, "best_nll", progress.best_nll));
   HADAL_RETURN_IF_ERROR(Take(json, "best_step", progress.best_step));
   HADAL_RETURN_IF_ERROR(Take(json, "validations_without_improvement", progress.validations_without_improvement));
+  HADAL_RETURN_IF_ERROR(Take(json, "losses", progress.loss_trend.losses));
+  HADAL_RETURN_IF_ERROR(Take(json, "loss_mean", progress.loss_trend.mean));
+  HADAL_RETURN_IF_ERROR(Take(json, "loss_variance", progress.loss_trend.variance));
   if (progress.step < 0 || progress.update < 0 || progress.update > progress.step) {
     return Damaged(absl::StrCat("step ", progress.step, " and update ", progress.update, " make no sense"));
   }

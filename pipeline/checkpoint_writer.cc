@@ -91,6 +91,12 @@ absl::Status CheckpointWriter::CheckClaim() const {
 
 absl::StatusOr<WrittenFile> CheckpointWriter::WriteRankFile(int64_t step, int rank,
                                                             std::span<const SliceState> slices) {
+  return WriteRankFile(step, rank, slices,
+                       [&](size_t index, const AppendSlice& append) { return append(slices[index]); });
+}
+
+absl::StatusOr<WrittenFile> CheckpointWriter::WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices,
+                                                            const WriteSlice& write) {
   std::vector<CheckpointFileWriter::Entry> entries;
   entries.reserve(slices.size());
   for (const SliceState& slice : slices) {
@@ -107,7 +113,8 @@ absl::StatusOr<WrittenFile> CheckpointWriter::WriteRankFile(int64_t step, int ra
                                                                                     .plan_hash = options_.plan_hash,
                                                                                     .parameters = &options_.parameters},
                                                                                    entries));
-  for (const SliceState& slice : slices) HADAL_RETURN_IF_ERROR(writer.Append(slice));
+  const AppendSlice append = [&](const SliceState& slice) { return writer.Append(slice); };
+  for (size_t i = 0; i < slices.size(); ++i) HADAL_RETURN_IF_ERROR(write(i, append));
   return writer.Finish();
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,12 @@ class CheckpointWriter {
   // are those of the slices. Errors: ResourceExhausted (no space; says what is free), PermissionDenied, NotFound
   // (directory vanished), …
   absl::StatusOr<WrittenFile> WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices);
+  // The same where a slice's values may move: `write` is called with each index of `slices`, in order, and passes the slice, as
+  // it is at that moment, on to `append`.
+  using AppendSlice = std::function<absl::Status(const SliceState& slice)>;
+  using WriteSlice = std::function<absl::Status(size_t index, const AppendSlice& append)>;
+  absl::StatusOr<WrittenFile> WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices,
+                                            const WriteSlice& write);
 
   // Rank 0, after every rank's WriteRankFile of progress.step succeeded. Replaces a checkpoint of the same step.
   // Errors: Aborted when another attempt claimed the run directory since; Internal when the files do not cover the

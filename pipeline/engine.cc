@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   layout.state_.Bind(engine->arena_, layout.stage_.parameters());
   layout.channels_.Bind(engine->arena_, engine->grid_.pipeline());
   layout.tied_.Bind(engine->arena_, engine->grid_.pipeline());
-  layout.reduction_.Bind(engine->arena_, layout.state_, engine->grid_.replicas());
+  layout.reduction_.Bind(engine->arena_, layout.state_, engine->grid_.replicas(), engine->trace_);
   return engine;
 }
 
@@ -188,13 +188,15 @@ absl::Status Engine::Execute(const Instruction& instruction) {
       return ComputeNorm();
     case Operation::kOptimizerStep:
       if (result_.applied) {
+        if (update_.before_update) update_.before_update();
+        times.checkpoint_seconds = watch.Seconds();
         UpdateParameters(stage().stream(), layout_.state_,
                          {.optimizer = update_.optimizer,
                           .learning_rate = update_.learning_rate,
                           .gradient_norm = result_.gradient.norm,
                           .update = scalars_.update});
       }
-      times.optimizer_seconds += watch.Seconds();
+      times.optimizer_seconds += watch.Seconds() - times.checkpoint_seconds;
       return absl::OkStatus();
     case Operation::kGatherOverReplicas:
       return GatherOverReplicas();
@@ -294,7 +296,7 @@ absl::Status Engine::ComputeNorm() {
   for (const LossSums& sums : losses_) loss.Add(sums);
   HADAL_ASSIGN_OR_RETURN(result_.gradient,
                          norm_.Compute(stage().stream(), layout_.state_, loss, update_.vote, collectives_));
-  result_.applied = result_.gradient.finite;
+  result_.applied = result_.gradient.finite && result_.gradient.loss.MeanLoss() <= update_.highest_loss;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

@@ -39,6 +39,8 @@ struct UpdateSettings {
   OptimizerOptions optimizer;
   double learning_rate = 0;
   StopVote vote = StopVote::kContinue;
+  double highest_loss = std::numeric_limits<double>::infinity();  // a token; the update of a step above it is left out
+  std::function<void()> before_update;  // called just before weights and moments change; may be empty
 };
 
 struct StepResult {

@@ -150,6 +150,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.shape = {.stages = result.grid.stages, .chunks = options.chunks, .micro_batches = result.share().count};
   result.schedule = options.schedule;
   result.outstanding_sends = options.outstanding_sends;
+  result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
   result.capacity = {
       .source_rows = batch.source_tokens,

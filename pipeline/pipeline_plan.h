@@ -36,6 +36,7 @@ struct PipelinePlan {
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;
+  int64_t save_buffer_bytes = 0;  // PipelineOptions'
   ActivationCapacity capacity;
   int32_t checkpoint_every = 0;
   std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])

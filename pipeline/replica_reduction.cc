@@ -35,9 +35,10 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
   buffer_slice_ = layout.Reserve<float>("workspace", kDepth * (replicas_ - 1) * buffer_elements_);
 }
 
-void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas) {
+void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace) {
   if (!active_) return;
   communicator_ = &replicas;
+  trace_ = &trace;
   buffers_ = arena.Get<float>(buffer_slice_);
   for (const StateSlice& slice : state.slices()) AddSlice(slice, CompleteAfter(state.plan(), slice.parameter));
   const auto tables =
@@ -46,6 +47,7 @@ void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communi
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (Owns(buckets_[b])) mine_.push_back(b);
   }
+  complete_seconds_.resize(mine_.size());
   requests_.reserve(buckets_.size() * (replicas_ - 1));
   receives_.resize(kDepth * (replicas_ - 1));
 }
@@ -76,6 +78,12 @@ Vector ReplicaReduction::Received(size_t position, int replica) const {
   return {buffers_ + buffer * buffer_elements_, buckets_[mine_[position]].gradient.size};
 }
 
+void ReplicaReduction::MarkComplete(size_t end) {
+  complete_ = end;
+  const double now = trace_->Now();
+  for (; marked_ < mine_.size() && mine_[marked_] < complete_; ++marked_) complete_seconds_[marked_] = now;
+}
+
 absl::Status ReplicaReduction::PostReceives() {
   for (; posted_ < mine_.size() && posted_ < added_ + kDepth; ++posted_) {
     size_t request = posted_ % kDepth * (replicas_ - 1);
@@ -103,13 +111,15 @@ absl::Status ReplicaReduction::PostSends(size_t end) {
 
 absl::Status ReplicaReduction::Begin() {
   if (!active_) return absl::OkStatus();
-  complete_ = sent_ = posted_ = added_ = 0;
+  complete_ = sent_ = marked_ = posted_ = added_ = 0;
   return PostReceives();
 }
 
 absl::Status ReplicaReduction::Advance(const Stream& stream, int32_t first_complete) {
   if (!active_) return absl::OkStatus();
-  while (complete_ < buckets_.size() && buckets_[complete_].first_sublayer >= first_complete) ++complete_;
+  size_t end = complete_;
+  while (end < buckets_.size() && buckets_[end].first_sublayer >= first_complete) ++end;
+  MarkComplete(end);
   HADAL_RETURN_IF_ERROR(PostSends(complete_));
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool added, AddNext(stream));
@@ -126,6 +136,11 @@ absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
     if (!done) return false;
   }
   Sum(stream, added_);
+  const int64_t piece_bytes = buckets_[mine_[added_]].gradient.size * int64_t{sizeof(float)};
+  trace_->Add({.kind = TraceKind::kReplicaGradients,
+               .bytes = (replicas_ - 1) * piece_bytes,
+               .begin_seconds = complete_seconds_[added_],
+               .end_seconds = trace_->Now()});
   ++added_;
   HADAL_RETURN_IF_ERROR(PostReceives());
   return true;
@@ -153,7 +168,7 @@ void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
 
 absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
-  complete_ = buckets_.size();
+  MarkComplete(buckets_.size());
   HADAL_RETURN_IF_ERROR(PostSends(complete_));
   while (added_ < mine_.size()) {
     const size_t first = added_ % kDepth * (replicas_ - 1);

@@ -26,6 +26,7 @@
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
+#include "runtime/trace.h"
 
 namespace hadal {
 
@@ -36,8 +37,8 @@ class ReplicaReduction {
 
   // Without `training` or with one replica there is nothing to reduce, and no memory is taken.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, bool training, ArenaLayout& layout);
-  // `state`: bound. `replicas`: the stage's (process_grid.h).
-  void Bind(const Arena& arena, const StageState& state, Communicator& replicas);
+  // `state`: bound. `replicas`: the stage's (process_grid.h). `trace` gets an event a message received, while it records.
+  void Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
 
   // A step starts: gradients of this step are not complete yet.
   absl::Status Begin();
@@ -62,6 +63,8 @@ class ReplicaReduction {
   void AddSlice(const StateSlice& slice, int32_t first_sublayer);
   bool Owns(const Bucket& bucket) const { return bucket.owner == replica_; }
   Vector Received(size_t position, int replica) const;
+  // Buckets [0, end) are complete on this rank.
+  void MarkComplete(size_t end);
   absl::Status PostReceives();
   absl::Status PostSends(size_t end);
   // Adds the next owned bucket's pieces if they have come; false: not yet.
@@ -73,6 +76,7 @@ class ReplicaReduction {
   int replicas_ = 1;
   bool active_ = false;
   Communicator* communicator_ = nullptr;
+  TraceBuffer* trace_ = nullptr;
   ArenaSlice buffer_slice_;
   int64_t buffer_elements_ = 0;  // of one receive buffer
   float* buffers_ = nullptr;     // [kDepth][R-1][buffer_elements_]
@@ -80,7 +84,9 @@ class ReplicaReduction {
   std::vector<Bucket> buckets_;  // in the order in which they travel
   std::vector<size_t> mine_;     // the buckets this replica owns
   // The step in progress: places in buckets_ and mine_.
-  size_t complete_ = 0, sent_ = 0, posted_ = 0, added_ = 0;
+  size_t complete_ = 0, sent_ = 0, marked_ = 0, posted_ = 0, added_ = 0;
+  std::vector<double>
+      complete_seconds_;  // [mine_] when each became complete here; of marked_ ones, while the trace records
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
   std::vector<CommRequest> receives_;  // [kDepth][R-1]
 };

@@ -36,11 +36,16 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   for (size_t i = updated_.begin; i < updated_.end; ++i) moment_floats_ += slices[i].elements;
   first_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
   second_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
+  constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
+  for (size_t i = owned_.begin; i < owned_.end; ++i) buffer_floats_ += kSavedFloats * slices[i].elements;
+  buffer_floats_ = std::min(buffer_floats_, pipeline.save_buffer_bytes / int64_t{sizeof(float)});
+  buffer_slice_ = layout.Reserve<float>("checkpoint buffer", buffer_floats_);
 }
 
 void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   float* first = training_ ? arena.Get<float>(first_moment_slice_) : nullptr;
   float* second = training_ ? arena.Get<float>(second_moment_slice_) : nullptr;
+  if (training_) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
     slice.weight = SliceOf(parameters.WeightVector(slice.parameter), slice.slice);

@@ -41,6 +41,9 @@ class StageState {
   // Those that this replica updates, because it has their moments: the owned ones when sharded, else all.
   std::span<const StateSlice> updated() const { return Part(updated_); }
   bool sharded() const { return sharded_; }
+  // Room for a part of the owned slices' weights and moments, while they are being saved (background_file.h): no more than they
+  // take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
+  Vector save_buffer() const { return save_buffer_; }
   // Adam's two moments on this rank.
   int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
 
@@ -58,7 +61,9 @@ class StageState {
   std::vector<StateSlice> slices_;
   Range owned_, updated_;
   int64_t moment_floats_ = 0;  // of one moment
-  ArenaSlice first_moment_slice_, second_moment_slice_;
+  int64_t buffer_floats_ = 0;
+  ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;
+  Vector save_buffer_;
 };
 
 }  // namespace hadal

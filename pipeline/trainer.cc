@@ -40,11 +40,6 @@ int64_t PeakResidentBytes() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
-// What a failed save means for the run: another job owns the directory, or the ranks have lost each other.
-bool EndsTheRun(const absl::Status& save) {
-  return absl::IsAborted(save) || absl::IsUnavailable(save) || absl::IsDeadlineExceeded(save);
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
@@ -89,6 +84,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_RETURN_IF_ERROR(trainer->engine_->ShareTiedWeights());
   trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), trainer->engine_->state(),
                                                                 communicator.rank(), trainer->collectives_);
+  trainer->saves_.emplace(*trainer->checkpoints_, trainer->IsMain() ? &surroundings.sink : nullptr,
+                          trainer->engine_->trace());
   return trainer;
 }
 
@@ -144,10 +141,17 @@ StopVote Trainer::Vote() const {
 absl::StatusOr<StepResult> Trainer::Step() {
   order_.At(progress_.step, batches_);
   const double learning_rate = LearningRate(options_.rate, progress_.update + 1, options_.stop.steps);
-  const UpdateSettings update{.optimizer = options_.optimizer, .learning_rate = learning_rate, .vote = Vote()};
+  const UpdateSettings update{.optimizer = options_.optimizer,
+                              .learning_rate = learning_rate,
+                              .vote = Vote(),
+                              .highest_loss = HighestLoss(progress_.loss_trend, options_.health.loss_spike),
+                              .before_update = [this] { checkpoints_->BeforeUpdate(surroundings_.stream); }};
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
   ++progress_.step;
   progress_.update += result.applied ? 1 : 0;
+  if (result.applied) {
+    progress_.loss_trend = WithLoss(progress_.loss_trend, result.gradient.loss.MeanLoss(), options_.health.loss_spike);
+  }
   progress_.epochs_done = batches_.epochs_done;
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
@@ -161,6 +165,19 @@ void Trainer::Warn(std::string_view text) {
   if (IsMain()) surroundings_.sink.OnText(progress_.step - 1, TextKind::kWarning, text);
 }
 
+std::string Trainer::WhyLeftOut(const GlobalGradient& gradient) const {
+  const int32_t parameter = gradient.first_bad_parameter;
+  if (parameter >= 0) {
+    return absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
+                        plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite");
+  }
+  if (!gradient.finite) return "the loss is not finite";
+  const LossTrend& trend = progress_.loss_trend;  // a spike left it as it was
+  return absl::StrFormat("the loss %.4g lies %.1f deviations above the mean %.4g of the last updates",
+                         gradient.loss.MeanLoss(), (gradient.loss.MeanLoss() - trend.mean) / std::sqrt(trend.variance),
+                         trend.mean);
+}
+
 absl::Status Trainer::CheckHealth(const StepResult& result) {
   if (result.applied) {
     skipped_in_a_row_ = 0;
@@ -168,22 +185,19 @@ absl::Status Trainer::CheckHealth(const StepResult& result) {
   }
   ++skipped_steps_;
   ++skipped_in_a_row_;
-  const int32_t parameter = result.gradient.first_bad_parameter;
-  Warn(absl::StrCat(
-      parameter < 0 ? std::string("the loss is not finite")
-                    : absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
-                                   plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite"),
-      "; the update was skipped (", skipped_in_a_row_, " in a row, ", skipped_steps_, " since the start)"));
+  Warn(absl::StrCat(WhyLeftOut(result.gradient), "; the update was skipped (", skipped_in_a_row_, " in a row, ",
+                    skipped_steps_, " since the start)"));
   return skipped_in_a_row_ < options_.health.skipped_steps ? absl::OkStatus() : RollBack();
 }
 
 absl::Status Trainer::RollBack() {
+  HADAL_RETURN_IF_ERROR(saves_->Finish(progress_.step));
   const TrainingProgress now = progress_;
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
   const int64_t step = progress_.step;
   if (!loaded || progress_.update == rolled_back_to_) {
     return absl::OutOfRangeError(absl::StrCat(
-        "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were not finite (health.skipped_steps), ",
+        "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
         loaded ? absl::StrCat("again after going back to the weights of update ", progress_.update)
                : std::string("and there is no checkpoint to go back to"),
         "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));
@@ -195,7 +209,7 @@ absl::Status Trainer::RollBack() {
   progress_.target_tokens_seen = now.target_tokens_seen;
   progress_.training_seconds = now.training_seconds;
   rolled_back_to_ = progress_.update;
-  Warn(absl::StrCat(skipped_in_a_row_, " steps in a row were not finite; went back to the checkpoint of step ", step));
+  Warn(absl::StrCat(skipped_in_a_row_, " steps in a row were left out; went back to the checkpoint of step ", step));
   skipped_in_a_row_ = 0;
   return absl::OkStatus();
 }
@@ -207,20 +221,21 @@ absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics
                          times.wait_seconds,
                          times.communication_seconds,
                          times.optimizer_seconds,
+                         times.checkpoint_seconds,
                          static_cast<double>(engine_->arena_bytes()),
                          static_cast<double>(PeakResidentBytes())};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
   const GridShape& grid = pipeline_.grid;
   for (int stage = 0; stage < grid.stages; ++stage) {
-    double mean[6] = {};
+    double mean[7] = {};
     StageMemory memory;
     for (int replica = 0; replica < grid.replicas; ++replica) {
       const std::vector<double>& v = all[grid.RankOf(stage, replica)];
       for (size_t i = 0; i < std::size(mean); ++i) mean[i] += v[i] / grid.replicas;
-      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[6]));
-      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[7]));
+      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[7]));
+      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[8]));
     }
-    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5]});
+    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6]});
     metrics.memory.push_back(memory);
   }
   return absl::OkStatus();
@@ -232,19 +247,18 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
   if (progress_.step % options_.log_every_steps == 0) HADAL_RETURN_IF_ERROR(GatherStages(result.times, gathered));
   if (!IsMain()) return absl::OkStatus();
   const LossSums& sums = result.gradient.loss;
-  const double tokens = static_cast<double>(std::max<int64_t>(sums.tokens, 1));
   double waited = 0;
   for (const StageTimes& stage : gathered.stages) waited += stage.wait_seconds;
   StepMetrics metrics{.step = step,
                       .update = progress_.update,
                       .total_steps = options_.stop.steps,
-                      .loss = sums.loss / tokens,
-                      .nll = sums.nll / tokens,
-                      .perplexity = std::exp(sums.nll / tokens),
+                      .loss = sums.MeanLoss(),
+                      .nll = sums.MeanNll(),
+                      .perplexity = std::exp(sums.MeanNll()),
                       .learning_rate = learning_rate,
                       .gradient_norm = result.gradient.norm,
                       .target_tokens = sums.tokens,
-                      .tokens_per_second = tokens / result.seconds,
+                      .tokens_per_second = static_cast<double>(sums.tokens) / result.seconds,
                       .step_seconds = result.seconds,
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress_.epochs_done,
@@ -275,7 +289,7 @@ absl::Status Trainer::Validate() {
   StepScalars scalars = Scalars();
   scalars.update = std::max<int64_t>(progress_.update, 1);
   HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine_->Evaluate(validation_batches_, scalars));
-  const double nll = sums.nll / static_cast<double>(std::max<int64_t>(sums.tokens, 1));
+  const double nll = sums.MeanNll();
   ValidationMetrics metrics{.step = progress_.step,
                             .nll = nll,
                             .perplexity = std::exp(nll),
@@ -294,30 +308,6 @@ absl::Status Trainer::Validate() {
   }
   metrics.seconds = watch.Seconds();
   if (IsMain()) surroundings_.sink.OnValidation(metrics);
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::Save(bool is_best) {
-  const TraceScope scope(&engine_->trace(), {.kind = TraceKind::kCheckpoint});
-  const Stopwatch watch;
-  HADAL_ASSIGN_OR_RETURN(std::string directory, checkpoints_->Save(progress_, is_best));
-  last_checkpoint_ = std::move(directory);
-  last_saved_step_ = progress_.step;
-  if (IsMain()) {
-    surroundings_.sink.OnText(progress_.step, TextKind::kNotice,
-                              absl::StrFormat("checkpoint saved in %.1f s: %s", watch.Seconds(), last_checkpoint_));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::SaveOrGoOn(bool is_best) {
-  // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-  if (skipped_in_a_row_ > 0) return absl::OkStatus();
-  const absl::Status saved = Save(is_best);
-  if (saved.ok() || EndsTheRun(saved)) return saved;
-  Warn(absl::StrCat("NO CHECKPOINT of step ", progress_.step, ": ", saved.message(),
-                    ". Training goes on; the last good checkpoint is ",
-                    last_checkpoint_.empty() ? std::string("of an earlier start") : last_checkpoint_));
   return absl::OkStatus();
 }
 
@@ -344,12 +334,14 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
   first_step_ = progress_.step;
   session_.Restart();
+  saves_->Restart(first_step_);
   if (IsMain()) Announce();
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
   while (!reason.has_value()) {
     HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step));
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
+    HADAL_RETURN_IF_ERROR(saves_->Poll(progress_.step));
     bool is_best = false;
     if (validate_every > 0 && progress_.step % validate_every == 0) {
       HADAL_RETURN_IF_ERROR(Validate());
@@ -361,14 +353,17 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     }
     const int64_t save_every = options_.checkpoint.every_steps;
     const bool save_now = save_every > 0 && progress_.step % save_every == 0;
-    if (save_now || (is_best && save_every > 0)) HADAL_RETURN_IF_ERROR(SaveOrGoOn(is_best));
+    // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
+    if (skipped_in_a_row_ == 0 && (save_now || (is_best && save_every > 0))) {
+      HADAL_RETURN_IF_ERROR(saves_->Begin(progress_, is_best));
+    }
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
   }
-  if (options_.checkpoint.save_at_end && last_saved_step_ != progress_.step && progress_.step > first_step_) {
-    HADAL_RETURN_IF_ERROR(Save(progress_.best_step == progress_.step));
-  }
+  HADAL_RETURN_IF_ERROR(options_.checkpoint.save_at_end
+                            ? saves_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
+                            : saves_->Finish(progress_.step));
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
-  return TrainingOutcome{*reason, progress_, last_checkpoint_};
+  return TrainingOutcome{*reason, progress_, saves_->last_directory()};
 }
 
 }  // namespace hadal

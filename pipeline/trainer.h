@@ -2,10 +2,11 @@
 //
 // A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs its replica's
 // share; metrics leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
-// `step` always advances; `update` only when the update was applied (a gradient that is not finite skips it on all ranks alike).
+// `step` always advances; `update` only when the update was applied (a gradient that is not finite, or a loss that is a spike, skips
+// it on all ranks alike).
 // Health: after `health.skipped_steps` skipped steps in a row, weights, moments and update go back to the newest good checkpoint
 // while data and random numbers go on behind the steps that failed; a second time from the same weights ends the run.
-// A checkpoint that cannot be written is a warning while training goes on, and an error where the run would end without it.
+// Checkpoints are written beside training (save_cycle.h).
 // Threads: one a rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -21,6 +22,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/save_cycle.h"
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
 #include "pipeline/training_checkpoints.h"
@@ -86,13 +88,12 @@ class Trainer {
   // memory is the largest.
   absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
   absl::Status Validate();
-  absl::Status Save(bool is_best);
-  absl::Status SaveOrGoOn(bool is_best);
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }
   RunInfo DescribeRun() const;
   void Announce();  // the run, and what of the corpora it leaves out
+  std::string WhyLeftOut(const GlobalGradient& gradient) const;
   absl::Status CheckHealth(const StepResult& result);
   absl::Status RollBack();
   void Warn(std::string_view text);
@@ -110,11 +111,10 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::optional<StepTracer> tracer_;
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
+  std::optional<SaveCycle> saves_;
   TrainingProgress progress_;
   int64_t first_step_ = 0;
-  Stopwatch session_;  // since Run began
-  std::string last_checkpoint_;
-  int64_t last_saved_step_ = -1;
+  Stopwatch session_;          // since Run began
   int64_t skipped_steps_ = 0;  // since Run began
   int32_t skipped_in_a_row_ = 0;
   int64_t rolled_back_to_ = -1;  // update of the weights last gone back to

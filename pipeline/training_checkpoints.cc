@@ -1,12 +1,20 @@
 #include "pipeline/training_checkpoints.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/model_settings.h"
+#include "runtime/check.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
+namespace {
+
+constexpr std::future_status kReady = std::future_status::ready;
+
+}  // namespace
 
 TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
                                          Collectives& collectives)
@@ -50,7 +58,66 @@ std::vector<SliceState> TrainingCheckpoints::Describe(std::span<const StateSlice
   return result;
 }
 
-absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::string>& files, CommitRequest request) {
+void TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) {
+  HADAL_CHECK(!saving());
+  saving_ = true;
+  since_begin_.Restart();
+  stall_seconds_ = 0;
+  progress_ = progress;
+  is_best_ = is_best;
+  file_ = std::make_unique<BackgroundFile>(*writer_, progress.step, rank_,
+                                           Describe(state_.owned(), /*weights_only=*/false), state_.save_buffer());
+}
+
+void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
+  if (file_ == nullptr) return;
+  const Stopwatch watch;
+  file_->BeforeUpdate(stream);
+  stall_seconds_ += watch.Seconds();
+}
+
+absl::StatusOr<std::optional<SavedCheckpoint>> TrainingCheckpoints::Poll() {
+  HADAL_CHECK(saving());
+  const Stopwatch watch;
+  const bool busy =
+      file_ != nullptr ? !file_->done() : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != kReady;
+  HADAL_ASSIGN_OR_RETURN(const bool anyone_busy, collectives_.AnyRank(busy, "a checkpoint's files"));
+  if (!anyone_busy && file_ == nullptr) return Settle();
+  if (!anyone_busy) HADAL_RETURN_IF_ERROR(BeginCommit());
+  stall_seconds_ += watch.Seconds();
+  return std::nullopt;
+}
+
+absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Finish() {
+  HADAL_CHECK(saving());
+  const Stopwatch watch;
+  if (file_ != nullptr) HADAL_RETURN_IF_ERROR(BeginCommit());
+  if (commit_.valid()) commit_.wait();
+  HADAL_RETURN_IF_ERROR(collectives_.Barrier("a checkpoint's commit"));
+  stall_seconds_ += watch.Seconds();
+  return Settle();
+}
+
+absl::Status TrainingCheckpoints::BeginCommit() {
+  const absl::StatusOr<WrittenFile> file = file_->Finish();
+  file_.reset();
+  if (absl::Status all = collectives_.AllOk(file.status(), "writing a checkpoint"); !all.ok()) {
+    saving_ = false;
+    if (rank_ == 0) all.Update(writer_->Abandon(progress_.step));
+    return all;
+  }
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                         collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
+  if (rank_ == 0) commit_ = std::async(std::launch::async, [this, texts = std::move(texts)] { return Commit(texts); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::string>& files) {
+  CommitRequest request{.progress = progress_,
+                        .config_text = options_.config_text,
+                        .model_settings = ModelSettingsJson(state_.plan().options),
+                        .attachments = options_.attachments,
+                        .is_best = is_best_};
   for (const std::string& text : files) {
     HADAL_ASSIGN_OR_RETURN(WrittenFile written, WrittenFile::Parse(text));
     request.files.push_back(std::move(written));
@@ -58,29 +125,19 @@ absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::
   return writer_->Commit(request);
 }
 
-absl::StatusOr<std::string> TrainingCheckpoints::Save(const TrainingProgress& progress, bool is_best) {
-  const absl::StatusOr<WrittenFile> file =
-      writer_->WriteRankFile(progress.step, rank_, Describe(state_.owned(), /*weights_only=*/false));
-  if (absl::Status all = collectives_.AllOk(file.status(), "writing a checkpoint"); !all.ok()) {
-    if (rank_ == 0) all.Update(writer_->Abandon(progress.step));
-    return all;
-  }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
-                         collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
+absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
+  saving_ = false;
   absl::StatusOr<CommitResult> committed = CommitResult{};
-  if (rank_ == 0) {
-    CommitRequest request{.progress = progress,
-                          .config_text = options_.config_text,
-                          .model_settings = ModelSettingsJson(state_.plan().options),
-                          .attachments = options_.attachments,
-                          .is_best = is_best};
-    committed = Commit(texts, std::move(request));
-    if (committed.ok() && !committed->retention.ok()) {
-      Warn(absl::StrCat("old checkpoints could not be removed: ", committed->retention.message()));
-    }
-  }
+  if (rank_ == 0) committed = commit_.get();
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(committed.status(), "committing a checkpoint"));
-  return committed->directory;
+  if (!committed->retention.ok()) {
+    Warn(absl::StrCat("old checkpoints could not be removed: ", committed->retention.message()));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> stalls,
+                         collectives_.AllGather(std::span(&stall_seconds_, 1), "a checkpoint's times"));
+  SavedCheckpoint saved{.directory = committed->directory, .step = progress_.step, .seconds = since_begin_.Seconds()};
+  for (const std::vector<double>& of_rank : stalls) saved.stall_seconds = std::max(saved.stall_seconds, of_rank[0]);
+  return saved;
 }
 
 absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string& directory, bool weights_only) {

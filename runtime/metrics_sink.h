@@ -43,6 +43,7 @@ struct StageTimes {
   double wait_seconds = 0;           // idle, for a neighbour's message
   double communication_seconds = 0;  // posting, copying and reducing
   double optimizer_seconds = 0;
+  double checkpoint_seconds = 0;  // the update held up by a checkpoint that was not yet written
 };
 
 // What one stage's process holds.
@@ -86,8 +87,17 @@ struct ValidationMetrics {
   double seconds = 0;
 };
 
+struct CheckpointMetrics {
+  int64_t step = 0;       // steps done when it was taken
+  std::string directory;  // where it is
+  double seconds = 0;     // from its beginning to its commit; training went on beside it
+  // Of them, those that training waited, on the rank where it waited longest: before updates, in votes, at the run's end.
+  double stall_seconds = 0;
+  double interval_seconds = 0;  // since the beginning of the save before, or of the run
+};
+
 enum class TextKind {
-  kNotice,  // "checkpoint saved: …"
+  kNotice,
   kWarning,
   kSample,  // a sample translation
 };
@@ -99,6 +109,7 @@ class MetricsSink {
   virtual void OnStart(const RunInfo& run) {}
   virtual void OnStep(const StepMetrics& metrics) {}
   virtual void OnValidation(const ValidationMetrics& metrics) {}
+  virtual void OnCheckpoint(const CheckpointMetrics& metrics) {}
   // An event in words. `text` may hold several lines, without a last newline.
   virtual void OnText(int64_t step, TextKind kind, std::string_view text) {}
   // The run is over, by `reason` ("step limit reached", "interrupted: checkpoint saved", …). Last call but Flush().
@@ -120,6 +131,9 @@ class MetricsFanOut : public MetricsSink {
   }
   void OnValidation(const ValidationMetrics& metrics) override {
     for (auto& sink : sinks_) sink->OnValidation(metrics);
+  }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override {
+    for (auto& sink : sinks_) sink->OnCheckpoint(metrics);
   }
   void OnText(int64_t step, TextKind kind, std::string_view text) override {
     for (auto& sink : sinks_) sink->OnText(step, kind, text);

@@ -25,6 +25,7 @@ enum class TraceKind : int32_t {
   kArrival,  // a message was seen to have come before its receive was reached; begin = end = when it was seen
   kTiedGradients,
   kReduceOverReplicas,  // what is left of the sum over replicas after the last backward
+  kReplicaGradients,  // one of its messages' worth: from when this rank's own gradients were complete until all replicas' were added
   kGlobalNorm,
   kOptimizer,
   kGatherOverReplicas,
@@ -34,7 +35,7 @@ enum class TraceKind : int32_t {
   kValidation,
   kCheckpoint,
 };
-inline constexpr int kTraceKinds = 16;
+inline constexpr int kTraceKinds = 17;
 
 // What does not apply is -1.
 struct TraceEvent {

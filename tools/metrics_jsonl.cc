@@ -63,7 +63,8 @@ Json ToJson(const StageTimes& times) {
           {"backward", times.backward_seconds},
           {"wait", times.wait_seconds},
           {"communication", times.communication_seconds},
-          {"optimizer", times.optimizer_seconds}};
+          {"optimizer", times.optimizer_seconds},
+          {"checkpoint", times.checkpoint_seconds}};
 }
 
 void AddOptional(Json& json, const char* key, const std::optional<double>& value) {
@@ -135,6 +136,15 @@ void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
   json["sentences"] = metrics.sentences;
   json["seconds"] = metrics.seconds;
   WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnCheckpoint(const CheckpointMetrics& metrics) {
+  WriteLine(Dump({{"event", "checkpoint"},
+                  {"step", metrics.step},
+                  {"directory", metrics.directory},
+                  {"seconds", metrics.seconds},
+                  {"stall_seconds", metrics.stall_seconds},
+                  {"interval_seconds", metrics.interval_seconds}}));
 }
 
 void MetricsJsonl::OnText(int64_t step, TextKind kind, std::string_view text) {

@@ -7,6 +7,7 @@
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
 //    "communication":…,"optimizer":…,"arena_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
 //   {"event":"validation","step":…,"nll":…,"perplexity":…,"bleu":…,"best":…,"sentences":…,"seconds":…}
+//   {"event":"checkpoint","step":…,"directory":…,"seconds":…,"stall_seconds":…,"interval_seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
 // Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN); an
 // optional value that is absent has no key. Depth norms have four digits and appear every `depth_every_steps` steps.
@@ -41,6 +42,7 @@ class MetricsJsonl : public MetricsSink {
   void OnStart(const RunInfo& run) override;
   void OnStep(const StepMetrics& metrics) override;
   void OnValidation(const ValidationMetrics& metrics) override;
+  void OnCheckpoint(const CheckpointMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;
   void OnFinish(std::string_view reason) override;
   absl::Status Flush() override;

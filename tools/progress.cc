@@ -79,6 +79,14 @@ void Progress::OnValidation(const ValidationMetrics& metrics) {
   out_.flush();
 }
 
+void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
+  const double share = metrics.stall_seconds / std::max(metrics.interval_seconds, metrics.stall_seconds);
+  OnText(metrics.step, TextKind::kNotice,
+         absl::StrFormat("checkpoint of step %d saved in %.1f s: %s (training waited %.3f s, %.1f%% of the interval)",
+                         metrics.step, metrics.seconds, metrics.directory, metrics.stall_seconds,
+                         metrics.stall_seconds > 0 ? 100 * share : 0.0));
+}
+
 void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
   for (const absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     const std::string_view plain(line.data(), line.size());

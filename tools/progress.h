@@ -41,6 +41,7 @@ class Progress : public MetricsSink {
   void OnStart(const RunInfo& run) override;
   void OnStep(const StepMetrics& metrics) override;
   void OnValidation(const ValidationMetrics& metrics) override;
+  void OnCheckpoint(const CheckpointMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;
   void OnFinish(std::string_view reason) override;
   absl::Status Flush() override;

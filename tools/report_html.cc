@@ -126,12 +126,13 @@ void AppendRuns(const Report& report, std::string& page) {
 // The rank's own times; waiting is split for the run as a whole, not for a rank.
 void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& page) {
   StackedBars bars{.title = absl::StrCat("Where each rank's step goes: ", run.name), .unit = "ms"};
-  bars.parts = {{"forward", "#3b7dd8"}, {"recompute", "#7fb3f0"},     {"backward", "#d9822b"}, {"optimizer", "#6b4fa0"},
-                {"wait", "#e05a5a"},    {"communication", "#14746f"}, {"other", "#8d6e63"}};
+  bars.parts = {{"forward", "#3b7dd8"},       {"recompute", "#7fb3f0"},  {"backward", "#d9822b"},
+                {"optimizer", "#6b4fa0"},     {"checkpoint", "#c2559d"}, {"wait", "#e05a5a"},
+                {"communication", "#14746f"}, {"other", "#8d6e63"}};
   for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
     const StageTimes& t = summary.stages[rank];
-    std::vector<double> values{t.forward_seconds,   t.recompute_seconds, t.backward_seconds,
-                               t.optimizer_seconds, t.wait_seconds,      t.communication_seconds};
+    std::vector<double> values{t.forward_seconds,    t.recompute_seconds, t.backward_seconds,     t.optimizer_seconds,
+                               t.checkpoint_seconds, t.wait_seconds,      t.communication_seconds};
     double other = summary.step_seconds;
     for (double& value : values) {
       other -= value;

@@ -48,7 +48,8 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
                {"backward_seconds", times.backward_seconds},
                {"wait_seconds", times.wait_seconds},
                {"communication_seconds", times.communication_seconds},
-               {"optimizer_seconds", times.optimizer_seconds}};
+               {"optimizer_seconds", times.optimizer_seconds},
+               {"checkpoint_seconds", times.checkpoint_seconds}};
     if (rank < summary.memory.size()) {
       stage["arena_bytes"] = summary.memory[rank].arena_bytes;
       stage["predicted_bytes"] = summary.memory[rank].arena_bytes + MemoryAllowance::Bytes(run.threads);

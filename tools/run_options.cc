@@ -190,7 +190,12 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.checkpoint.keep_last = from.checkpoint().keep_last();
   to.checkpoint.keep_every = from.checkpoint().keep_every();
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
+  // Where nothing is saved before the end, no update waits for a checkpoint.
+  to.pipeline.save_buffer_bytes =
+      to.checkpoint.every_steps > 0 ? int64_t{from.checkpoint().buffer_mebibytes()} << 20 : 0;
   to.health.skipped_steps = from.health().skipped_steps();
+  to.health.loss_spike = {.deviations = from.health().loss_spike_deviations(),
+                          .window = from.health().loss_spike_window()};
   to.log_every_steps = from.logging().every_steps();
 }
 

@@ -29,6 +29,7 @@ void Add(const StageTimes& times, double share, StageTimes& sum) {
   sum.wait_seconds += share * times.wait_seconds;
   sum.communication_seconds += share * times.communication_seconds;
   sum.optimizer_seconds += share * times.optimizer_seconds;
+  sum.checkpoint_seconds += share * times.checkpoint_seconds;
 }
 
 double Compute(const StageTimes& times) {
@@ -72,6 +73,7 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
                   .recompute = mean.recompute_seconds,
                   .backward = mean.backward_seconds,
                   .optimizer = mean.optimizer_seconds,
+                  .checkpoint = mean.checkpoint_seconds,
                   .exposed_transfers = mean.wait_seconds,
                   .communication = mean.communication_seconds};
   if (run.layout && run.layout->shape.stages * run.layout->replicas == std::ssize(summary.stages)) {

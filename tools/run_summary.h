@@ -21,12 +21,13 @@ namespace hadal {
 
 // The parts of a step. kCauses names them in order.
 struct TimeParts {
-  double forward = 0, recompute = 0, backward = 0, optimizer = 0;
+  double forward = 0, recompute = 0, backward = 0, optimizer = 0, checkpoint = 0;
   double bubble = 0, imbalance = 0, exposed_transfers = 0;
   double communication = 0, other = 0;
 
   double sum() const {
-    return forward + recompute + backward + optimizer + bubble + imbalance + exposed_transfers + communication + other;
+    return forward + recompute + backward + optimizer + checkpoint + bubble + imbalance + exposed_transfers +
+           communication + other;
   }
 };
 
@@ -40,6 +41,7 @@ inline constexpr TimePart kTimeParts[] = {
     {"recompute", &TimeParts::recompute, "#7fb3f0"},
     {"backward", &TimeParts::backward, "#d9822b"},
     {"optimizer", &TimeParts::optimizer, "#6b4fa0"},
+    {"checkpoint", &TimeParts::checkpoint, "#c2559d"},
     {"bubble", &TimeParts::bubble, "#c9c9c9"},
     {"imbalance", &TimeParts::imbalance, "#e05a5a"},
     {"exposed transfers", &TimeParts::exposed_transfers, "#3aa675"},

@@ -49,6 +49,7 @@ const char* RemedyOf(const TimePart& part) {
     return "larger pipeline.outstanding_sends, faster links, or fewer ranks that share a core";
   if (name == "communication") return "fewer ranks a step's tail has to wait for, faster links";
   if (name == "recompute") return "less activation checkpointing where memory allows";
+  if (name == "checkpoint") return "checkpoint.buffer_mebibytes, or fewer checkpoints";
   if (name == "optimizer") return "sharding of the optimizer over replicas";
   if (name == "other") return "the time outside all measured parts: a busy host, paging, logging";
   return "compute takes longer than on fewer cores: shared caches and memory bandwidth, lower clocks, more ranks than "

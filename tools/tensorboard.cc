@@ -56,6 +56,7 @@ void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
     AddScalar(summary, prefix + "wait", stages[k].wait_seconds);
     AddScalar(summary, prefix + "communication", stages[k].communication_seconds);
     AddScalar(summary, prefix + "optimizer", stages[k].optimizer_seconds);
+    AddScalar(summary, prefix + "checkpoint", stages[k].checkpoint_seconds);
   }
 }
 
@@ -177,6 +178,14 @@ void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
   AddScalar(summary, "valid/nll", metrics.nll);
   AddScalar(summary, "valid/ppl", metrics.perplexity);
   AddOptional(summary, "valid/bleu", metrics.bleu);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "checkpoint/seconds", metrics.seconds);
+  AddScalar(summary, "checkpoint/stall_seconds", metrics.stall_seconds);
   Append(event.SerializeAsString());
 }
 

@@ -40,6 +40,7 @@ class TensorBoard : public MetricsSink {
   void OnStart(const RunInfo& run) override;
   void OnStep(const StepMetrics& metrics) override;
   void OnValidation(const ValidationMetrics& metrics) override;
+  void OnCheckpoint(const CheckpointMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;
   absl::Status Flush() override;
 

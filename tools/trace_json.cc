@@ -41,6 +41,7 @@ Track TrackOf(TraceKind kind) {
       return Track::kReceives;
     case TraceKind::kTiedGradients:
     case TraceKind::kReduceOverReplicas:
+    case TraceKind::kReplicaGradients:
     case TraceKind::kGlobalNorm:
     case TraceKind::kOptimizer:
     case TraceKind::kGatherOverReplicas:
@@ -66,6 +67,7 @@ const char* WordOf(TraceKind kind) {
                                                "arrival",
                                                "sum tied gradients",
                                                "sum over replicas",
+                                               "replicas' gradients",
                                                "global norm",
                                                "optimizer",
                                                "gather over replicas",
@@ -117,10 +119,20 @@ class Writer {
     for (int rank = 0; rank < static_cast<int>(trace_.ranks.size()); ++rank) {
       NameTracks(rank);
       for (const TraceEvent& event : trace_.ranks[rank].events) {
-        if (event.kind != TraceKind::kArrival) Slice(rank, TrackOf(event.kind), NameOf(event), event);
+        if (event.kind != TraceKind::kArrival && event.kind != TraceKind::kReplicaGradients) {
+          Slice(rank, TrackOf(event.kind), NameOf(event), event);
+        }
       }
     }
     int64_t id = 0;
+    for (int rank = 0; rank < static_cast<int>(trace_.ranks.size()); ++rank) {
+      for (const TraceEvent& event : trace_.ranks[rank].events) {
+        if (event.kind != TraceKind::kReplicaGradients) continue;
+        ++id;
+        Bar("b", rank, Track::kUpdate, NameOf(event), id, Nanoseconds(event.begin_seconds));
+        Bar("e", rank, Track::kUpdate, NameOf(event), id, Nanoseconds(event.end_seconds));
+      }
+    }
     for (const auto& [key, message] : messages_) {
       if (message.receive != nullptr && message.arrival == nullptr) {
         Slice(message.receiver, Track::kWaits,
@@ -210,14 +222,15 @@ class Writer {
     };
     flow("\"s\"", message.sender, Track::kSends, send_begin);
     flow("\"f\",\"bp\":\"e\"", message.receiver, Track::kReceives, receive_end);
-    const auto bar = [&](const char* phase, int64_t at) {
-      Line(absl::StrFormat(
-          R"({"ph":"%s","pid":%d,"tid":%d,"cat":"in flight","name":"in flight: %s %d","id":%d,"ts":%s})", phase,
-          message.receiver, static_cast<int>(Track::kReceives), CargoOf(*message.send), message.send->micro_batch, id,
-          Microseconds(at)));
-    };
-    bar("b", posted);
-    bar("e", arrived);
+    const std::string name = absl::StrCat("in flight: ", CargoOf(*message.send), " ", message.send->micro_batch);
+    Bar("b", message.receiver, Track::kReceives, name, id, posted);
+    Bar("e", message.receiver, Track::kReceives, name, id, arrived);
+  }
+
+  // One end ("b", "e") of an asynchronous event.
+  void Bar(const char* phase, int rank, Track track, const std::string& name, int64_t id, int64_t at) {
+    Line(absl::StrFormat(R"({"ph":"%s","pid":%d,"tid":%d,"cat":"in flight","name":"%s","id":%d,"ts":%s})", phase, rank,
+                         static_cast<int>(track), name, id, Microseconds(at)));
   }
 
   const RunTrace& trace_;

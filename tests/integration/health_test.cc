@@ -178,6 +178,27 @@ TEST_P(Health, ASecondTimeFromTheSameWeightsEndsTheRun) {
   EXPECT_EQ(CheckpointReader::Open(newest)->manifest().progress.update, 4);
 }
 
+// The words of step 8 are made large for that step alone: its loss is finite, and far from those before.
+TEST_P(Health, ALossSpikeIsLeftOutByAllRanks) {
+  options_.health.loss_spike = {.deviations = 6, .window = 5};
+  const Outcome calm = Train([](int64_t, const ParameterStore&) {});
+  ASSERT_TRUE(calm.status.ok()) << calm.status;
+  EXPECT_TRUE(calm.recorder.Skipped().empty());
+  options_.run_directory = directory_ / "spiked";
+  const Outcome outcome = Train([&](int64_t step, const ParameterStore& parameters) {
+    const int32_t head = parameters.plan().sublayers[parameters.plan().output_head()].first_parameter;
+    if (!parameters.Holds(head) || step < 8 || step > 9) return;
+    const Matrix table = parameters.Weight(head);
+    for (int64_t i = 0; i < table.rows; ++i) table.row(i)[i % table.columns] *= step == 8 ? 64.0f : 1.0f / 64;
+  });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{8}));
+  EXPECT_EQ(outcome.progress.update, 11);
+  EXPECT_EQ(outcome.progress.loss_trend.losses, 11);
+  ASSERT_EQ(outcome.recorder.warnings.size(), 1u);
+  EXPECT_THAT(outcome.recorder.warnings[0], HasSubstr("deviations above the mean"));
+}
+
 TEST_P(Health, WithoutACheckpointTheRunEnds) {
   options_.checkpoint.every_steps = 0;
   const Outcome outcome = Train([&](int64_t step, const ParameterStore& parameters) {

@@ -29,6 +29,13 @@ END
 OMPI_MCA_btl= "$hadal" train small.textproto --run-dir unbroken > unbroken.log 2>&1 || { tail unbroken.log; exit 1; }
 slurm_lab_up "$work/lab" || { echo "FAILED: Slurm does not start"; exit 1; }
 
+# Tasks that do not find each other say so once, and do not train.
+srun --nodes 2 --ntasks 2 --mpi=none "$hadal" train small.textproto --run-dir run-alone > alone.log 2>&1
+code=$?
+[ $code -eq 2 ] || fail "srun without MPI ended with $code"
+[ "$(grep -c 'srun --mpi=pmix' alone.log)" -eq 1 ] || { fail "srun without MPI was not explained once"; cat alone.log; }
+[ ! -e run-alone/checkpoints ] || fail "srun without MPI trained"
+
 export HADAL=$hadal
 steps_of() { grep -c '"event":"step"' "$1/metrics.jsonl" 2> /dev/null || true; }
 state_of() { scontrol show job "$1" | grep -o 'JobState=[A-Z]*' | cut -d= -f2; }

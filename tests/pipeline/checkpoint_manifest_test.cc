@@ -17,7 +17,10 @@ using testing::HasSubstr;
 
 CheckpointManifest SmallManifest() {
   CheckpointManifest manifest;
-  manifest.progress = {.step = 3, .update = 2, .validation_nll = 1.0 / 3};
+  manifest.progress = {.step = 3,
+                       .update = 2,
+                       .validation_nll = 1.0 / 3,
+                       .loss_trend = {.losses = 2, .mean = 2.0 / 3, .variance = 1.0 / 7}};
   manifest.attempt = "attempt";
   manifest.time = absl::FromUnixSeconds(1'700'000'000);
   manifest.model_settings = R"({"d_model":4})";

@@ -25,7 +25,7 @@ struct RecordedRun {
 inline double StepSeconds(const RecordedRun& run) {
   const StageTimes& t = run.stages.front();
   return t.forward_seconds + t.recompute_seconds + t.backward_seconds + t.wait_seconds + t.communication_seconds +
-         t.optimizer_seconds + run.other_seconds;
+         t.optimizer_seconds + t.checkpoint_seconds + run.other_seconds;
 }
 
 // `directory` is made. REQUIRES: at least one stage.

@@ -100,13 +100,16 @@ TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
   sink->OnStart({.model = "DeepNorm", .parameters = 12});
   sink->OnValidation({.step = 8, .nll = 2.5, .bleu = 31.25, .best = true});
   sink->OnText(8, TextKind::kSample, "two\nlines, \xFF");
+  sink->OnCheckpoint({.step = 8, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
   sink->OnFinish("step limit reached");
   const auto lines = Lines();
-  ASSERT_EQ(lines.size(), 4u);
+  ASSERT_EQ(lines.size(), 5u);
   EXPECT_EQ(json::parse(lines[0])["parameters"], 12);
   EXPECT_EQ(json::parse(lines[1])["bleu"], 31.25);
   EXPECT_EQ(json::parse(lines[2])["text"], "two\nlines, \uFFFD");
-  EXPECT_EQ(json::parse(lines[3])["reason"], "step limit reached");
+  EXPECT_EQ(json::parse(lines[3]), json::parse(R"({"event": "checkpoint", "step": 8, "directory": "d", "seconds": 2.0,
+                                                   "stall_seconds": 0.25, "interval_seconds": 10.0})"));
+  EXPECT_EQ(json::parse(lines[4])["reason"], "step limit reached");
 }
 
 TEST_F(MetricsJsonlTest, ResumingLeavesNoGapAndDoublesNoStep) {

@@ -90,6 +90,10 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.checkpoint.keep_last, structs.checkpoint.keep_last);
   EXPECT_EQ(from_schema.checkpoint.keep_every, structs.checkpoint.keep_every);
   EXPECT_EQ(from_schema.checkpoint.save_at_end, structs.checkpoint.save_at_end);
+  EXPECT_EQ(from_schema.pipeline.save_buffer_bytes, structs.pipeline.save_buffer_bytes);
+  EXPECT_EQ(from_schema.health.skipped_steps, structs.health.skipped_steps);
+  EXPECT_EQ(from_schema.health.loss_spike.deviations, structs.health.loss_spike.deviations);
+  EXPECT_EQ(from_schema.health.loss_spike.window, structs.health.loss_spike.window);
   EXPECT_EQ(from_schema.log_every_steps, structs.log_every_steps);
 }
 
@@ -107,7 +111,8 @@ TEST(RunOptions, EveryFieldArrives) {
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 }
-    checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false }
+    checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
+    health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
     logging { every_steps: 8 })");
   const TrainOptions& train = options.train;
   EXPECT_EQ(train.seed, 9u);
@@ -164,6 +169,10 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.checkpoint.keep_last, 5);
   EXPECT_EQ(train.checkpoint.keep_every, 50);
   EXPECT_FALSE(train.checkpoint.save_at_end);
+  EXPECT_EQ(train.pipeline.save_buffer_bytes, int64_t{3} << 20);
+  EXPECT_EQ(train.health.skipped_steps, 9);
+  EXPECT_EQ(train.health.loss_spike.deviations, 4.5);
+  EXPECT_EQ(train.health.loss_spike.window, 33);
   EXPECT_EQ(train.log_every_steps, 8);
 }
 

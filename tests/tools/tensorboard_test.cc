@@ -190,8 +190,10 @@ TEST_F(TensorBoardTest, WritesValidationAndText) {
   sink_->OnValidation({.step = 8, .nll = 2.5, .perplexity = 12, .bleu = 31.25});
   sink_->OnValidation({.step = 9, .nll = 2.5});
   sink_->OnText(9, TextKind::kSample, "das Haus");
+  sink_->OnCheckpoint({.step = 8, .seconds = 2, .stall_seconds = 0.25});
   const auto events = Events();
-  ASSERT_EQ(events.size(), 3u);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(Values(events[3])["checkpoint/stall_seconds"].Number<float>(2), 0.25f);
   EXPECT_EQ(Values(events[0])["valid/nll"].Number<float>(2), 2.5f);
   EXPECT_EQ(Values(events[0])["valid/bleu"].Number<float>(2), 31.25f);
   EXPECT_EQ(Values(events[1]).count("valid/bleu"), 0u);

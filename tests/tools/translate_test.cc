@@ -96,7 +96,8 @@ absl::Status SaveModel(const std::string& run_directory, const Vocabulary& vocab
   }
   TrainingCheckpoints checkpoints(saving, engine->state(), communicator.rank(), collectives);
   HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
-  return checkpoints.Save({.step = steps, .update = steps}, false).status();
+  checkpoints.Begin({.step = steps, .update = steps}, false);
+  return checkpoints.Finish().status();
 }
 
 class TranslateTest : public ::testing::Test {

@@ -1,0 +1,15 @@
+// `hadal --build-info`: what is in this binary, for a bug report or before a run on another machine.
+#pragma once
+
+#include <string>
+
+namespace hadal {
+
+// "0.1.0".
+std::string Version();
+
+// Several lines: version, compiler, libraries with the versions in use, CUDA, and this CPU's instruction set. Starts neither MPI nor
+// a GPU. Threads: safe.
+std::string BuildInfo();
+
+}  // namespace hadal

@@ -1,0 +1,45 @@
+#include "launch/task_launcher.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace hadal {
+namespace {
+
+std::optional<int> Integer(const Environment& environment, const char* name) {
+  const char* text = environment(name);
+  int value = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &value) ? std::optional<int>(value) : std::nullopt;
+}
+
+}  // namespace
+
+bool StartedForMpi(const Environment& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
+    if (environment(name) != nullptr) return true;
+  }
+  return false;
+}
+
+std::optional<SlurmTask> TaskOfStep(const Environment& environment) {
+  // Open MPI's daemons are tasks of a step too; the ranks they start are not.
+  if (environment("OMPI_COMM_WORLD_SIZE") != nullptr) return std::nullopt;
+  const std::optional<int> tasks = Integer(environment, "SLURM_STEP_NUM_TASKS");
+  const std::optional<int> task = Integer(environment, "SLURM_PROCID");
+  if (!tasks || !task) return std::nullopt;
+  return SlurmTask{.task = *task, .tasks = *tasks};
+}
+
+absl::Status CheckTasks(const Environment& environment, int ranks) {
+  const std::optional<SlurmTask> slurm = TaskOfStep(environment);
+  if (!slurm || slurm->tasks == ranks) return absl::OkStatus();
+  if (slurm->task != 0) return absl::InvalidArgumentError("");
+  return absl::InvalidArgumentError(absl::StrCat("srun started ", slurm->tasks, " tasks, but ", ranks,
+                                                 ranks == 1 ? " rank" : " ranks",
+                                                 " found each other: srun was not asked for an MPI that this binary's "
+                                                 "MPI speaks. Start it with srun --mpi=pmix (srun "
+                                                 "--mpi=list shows what your Slurm has; Debian's Open MPI has no "
+                                                 "PMI-2), or with mpirun inside sbatch or salloc."));
+}
+
+}  // namespace hadal

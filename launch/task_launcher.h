@@ -1,0 +1,32 @@
+// Did whoever started this process start others with it, and will they find each other?
+//
+// `srun` without an MPI plugin (or with --mpi=pmi2, which Debian's Open MPI does not speak) starts every task as if it were alone: each
+// would train the whole model into the same run directory. Slurm says how many tasks it started; that is compared with the ranks found.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace hadal {
+
+// A process's environment: the value of a variable, or null.
+using Environment = std::function<const char*(const char* name)>;
+
+// A launcher that MPI knows started this process (mpirun, or srun with PMIx).
+bool StartedForMpi(const Environment& environment);
+
+// What a job step of Slurm says of this process; none where it is not a task of one.
+struct SlurmTask {
+  int task = 0;
+  int tasks = 1;
+};
+std::optional<SlurmTask> TaskOfStep(const Environment& environment);
+
+// OK where as many ranks found each other as were started. Errors: InvalidArgument, with what to try; on other tasks than the first
+// its message is empty, so that people read it once.
+absl::Status CheckTasks(const Environment& environment, int ranks);
+
+}  // namespace hadal

@@ -1,0 +1,50 @@
+#include "launch/task_launcher.h"
+
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+Environment Of(const std::map<std::string, std::string>& variables) {
+  return [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+TEST(TaskLauncher, MpiIsStartedForMpirunAndForSrunWithPmix) {
+  EXPECT_TRUE(StartedForMpi(Of({{"OMPI_COMM_WORLD_SIZE", "2"}})));
+  EXPECT_TRUE(StartedForMpi(Of({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}})));
+  EXPECT_FALSE(StartedForMpi(Of({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}})));
+  EXPECT_FALSE(StartedForMpi(Of({})));
+}
+
+TEST(TaskLauncher, TasksThatDoNotFindEachOtherAreAnErrorSaidOnce) {
+  const auto task = [](const char* id) { return Of({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", id}}); };
+  const absl::Status first = CheckTasks(task("0"), 1), other = CheckTasks(task("3"), 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(first));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("srun started 4 tasks, but 1 rank found each other"));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("--mpi=pmix"));
+  EXPECT_TRUE(absl::IsInvalidArgument(other));
+  EXPECT_TRUE(other.message().empty());
+}
+
+TEST(TaskLauncher, WhatFindsItsPeersOrHasNoneIsRight) {
+  const std::map<std::string, std::string> step = {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}};
+  EXPECT_TRUE(CheckTasks(Of(step), 4).ok());
+  EXPECT_TRUE(CheckTasks(Of({}), 1).ok());
+  // mpirun under Slurm: its daemons are one task a node, whatever the ranks.
+  std::map<std::string, std::string> under_mpirun = step;
+  under_mpirun["OMPI_COMM_WORLD_SIZE"] = "16";
+  EXPECT_TRUE(CheckTasks(Of(under_mpirun), 16).ok());
+  // The batch script itself: tasks were asked for, but no step was started.
+  EXPECT_TRUE(CheckTasks(Of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), 1).ok());
+}
+
+}  // namespace
+}  // namespace hadal
