@@ -1,20 +1,22 @@
 #include "launch/signals.h"
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
 namespace hadal {
 namespace {
 
-// The one global of the program: a signal handler can reach nothing else.
-volatile std::sig_atomic_t stop_signalled = 0;
+// The one global of the program: a signal handler can reach nothing else. Any thread may run the handler.
+std::atomic<bool> stop_signalled = false;
+static_assert(std::atomic<bool>::is_always_lock_free);  // what a handler may touch
 
 void OnSignal(int signal) {
-  if (stop_signalled != 0 && signal != SIGUSR1) {
+  if (stop_signalled && signal != SIGUSR1) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  stop_signalled = 1;
+  stop_signalled = true;
 }
 
 }  // namespace
@@ -27,6 +29,6 @@ void InstallStopSignals() {
   for (const int signal : {SIGUSR1, SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
-bool StopSignalled() { return stop_signalled != 0; }
+bool StopSignalled() { return stop_signalled; }
 
 }  // namespace hadal
