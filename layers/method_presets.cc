@@ -21,10 +21,13 @@ StackMethod WithBeta(double residual_gain, double beta) {
           .ffn_gain = beta};
 }
 
-// (0.81·(N⁴M)^1/16, 0.87·(N⁴M)^-1/16).
-StackMethod DeepNormEncoder(double n, double m) {
+constexpr double kPaperBeta = 0.87;
+constexpr double kTorchscaleBeta = 1.15;  // its code divides by (N⁴M)^1/16 / 1.15 where the paper's 0.87 is 1 / 1.15
+
+// (0.81·(N⁴M)^1/16, `beta`·(N⁴M)^-1/16).
+StackMethod DeepNormEncoder(double n, double m, double beta) {
   const double root = std::pow(std::pow(n, 4) * m, 1.0 / 16);
-  return WithBeta(0.81 * root, 0.87 / root);
+  return WithBeta(0.81 * root, beta / root);
 }
 
 // ((3M)^1/4, (12M)^-1/4).
@@ -70,7 +73,7 @@ void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOp
 }
 
 void ApplyDeepNorm(ModelOptions& options) {
-  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers);
+  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kPaperBeta);
   options.decoder = DeepNormDecoder(options.decoder_layers);
   options.distribution = WeightDistribution::kXavierNormal;
 }
@@ -188,6 +191,10 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       options.branch_growth = BranchGrowth::kLinear;
       return;
   }
+}
+
+void ApplyTorchscaleBeta(ModelOptions& options) {
+  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kTorchscaleBeta);
 }
 
 }  // namespace hadal

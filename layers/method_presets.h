@@ -60,4 +60,8 @@ std::string ResidualMethodName(ResidualMethod method);
 // Fills encoder, decoder, distribution and branch growth (not T) from the method, the two depths and the width.
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
+// Gives an encoder-decoder under DeepNorm the encoder's beta of torchscale's code, 1.15 (N^4 M)^-1/16, instead of the paper's 0.87:
+// 1.32 times larger initial weights, to compare with models that were made with it.  REQUIRES: kDeepNorm has been applied.
+void ApplyTorchscaleBeta(ModelOptions& options);
+
 }  // namespace hadal

@@ -107,6 +107,14 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);
+  if (residual.torchscale_compat()) {
+    if (method != ResidualMethod::kDeepNorm) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.residual.torchscale_compat = true is not allowed with model.residual.method = \"",
+                       residual.method(), "\"; it is about \"deepnorm\""));
+    }
+    ApplyTorchscaleBeta(to);
+  }
   OverrideStack(residual.encoder(), to.encoder);
   OverrideStack(residual.decoder(), to.decoder);
   if (residual.has_distribution()) to.distribution = FromWord(kDistributions, residual.distribution());

@@ -44,6 +44,20 @@ INSTANTIATE_TEST_SUITE_P(Depths, DeepNormConstantsTest,
                                            DeepNormRow{250, 250, 4.5482, 0.1549, 5.2332, 0.1351},
                                            DeepNormRow{500, 500, 5.6482, 0.1248, 6.2233, 0.1136}));
 
+// What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
+TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
+  for (const auto& [layers, beta] : {std::pair(6, 0.6569), {18, 0.4660}, {50, 0.3387}, {100, 0.2727}, {500, 0.1649}}) {
+    const ModelOptions paper = WithDepth(ResidualMethod::kDeepNorm, layers, layers);
+    ModelOptions options = paper;
+    ApplyTorchscaleBeta(options);
+    EXPECT_NEAR(options.encoder.value_gain, beta, 1e-4);
+    EXPECT_NEAR(options.encoder.ffn_gain, beta, 1e-4);
+    EXPECT_EQ(options.encoder.query_key_gain, 1);
+    EXPECT_EQ(options.encoder.residual_gain, paper.encoder.residual_gain);
+    EXPECT_EQ(options.decoder.ffn_gain, paper.decoder.ffn_gain);
+  }
+}
+
 TEST(ResidualMethodTest, BranchNormHasDeepNormsWeightsAndNoResidualGain) {
   const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 100, 100);
   const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 100, 100);

@@ -277,6 +277,14 @@ TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
               ElementsAre(HasSubstr("has no warm-up")));
 }
 
+TEST(RunOptions, TorchscaleCompatIsAboutDeepNorm) {
+  const std::string model = "model { encoder_layers: 100 decoder_layers: 100 residual { torchscale_compat: true ";
+  EXPECT_NEAR(OptionsOf(model + "} }").train.model.encoder.ffn_gain, 0.2727, 1e-4);
+  EXPECT_EQ(OptionsOf(model + "encoder { ffn_gain: 0.5 } } }").train.model.encoder.ffn_gain, 0.5);
+  EXPECT_THAT(ErrorOf(model + "method: \"post_ln\" } }"),
+              HasSubstr("not allowed with model.residual.method = \"post_ln\""));
+}
+
 TEST(RunOptions, WarnsWhereTheStreamFades) {
   const std::string run = "stop { minutes: 1 } model { residual { method: \"b2t_no_ln\" } ";
   EXPECT_THAT(OptionsOf(run + "encoder_layers: 18 }").warnings, IsEmpty());
