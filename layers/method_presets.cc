@@ -33,6 +33,20 @@ StackMethod DeepNormEncoder(double n, double m, double beta) {
 // ((3M)^1/4, (12M)^-1/4).
 StackMethod DeepNormDecoder(double m) { return WithBeta(std::pow(3 * m, 0.25), std::pow(12 * m, -0.25)); }
 
+// `branches`: L, of both stacks.
+StackMethod RFixupStack(double branches) {
+  StackMethod stack{.norm = NormPlacement::kNone, .fixup_scalars = true, .linear_bias = false};
+  const double attention = std::pow(branches, -1.0 / 6);
+  stack.query_key_gain *= attention;
+  stack.value_gain *= attention;
+  stack.cross_value_gain *= attention;
+  stack.output_gain = stack.cross_output_gain = 0;
+  stack.ffn_gain = std::pow(branches, -0.5);
+  stack.ffn_output_factor = 0;
+  stack.projection_gain = 0;
+  return stack;
+}
+
 // `factor` for v, o and FFN, query and key as in the base initialisation.
 StackMethod TFixupStack(double factor, double embedding_gain) {
   StackMethod stack = WithBeta(1, factor);
@@ -96,10 +110,10 @@ void ApplySubLn(ModelOptions& options) {
 
 const std::vector<ResidualMethod>& AllResidualMethods() {
   static const auto& all = *new std::vector<ResidualMethod>{
-      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,  ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm,
-      ResidualMethod::kPostLnInit, ResidualMethod::kDsInit, ResidualMethod::kReZero,   ResidualMethod::kTFixup,
-      ResidualMethod::kNormFormer, ResidualMethod::kSubLn,  ResidualMethod::kB2t,      ResidualMethod::kB2tRescaled,
-      ResidualMethod::kB2tNoLn};
+      ResidualMethod::kPostLn,      ResidualMethod::kPreLn,      ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm,
+      ResidualMethod::kPostLnInit,  ResidualMethod::kDsInit,     ResidualMethod::kReZero,   ResidualMethod::kRFixup,
+      ResidualMethod::kTFixup,      ResidualMethod::kNormFormer, ResidualMethod::kSubLn,    ResidualMethod::kB2t,
+      ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
   return all;
 }
 
@@ -130,6 +144,8 @@ std::string ResidualMethodName(ResidualMethod method) {
       return "ds_init";
     case ResidualMethod::kReZero:
       return "rezero";
+    case ResidualMethod::kRFixup:
+      return "r_fixup";
     case ResidualMethod::kTFixup:
       return "t_fixup";
     case ResidualMethod::kNormFormer:
@@ -163,6 +179,9 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
     case ResidualMethod::kReZero:
       return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, WeightDistribution::kXavierUniform,
                      options);
+    case ResidualMethod::kRFixup:
+      return SetBoth(RFixupStack(2.0 * options.encoder_layers + 3.0 * options.decoder_layers),
+                     WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kNormFormer:
       return SetBoth(
           {.norm = NormPlacement::kPre, .attention_output_norm = true, .head_scale = true, .ffn_inner_norm = true},

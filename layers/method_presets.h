@@ -10,6 +10,8 @@
 //   post_ln_init   post  1                                post_ln's as normal, layer l of n divided by n - l + 1
 //   ds_init        post  1                                uniform, 1 everywhere, layer l divided by sqrt(l)
 //   rezero         none  1, b learned a layer from 0      as post_ln
+//   r_fixup        none  1; no biases, learned scalars    as post_ln; q, k, v times L^-1/6, W_1 times L^-1/2; W_o, W_2 and an
+//                                                         output projection of its own 0; L = 2N + 3M branches
 //   t_fixup        none  1                                uniform; v, o, FFN 0.67 N^-1/4 / (9M)^-1/4, q, k 1/sqrt(2);
 //                                                         embeddings times (9N)^-1/4 / (9M)^-1/4
 //   normformer     pre   1; head scale, attention's       as post_ln
@@ -23,7 +25,8 @@
 //
 // Sources: DeepNet (arXiv 2203.00555) figure 2 and section 3; BranchNorm (arXiv 2305.02790) section 4.1: DeepNorm's
 // initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); ReZero (Bachlechner et al. 2020; one
-// scalar a layer, as its code); T-Fixup (Huang et al. 2020; gains of q, k as its code); NormFormer (Shleifer et al. 2021; in an
+// scalar a layer, as its code); R-Fixup (Zhang, Dauphin and Ma 2019: Fixup's rule for its Transformer code, whose cross-attention counts 12
+// branches by omission: L here); T-Fixup (Huang et al. 2020; gains of q, k as its code); NormFormer (Shleifer et al. 2021; in an
 // encoder-decoder its parts go to self-attention and feed-forward of both stacks: ours); Sub-LN: Magneto (arXiv 2210.06423); B2T
 // (arXiv 2206.00330) equations 5 to 8, its code's division by sqrt(n) since 2023, n layers of the stack.
 #pragma once
@@ -45,6 +48,7 @@ enum class ResidualMethod : int32_t {
   kPostLnInit,
   kDsInit,
   kReZero,
+  kRFixup,
   kTFixup,
   kNormFormer,
   kSubLn,

@@ -45,7 +45,7 @@ struct SublayerRecord {
   int32_t first_parameter = 0;        // the parameters it owns: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
   int32_t table = -1;         // embeddings and head: the parameter used as table, own or tied
-  int32_t learned_gain = -1;  // the parameter that multiplies b; the layer's first sublayer owns it
+  int32_t learned_gain = -1;  // the parameter that multiplies b: the sublayer's own, or its layer's first sublayer's
   int32_t cut_before = 1;     // whether stages, chunks and segments may begin here; 0: tied to the sublayer in front
 };
 
@@ -78,6 +78,13 @@ enum class ParameterRole : int32_t {
   kOutputNormShift,
   kHiddenNormScale,  // between fc1 and fc2
   kHiddenNormShift,
+  kQueryShift,        // in front of attention's first products
+  kInputShift,        // in front of fc1
+  kHiddenShift,       // in front of the ReLU
+  kContractionShift,  // in front of fc2
+  kBranchScale,       // of the branch
+  kClosingShift,      // behind the stack
+  kClosingScale,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal };

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/residual_norm.h"
+#include "kernels/shift_scale.h"
 
 namespace hadal {
 
@@ -28,7 +29,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(rows * d_model_);
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input: x itself at joint 0. A sum that is the segment's output is the caller's.
-    if (j > 0 && (has_norm || !is_output)) joint.sum = reserve(rows * d_model_);
+    if (j > 0 && (has_norm || !is_output || joint.closing_shift >= 0)) joint.sum = reserve(rows * d_model_);
     if (has_norm) {
       if (!is_output) joint.normed = reserve(rows * d_model_);
       joint.mean = reserve(rows);
@@ -63,6 +64,9 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
       return joint;
     case NormPlacement::kNone:
       joint.output_is_normed = false;
+      if (after < last_) return joint;
+      joint.closing_shift = plan.ParameterOf(before, ParameterRole::kClosingShift);
+      joint.closing_scale = plan.ParameterOf(before, ParameterRole::kClosingScale);
       return joint;
   }
   return joint;
@@ -102,7 +106,8 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
       args.skip = StreamAfter(joint.skip_from, x, saved);
       args.skip_gain = record.skip_gain;
     }
-    args.sum = is_output && !joint.output_is_normed ? out : Matrix(saved + joint.sum, rows, d_model_);
+    const bool sum_is_output = is_output && !joint.output_is_normed && joint.closing_shift < 0;
+    args.sum = sum_is_output ? out : Matrix(saved + joint.sum, rows, d_model_);
   }
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
@@ -112,6 +117,24 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     args.rstd = {saved + joint.rstd, rows};
   }
   ResidualNormForward(context.stream, args);
+  if (joint.closing_shift < 0) return;
+  ShiftScaleForward(context.stream, {.x = args.sum,
+                                     .shift = context.parameters.WeightVector(joint.closing_shift),
+                                     .scale = context.parameters.WeightVector(joint.closing_scale),
+                                     .y = out});
+}
+
+void Segment::BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const {
+  const Joint& joint = joints_.back();
+  if (joint.closing_shift < 0) return;
+  ShiftScaleBackward(context.stream, {.dy = d_stream,
+                                      .x = ConstMatrix(saved + joint.sum, d_stream.rows, d_model_),
+                                      .shift = context.parameters.WeightVector(joint.closing_shift),
+                                      .scale = context.parameters.WeightVector(joint.closing_scale),
+                                      .dx = d_stream,
+                                      .d_shift = context.parameters.GradientVector(joint.closing_shift),
+                                      .d_scale = context.parameters.GradientVector(joint.closing_scale),
+                                      .partials = context.workspace.norm_partials()});
 }
 
 void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
@@ -167,6 +190,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
 void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
   const Matrix d_branch = context.workspace.branch(x.rows);
   const Matrix d_input = context.workspace.branch_input_gradient(x.rows);
+  BackwardClosing(context, saved, d_stream);
   for (size_t i = branches_.size(); i > 0; --i) {
     const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();

@@ -49,14 +49,18 @@ Json StackToJson(const StackMethod& stack) {
           {"attention_output_norm", stack.attention_output_norm},
           {"head_scale", stack.head_scale},
           {"ffn_inner_norm", stack.ffn_inner_norm},
+          {"fixup_scalars", stack.fixup_scalars},
+          {"linear_bias", stack.linear_bias},
           {"query_key_gain", stack.query_key_gain},
           {"value_gain", stack.value_gain},
           {"output_gain", stack.output_gain},
           {"cross_value_gain", stack.cross_value_gain},
           {"cross_output_gain", stack.cross_output_gain},
           {"ffn_gain", stack.ffn_gain},
+          {"ffn_output_factor", stack.ffn_output_factor},
           {"depth_init", WordOf(kDepthInits, stack.depth_init)},
-          {"embedding_gain", stack.embedding_gain}};
+          {"embedding_gain", stack.embedding_gain},
+          {"projection_gain", stack.projection_gain}};
 }
 
 // Takes fields out of an object and remembers the first thing that is wrong.
@@ -98,6 +102,11 @@ class FieldReader {
     }
     Fail(name, "has an unknown value");
   }
+  // A field that settings written before it was there lack: then the value stays.
+  template <typename... Value>
+  void ReadIfPresent(const char* name, Value&... value) {
+    if (object_.contains(name)) Read(name, value...);
+  }
   const nlohmann::json* Find(const char* name) {
     ++fields_;
     if (!status_.ok()) return nullptr;
@@ -137,14 +146,18 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   reader.Read("attention_output_norm", stack.attention_output_norm);
   reader.Read("head_scale", stack.head_scale);
   reader.Read("ffn_inner_norm", stack.ffn_inner_norm);
+  reader.ReadIfPresent("fixup_scalars", stack.fixup_scalars);
+  reader.ReadIfPresent("linear_bias", stack.linear_bias);
   reader.Read("query_key_gain", stack.query_key_gain);
   reader.Read("value_gain", stack.value_gain);
   reader.Read("output_gain", stack.output_gain);
   reader.Read("cross_value_gain", stack.cross_value_gain);
   reader.Read("cross_output_gain", stack.cross_output_gain);
   reader.Read("ffn_gain", stack.ffn_gain);
+  reader.ReadIfPresent("ffn_output_factor", stack.ffn_output_factor);
   reader.Read("depth_init", stack.depth_init, kDepthInits);
   reader.Read("embedding_gain", stack.embedding_gain);
+  reader.ReadIfPresent("projection_gain", stack.projection_gain);
   return reader.Done();
 }
 

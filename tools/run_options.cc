@@ -86,6 +86,10 @@ void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_ffn_gain()) to.ffn_gain = from.ffn_gain();
   if (from.has_depth_init()) to.depth_init = FromWord(kDepthInits, from.depth_init());
   if (from.has_embedding_gain()) to.embedding_gain = from.embedding_gain();
+  if (from.has_fixup_scalars()) to.fixup_scalars = from.fixup_scalars();
+  if (from.has_linear_bias()) to.linear_bias = from.linear_bias();
+  if (from.has_ffn_output_factor()) to.ffn_output_factor = from.ffn_output_factor();
+  if (from.has_projection_gain()) to.projection_gain = from.projection_gain();
 }
 
 absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
@@ -329,6 +333,10 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   residual.set_ffn_gain(method.ffn_gain);
   residual.set_depth_init(ToWord(kDepthInits, method.depth_init));
   residual.set_embedding_gain(method.embedding_gain);
+  residual.set_fixup_scalars(method.fixup_scalars);
+  residual.set_linear_bias(method.linear_bias);
+  residual.set_ffn_output_factor(method.ffn_output_factor);
+  residual.set_projection_gain(method.projection_gain);
   return residual;
 }
 

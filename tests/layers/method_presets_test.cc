@@ -121,6 +121,25 @@ TEST(ResidualMethodTest, TFixupScalesByDepth) {
   }
 }
 
+// L^-1/6 and L^-1/2 of L = 5N branches.
+TEST(ResidualMethodTest, RFixupScalesByTheNumberOfBranches) {
+  struct Row {
+    int layers;
+    double attention, ffn;
+  };
+  for (const Row& row : {Row{18, 0.4724, 0.1054}, {100, 0.3550, 0.0447}, {500, 0.2714, 0.0200}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kRFixup, row.layers, row.layers);
+    EXPECT_EQ(options.encoder.norm, NormPlacement::kNone);
+    EXPECT_NEAR(options.encoder.query_key_gain * std::sqrt(2), row.attention, 1e-4);
+    EXPECT_NEAR(options.decoder.value_gain * std::sqrt(2), row.attention, 1e-4);
+    EXPECT_NEAR(options.decoder.cross_value_gain * std::sqrt(2), row.attention, 1e-4);
+    EXPECT_NEAR(options.decoder.ffn_gain, row.ffn, 1e-4);
+    EXPECT_EQ(options.encoder.output_gain, 0);
+    EXPECT_EQ(options.decoder.cross_output_gain, 0);
+    EXPECT_EQ(options.encoder.ffn_output_factor, 0);
+  }
+}
+
 TEST(ResidualMethodTest, SubLnGainsGrowWithDepth) {
   struct Row {
     int layers;

@@ -38,6 +38,7 @@ class Residual:
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
     output_norm: bool = False  # behind self-attention's out_proj
+    fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
 
 
 def post_ln(settings):
@@ -69,6 +70,11 @@ def branchnorm(settings):
 def rezero(settings):
     """Bachlechner et al. 2020: x + a F(x), one a a layer, no norms."""
     return (Residual(norm="none", learned_gain=True),) * 2
+
+
+def r_fixup(settings):
+    """Fixup's rule for Transformers (Zhang, Dauphin and Ma 2019): no norms, no biases, shifts and gains that are learned scalars."""
+    return (Residual(norm="none", fixup=True),) * 2
 
 
 def t_fixup(settings):
@@ -109,6 +115,7 @@ METHODS = {
     "post_ln_init": post_ln,
     "ds_init": post_ln,
     "rezero": rezero,
+    "r_fixup": r_fixup,
     "t_fixup": t_fixup,
     "normformer": normformer,
     "sub_ln": sub_ln,
@@ -168,7 +175,10 @@ class Model:
         self.source_table, self.target_table, self.output_table = (self.parameters[n] for n in (source, target, output))
 
     def linear(self, x, name):
-        return F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
+        return F.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
+
+    def shifted(self, x, residual, name):
+        return x - self.parameters[name] if residual.fixup else x
 
     def norm(self, x, name):
         return F.layer_norm(x, x.shape[-1:], self.parameters[name + ".weight"], self.parameters[name + ".bias"], NORM_EPS)
@@ -200,14 +210,23 @@ class Model:
                 context = self.norm(whole.flatten(2), name + ".inner_attn_ln").view(whole.shape).transpose(1, 2)
             return context
 
+        x = self.shifted(x, residual, name + ".shift")
         y = self.attention(x, x, mask, name, context_map)
         return self.norm(y, layer + ".attn_ln") if residual.output_norm else y
 
+    def cross_attention(self, x, memory, mask, layer, residual):
+        name = layer + ".encoder_attn"
+        return self.attention(self.shifted(x, residual, name + ".shift"), memory, mask, name)
+
     def feed_forward(self, x, layer, residual):
-        hidden = torch.relu(self.linear(x, layer + ".fc1"))
+        before_relu = self.linear(self.shifted(x, residual, layer + ".ffn.shift1"), layer + ".fc1")
+        hidden = self.shifted(torch.relu(self.shifted(before_relu, residual, layer + ".ffn.shift2")), residual,
+                              layer + ".ffn.shift3")
         if residual.hidden_norm:
             hidden = self.norm(hidden, layer + ".ffn_layernorm")
         return self.linear(hidden, layer + ".fc2")
+
+    MODULES = {"self_attn_layer_norm": "self_attn", "encoder_attn_layer_norm": "encoder_attn", "final_layer_norm": "ffn"}
 
     def sublayer(self, x, residual, layer, norm, branch, layer_input=None):
         """x' = post(r·x + b·F(pre(x))): every method; with `layer_input` the last of a layer."""
@@ -216,6 +235,8 @@ class Model:
         branch_gain = residual.branch_gain
         if residual.learned_gain:
             branch_gain = branch_gain * self.parameters[layer + ".resweight"]
+        if residual.fixup:
+            branch_gain = branch_gain * self.parameters[f"{layer}.{self.MODULES[norm]}.scale"]
         total = residual.residual_gain * x + branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
@@ -234,6 +255,8 @@ class Model:
                               lambda u: self.self_attention(u, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
+        if residual.fixup:
+            return self.parameters["encoder.scale"] * (x - self.parameters["encoder.shift"])
         return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
 
     def decode(self, target_input, memory, source_mask):
@@ -245,9 +268,10 @@ class Model:
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
                               lambda u: self.self_attention(u, future, layer, residual))
             x = self.sublayer(x, residual, layer, "encoder_attn_layer_norm",
-                              lambda u: self.attention(u, memory, source_mask, layer + ".encoder_attn"))
+                              lambda u: self.cross_attention(u, memory, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
+        x = self.shifted(x, residual, "decoder.shift")
         return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
     def log_probabilities(self, source, target_input):
