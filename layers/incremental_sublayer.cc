@@ -59,6 +59,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   head_scale_ = find(ParameterRole::kHeadScale);
   inner_norm_scale_ = find(feed_forward ? ParameterRole::kHiddenNormScale : ParameterRole::kInnerNormScale);
   output_norm_scale_ = find(ParameterRole::kOutputNormScale);
+  omega_ = find(ParameterRole::kOmega);
   input_shift_ = find(feed_forward ? ParameterRole::kInputShift : ParameterRole::kQueryShift);
   hidden_shift_ = find(ParameterRole::kHiddenShift);
   contraction_shift_ = find(ParameterRole::kContractionShift);
@@ -180,6 +181,7 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
                                .branch = branch,
                                .residual_gain = record_.residual_gain,
                                .branch_gain = BranchGain(record_, context.update),
+                               .learned_residual_gain = context.parameters.WeightVector(omega_),
                                .sum = norm >= 0 ? branch : out};
   if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
   if (record_.skip_gain != 0) {

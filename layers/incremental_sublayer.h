@@ -117,6 +117,7 @@ class IncrementalSublayer {
   int32_t output_weight_ = -1, output_bias_ = -1;        // out_proj, or fc2
   // -1 where the method has none; shifts follow scales.
   int32_t norm_scale_ = -1, closing_norm_scale_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
+  int32_t omega_ = -1;
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };
 

@@ -33,6 +33,10 @@ StackMethod DeepNormEncoder(double n, double m, double beta) {
 // ((3M)^1/4, (12M)^-1/4).
 StackMethod DeepNormDecoder(double m) { return WithBeta(std::pow(3 * m, 0.25), std::pow(12 * m, -0.25)); }
 
+StackMethod AdminClosedStack(double sublayers) {
+  return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / std::log(sublayers + 1) - 1)};
+}
+
 // `branches`: L, of both stacks.
 StackMethod RFixupStack(double branches) {
   StackMethod stack{.norm = NormPlacement::kNone, .fixup_scalars = true, .linear_bias = false};
@@ -110,10 +114,10 @@ void ApplySubLn(ModelOptions& options) {
 
 const std::vector<ResidualMethod>& AllResidualMethods() {
   static const auto& all = *new std::vector<ResidualMethod>{
-      ResidualMethod::kPostLn,      ResidualMethod::kPreLn,      ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm,
-      ResidualMethod::kPostLnInit,  ResidualMethod::kDsInit,     ResidualMethod::kReZero,   ResidualMethod::kRFixup,
-      ResidualMethod::kTFixup,      ResidualMethod::kNormFormer, ResidualMethod::kSubLn,    ResidualMethod::kB2t,
-      ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
+      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,  ResidualMethod::kDeepNorm,    ResidualMethod::kBranchNorm,
+      ResidualMethod::kPostLnInit, ResidualMethod::kDsInit, ResidualMethod::kAdmin,       ResidualMethod::kAdminClosed,
+      ResidualMethod::kReZero,     ResidualMethod::kRFixup, ResidualMethod::kTFixup,      ResidualMethod::kNormFormer,
+      ResidualMethod::kSubLn,      ResidualMethod::kB2t,    ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
   return all;
 }
 
@@ -142,6 +146,10 @@ std::string ResidualMethodName(ResidualMethod method) {
       return "post_ln_init";
     case ResidualMethod::kDsInit:
       return "ds_init";
+    case ResidualMethod::kAdmin:
+      return "admin";
+    case ResidualMethod::kAdminClosed:
+      return "admin_closed";
     case ResidualMethod::kReZero:
       return "rezero";
     case ResidualMethod::kRFixup:
@@ -176,6 +184,13 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       stack.depth_init = DepthInit::kInverseSqrt;
       return SetBoth(stack, WeightDistribution::kXavierUniform, options);
     }
+    case ResidualMethod::kAdmin:
+      return SetBoth({.omega = Omega::kProfiled}, WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kAdminClosed:
+      options.encoder = AdminClosedStack(2.0 * options.encoder_layers);
+      options.decoder = AdminClosedStack(3.0 * options.decoder_layers);
+      options.distribution = WeightDistribution::kXavierUniform;
+      return;
     case ResidualMethod::kReZero:
       return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, WeightDistribution::kXavierUniform,
                      options);

@@ -38,12 +38,21 @@ enum class DepthInit : int32_t {
 };
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // `layer` from 0
 
+// The learned vector ω of r·ω ⊙ x, one a sublayer (Admin, Liu et al. 2020), and where it starts.
+enum class Omega : int32_t {
+  kNone,      // no such vector
+  kConstant,  // all elements from StackMethod::initial_omega
+  kProfiled,  // from the variances of the branches in front, by a forward pass before the first step (residual_profile.h)
+};
+
 // The residual connection and the initial weights of one stack; a preset fills it (method_presets.h), fields may be
 // overridden one by one.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
-  double branch_gain = 1;    // b, before growth
+  Omega omega = Omega::kNone;
+  double initial_omega = 1;
+  double branch_gain = 1;  // b, before growth
   // b has one more factor, a learned scalar a layer that starts from 0 (ReZero, Bachlechner et al. 2020).
   bool learned_branch_gain = false;
 

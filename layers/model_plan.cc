@@ -130,6 +130,11 @@ class PlanBuilder {
   void AddNorm(bool closing) {
     SublayerRecord& sublayer = plan_.sublayers.back();
     if (sublayer.norm != NormPlacement::kNone) AddLayerNorm(ParameterRole::kNormScale, options_.d_model);
+    const StackMethod& method = Method(sublayer.stack);
+    if (method.omega != Omega::kNone) {
+      const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
+      AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
+    }
     if (!closing || sublayer.norm != NormPlacement::kPre) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
@@ -316,6 +321,8 @@ const char* RoleSuffix(ParameterRole role) {
     case ParameterRole::kBranchScale:
     case ParameterRole::kClosingScale:
       return "scale";
+    case ParameterRole::kOmega:
+      return "omega";
   }
   return "";
 }
@@ -335,7 +342,7 @@ bool IsOfStack(ParameterRole role) {
 
 // What fairseq has no name for and the feed-forward has under "ffn.".
 bool IsOfBranch(ParameterRole role) {
-  return role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale;
+  return role == ParameterRole::kOmega || (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 
 // What belongs to the layer as a whole.

@@ -85,16 +85,17 @@ enum class ParameterRole : int32_t {
   kBranchScale,       // of the branch
   kClosingShift,      // behind the stack
   kClosingScale,
+  kOmega,  // the learned vector on the residual stream
 };
 
-enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal };
+enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
 
 // One named tensor. Order in the plan = order of (parameter, slice) everywhere.
 struct ParameterRecord {
   ParameterRole role = ParameterRole::kEmbedding;
   int32_t sublayer = 0;  // its owner: the first sublayer that uses it
   InitKind init = InitKind::kZero;
-  float init_scale = 0;  // bound of the uniform, standard deviation of the normal
+  float init_scale = 0;  // bound of the uniform, standard deviation of the normal, the constant
   int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and are written with one dimension
   int64_t columns = 1;
   int64_t elements() const { return rows * columns; }

@@ -46,6 +46,10 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer this joint closes
   const int32_t after = before + 1;
   Joint joint;
+  if (index > 0) {
+    joint.omega = plan.ParameterOf(before, ParameterRole::kOmega);
+    joint.profiled = joint.omega >= 0 && IsProfiled(plan, stack_);
+  }
   if (index > 0 && plan.sublayers[before].skip_gain != 0) {
     int32_t from = before;
     while (plan.sublayers[from].kind != SublayerKind::kSelfAttention) --from;
@@ -83,6 +87,12 @@ ConstMatrix Segment::BranchInput(size_t index, ConstMatrix x, const float* saved
   return {saved + joints_[index].normed, x.rows, d_model_};
 }
 
+Matrix Segment::SumOf(size_t index, float* saved, Matrix out) const {
+  const Joint& joint = joints_[index];
+  const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0;
+  return is_output ? out : Matrix(saved + joint.sum, out.rows, d_model_);
+}
+
 void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch,
                            float* saved, Matrix out) const {
   const Joint& joint = joints_[index];
@@ -100,14 +110,14 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     }
     if (record.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
     args.residual_gain = record.residual_gain;
+    args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = StreamAfter(joint.skip_from, x, saved);
       args.skip_gain = record.skip_gain;
     }
-    const bool sum_is_output = is_output && !joint.output_is_normed && joint.closing_shift < 0;
-    args.sum = sum_is_output ? out : Matrix(saved + joint.sum, rows, d_model_);
+    args.sum = SumOf(index, saved, out);
   }
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
@@ -143,7 +153,13 @@ void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* save
     const int64_t kept = joints_[i + 1].branch;
     const Matrix branch = kept < 0 ? context.workspace.branch(x.rows) : Matrix(saved + kept, x.rows, d_model_);
     branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
+    const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
+    const int32_t sublayer = first_ + static_cast<int32_t>(i);
+    if (profiles) context.profile->Begin(context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
+    if (profiles) {
+      context.profile->End(context.plan().sublayers[sublayer], StreamAfter(i, x, saved), SumOf(i + 1, saved, out));
+    }
     context.Progress();
   }
 }
@@ -157,6 +173,11 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
     const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.residual_gain = record.residual_gain;
+    if (joint.omega >= 0) {
+      args.stream = StreamAfter(index - 1, x, saved);
+      args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
+      args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
+    }
     args.branch_gain = BranchGain(record, context.scalars.update);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = d_branch;

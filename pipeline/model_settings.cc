@@ -19,6 +19,8 @@ template <typename Enum, size_t kWords>
 using Words = std::array<std::pair<std::string_view, Enum>, kWords>;
 constexpr Words<NormPlacement, 3> kNorms = {
     {{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}}};
+constexpr Words<Omega, 3> kOmegas = {
+    {{"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}}};
 constexpr Words<DepthInit, 3> kDepthInits = {
     {{"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}}};
 constexpr Words<EmbeddingSharing, 3> kSharings = {
@@ -41,6 +43,8 @@ std::string WordOf(const Words<Enum, kWords>& words, Enum value) {
 Json StackToJson(const StackMethod& stack) {
   return {{"norm", WordOf(kNorms, stack.norm)},
           {"residual_gain", stack.residual_gain},
+          {"omega", WordOf(kOmegas, stack.omega)},
+          {"initial_omega", stack.initial_omega},
           {"branch_gain", stack.branch_gain},
           {"skip_gain", stack.skip_gain},
           {"layer_gain", stack.layer_gain},
@@ -138,6 +142,8 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   FieldReader reader(*object, name + ".");
   reader.Read("norm", stack.norm, kNorms);
   reader.Read("residual_gain", stack.residual_gain);
+  reader.ReadIfPresent("omega", stack.omega, kOmegas);
+  reader.ReadIfPresent("initial_omega", stack.initial_omega);
   reader.Read("branch_gain", stack.branch_gain);
   reader.Read("skip_gain", stack.skip_gain);
   reader.Read("layer_gain", stack.layer_gain);

@@ -85,6 +85,8 @@ class Trainer {
   // Times of the step and memory of every stage, on every rank, into `metrics`: times are the mean over a stage's replicas,
   // memory is the largest.
   absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
+  // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
+  absl::Status ProfileNewWeights();
   absl::Status Validate();
   absl::Status Save(bool is_best);
   absl::Status SaveOrGoOn(bool is_best);
@@ -111,6 +113,7 @@ class Trainer {
   std::optional<StepTracer> tracer_;
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
+  bool weights_loaded_ = false;  // from a checkpoint
   int64_t first_step_ = 0;
   Stopwatch session_;  // since Run began
   std::string last_checkpoint_;

@@ -31,6 +31,8 @@ constexpr Word<BranchGrowth> kGrowths[] = {{"constant", BranchGrowth::kConstant}
                                            {"linear", BranchGrowth::kLinear},
                                            {"exponential", BranchGrowth::kExponential},
                                            {"sigmoid", BranchGrowth::kSigmoid}};
+constexpr Word<Omega> kOmegas[] = {
+    {"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}};
 constexpr Word<DepthInit> kDepthInits[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
 constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
@@ -70,6 +72,8 @@ absl::Status CheckAllValues(const ConfigMessage& message, const std::string& par
 void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_norm()) to.norm = FromWord(kNorms, from.norm());
   if (from.has_residual_gain()) to.residual_gain = from.residual_gain();
+  if (from.has_omega()) to.omega = FromWord(kOmegas, from.omega());
+  if (from.has_initial_omega()) to.initial_omega = from.initial_omega();
   if (from.has_branch_gain()) to.branch_gain = from.branch_gain();
   if (from.has_skip_gain()) to.skip_gain = from.skip_gain();
   if (from.has_layer_gain()) to.layer_gain = from.layer_gain();
@@ -317,6 +321,8 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   config::StackResidual residual;
   residual.set_norm(ToWord(kNorms, method.norm));
   residual.set_residual_gain(method.residual_gain);
+  residual.set_omega(ToWord(kOmegas, method.omega));
+  residual.set_initial_omega(method.initial_omega);
   residual.set_branch_gain(method.branch_gain);
   residual.set_skip_gain(method.skip_gain);
   residual.set_layer_gain(method.layer_gain);

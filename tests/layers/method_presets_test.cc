@@ -121,6 +121,18 @@ TEST(ResidualMethodTest, TFixupScalesByDepth) {
   }
 }
 
+// admin-torch's constant for n sublayers of a stack: here 2N and 3M.
+TEST(ResidualMethodTest, ClosedAdminStartsFromAConstantOfTheDepth) {
+  for (const auto& [layers, encoder, decoder] : {std::tuple(100, 6.075, 7.193), {500, 11.995, 14.291}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kAdminClosed, layers, layers);
+    EXPECT_NEAR(options.encoder.initial_omega, encoder, 1e-3);
+    EXPECT_NEAR(options.decoder.initial_omega, decoder, 1e-3);
+    EXPECT_EQ(options.encoder.residual_gain, 1);
+    EXPECT_EQ(options.decoder.norm, NormPlacement::kPost);
+  }
+  EXPECT_EQ(WithDepth(ResidualMethod::kAdmin, 6, 6).encoder.omega, Omega::kProfiled);
+}
+
 // L^-1/6 and L^-1/2 of L = 5N branches.
 TEST(ResidualMethodTest, RFixupScalesByTheNumberOfBranches) {
   struct Row {

@@ -99,6 +99,10 @@ TEST(ModelPlanTest, MethodsAddTheirParameters) {
                            "decoder.layers.2.ffn_layernorm.weight", "decoder.layer_norm.weight"}) {
     EXPECT_EQ(NamesOf(ResidualMethod::kNormFormer).count(name), 1u) << name;
   }
+  for (const char* name :
+       {"encoder.layers.1.self_attn.omega", "decoder.layers.0.encoder_attn.omega", "decoder.layers.2.ffn.omega"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kAdmin).count(name), 1u) << name;
+  }
   const std::set<std::string> fixup = NamesOf(ResidualMethod::kRFixup);
   for (const char* name : {"encoder.layers.1.self_attn.shift", "encoder.layers.0.self_attn.scale",
                            "decoder.layers.2.encoder_attn.shift", "decoder.layers.0.encoder_attn.scale",
@@ -115,6 +119,7 @@ TEST(ModelPlanTest, MethodsAddTheirParameters) {
   EXPECT_EQ(ExtraElements(ResidualMethod::kRFixup, ResidualMethod::kTFixup), kScalars - kBiases);
   EXPECT_EQ(ExtraElements(ResidualMethod::kTFixup, ResidualMethod::kPostLn), -kNorms * 2 * 8);
   EXPECT_EQ(ExtraElements(ResidualMethod::kReZero, ResidualMethod::kTFixup), 5);
+  EXPECT_EQ(ExtraElements(ResidualMethod::kAdminClosed, ResidualMethod::kPostLn), kNorms * 8);
   EXPECT_EQ(ExtraElements(ResidualMethod::kSubLn, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16));
   EXPECT_EQ(ExtraElements(ResidualMethod::kNormFormer, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16 + 4));
 }

@@ -120,6 +120,17 @@ def check_constants(case):
         assert np.allclose(stated, wanted, rtol=0, atol=1e-9), f"{stack}: skip and layer gain {stated}, not {wanted}"
 
 
+def check_profile(case, weights):
+    """Admin's vectors are the profile of the sentences that hadal was given for it."""
+    if "profiled_sentences" not in case:
+        return
+    profile = Model(case, weights, torch.float64).profiled(case["sentences"][: case["profiled_sentences"]])
+    assert profile.keys() == {name for name in weights if name.endswith(".omega")}
+    for name, omega in profile.items():
+        assert np.allclose(weights[name], omega, rtol=1e-5, atol=0), f"{name}: {weights[name][0]}, not {omega}"
+    print(f"profile of {len(profile)} sublayers, omega up to {max(profile.values()):.3f}")
+
+
 def damaged_outcomes(hadal, exact):
     """(what, outcome): each must be noticed. Every parameter whose gradient counts has its turn."""
     for name, gradient in hadal.gradients.items():
@@ -156,7 +167,9 @@ def altered_cases(case, weights):
     for name in ("encoder.layers.0.self_attn.q_proj.weight", "decoder.layers.1.encoder_attn.v_proj.bias",
                  "decoder.layers.1.final_layer_norm.weight", "encoder.layers.1.fc1.bias",
                  "encoder.layers.0.self_attn.head_scale", "decoder.layers.1.attn_ln.weight",
-                 "encoder.layers.1.ffn_layernorm.bias"):
+                 "encoder.layers.1.ffn_layernorm.bias", "decoder.layers.1.encoder_attn.omega", "encoder.layers.0.ffn.omega",
+                 "decoder.layers.1.encoder_attn.shift", "encoder.layers.0.ffn.shift2", "decoder.layers.0.ffn.shift3",
+                 "encoder.layers.1.self_attn.scale", "encoder.scale", "decoder.shift"):
         if name not in weights:
             continue
         changed = {**weights, name: weights[name].copy()}
@@ -189,6 +202,7 @@ def main():
     torch.set_num_threads(1)
     case, weights, hadal = read_case(arguments.directory)
     check_constants(case)
+    check_profile(case, weights)
     exact, single = (run_model(case, weights, dtype) for dtype in (torch.float64, torch.float32))
     rows = compare(hadal, exact, single)
     print_table(rows)

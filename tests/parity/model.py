@@ -38,6 +38,7 @@ class Residual:
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
     output_norm: bool = False  # behind self-attention's out_proj
+    omega: bool = False  # r has the factor "….omega", a vector
     fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
 
 
@@ -65,6 +66,11 @@ def branchnorm(settings):
     }[settings["model"]["branch_growth"]]
     alpha = min(1.0, growth())
     return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
+
+
+def admin(settings):
+    """Liu et al. 2020: LN(omega x + F(x)), omega learned, one vector a sublayer."""
+    return (Residual(omega=True),) * 2
 
 
 def rezero(settings):
@@ -114,6 +120,8 @@ METHODS = {
     "branchnorm": branchnorm,
     "post_ln_init": post_ln,
     "ds_init": post_ln,
+    "admin": admin,
+    "admin_closed": admin,
     "rezero": rezero,
     "r_fixup": r_fixup,
     "t_fixup": t_fixup,
@@ -166,6 +174,7 @@ class Model:
         self.heads = self.settings["heads"]
         self.encoder_residual, self.decoder_residual = METHODS[settings["method"]](settings)
         self.dtype = dtype
+        self.profile = None  # while profiling: name → omega
         self.parameters = {
             name: torch.tensor(value.astype(np.float64), dtype=dtype, requires_grad=True) for name, value in weights.items()
         }
@@ -237,10 +246,31 @@ class Model:
             branch_gain = branch_gain * self.parameters[layer + ".resweight"]
         if residual.fixup:
             branch_gain = branch_gain * self.parameters[f"{layer}.{self.MODULES[norm]}.scale"]
-        total = residual.residual_gain * x + branch_gain * y
+        residual_gain = residual.residual_gain
+        if residual.omega:
+            residual_gain = residual_gain * self.omega_of(f"{layer}.{self.MODULES[norm]}.omega", x, y)
+        total = residual_gain * x + branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
         return self.norm(total, norm_name) if residual.norm == "post" else total
+
+    def omega_of(self, name, x, y):
+        """The vector; while profiling the next omega of the stack instead, from the variances over the tokens that are real."""
+        if self.profile is None:
+            return self.parameters[name]
+        omega = self.next_omega
+        self.profile[name] = omega
+        carried, added = ((value[self.real]).var(unbiased=False).item() for value in (omega * x, y))
+        self.next_omega = math.sqrt(carried + added)
+        return omega
+
+    def profiled(self, sentences):
+        """name → omega, as Admin's code finds it in one forward pass: 1, then sqrt(Var(omega x) + Var(F(x))), per stack."""
+        self.profile = {}
+        with torch.no_grad():
+            self.loss(sentences)
+        profile, self.profile = self.profile, None
+        return profile
 
     def embed(self, tokens, table):
         d = self.settings["d_model"]
@@ -249,6 +279,7 @@ class Model:
 
     def encode(self, source, source_mask):
         x, residual = self.embed(source, self.source_table), self.encoder_residual
+        self.real, self.next_omega = source != PAD, 1.0
         for i in range(self.settings["encoder_layers"]):
             layer, layer_input = f"encoder.layers.{i}", x
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
@@ -261,6 +292,7 @@ class Model:
 
     def decode(self, target_input, memory, source_mask):
         x, residual = self.embed(target_input, self.target_table), self.decoder_residual
+        self.real, self.next_omega = target_input != PAD, 1.0
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
         for i in range(self.settings["decoder_layers"]):

@@ -105,6 +105,7 @@ absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const 
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, stream, communicator, kTimeout));
   testing::MoveParametersOffTheirStart(parameters, options.seed + 1);
   HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(batches[0], {.seed = options.seed}).status());
   for (const int32_t p : parameters.owned()) {
     const Vector weight = parameters.WeightVector(p);
     outcome.weights[p].assign(weight.data, weight.data + weight.size);
@@ -158,6 +159,7 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
                                  {"nll_sum", outcome.training.nll},
                                  {"evaluation_loss_sum", outcome.evaluation.loss},
                                  {"row_nll", outcome.row_nll}};
+  if (options.model.encoder.omega == Omega::kProfiled) json["profiled_sentences"] = batches[0].sentences();
   for (const PackedBatch& batch : batches) {
     for (int64_t s = 0; s < batch.sentences(); ++s) {
       const auto sentence = [s](const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets) {

@@ -56,6 +56,7 @@ TEST(ModelSettingsTest, FieldsOfLaterVersionsMayBeMissing) {
   const ModelOptions options = SomeOptions(ResidualMethod::kDeepNorm);
   const std::string old =
       absl::StrReplaceAll(ModelSettingsJson(options), {{"\"fixup_scalars\":false,\"linear_bias\":true,", ""},
+                                                       {"\"omega\":\"none\",\"initial_omega\":1.0,", ""},
                                                        {"\"ffn_output_factor\":1.0,", ""},
                                                        {",\"projection_gain\":1.0", ""}});
   EXPECT_EQ(old.find("projection_gain"), std::string::npos);

@@ -196,7 +196,8 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
     encoder { norm: "pre" residual_gain: 1.5 branch_gain: 6 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5
               cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" embedding_gain: 9
               skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true
-              fixup_scalars: true linear_bias: false ffn_output_factor: 12 projection_gain: 13 }
+              fixup_scalars: true linear_bias: false ffn_output_factor: 12 projection_gain: 13
+              omega: "constant" initial_omega: 14 }
     decoder { ffn_gain: 0.25 } } })")
                                  .train.model;
   EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
@@ -214,6 +215,9 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   EXPECT_EQ(model.encoder.layer_gain, 11);
   EXPECT_TRUE(model.encoder.learned_branch_gain && model.encoder.attention_inner_norm && model.encoder.ffn_inner_norm);
   EXPECT_TRUE(model.encoder.fixup_scalars && !model.encoder.linear_bias && model.decoder.linear_bias);
+  EXPECT_EQ(model.encoder.omega, Omega::kConstant);
+  EXPECT_EQ(model.encoder.initial_omega, 14);
+  EXPECT_EQ(model.decoder.omega, Omega::kNone);
   EXPECT_EQ(model.encoder.ffn_output_factor, 12);
   EXPECT_EQ(model.encoder.projection_gain, 13);
   EXPECT_FALSE(model.encoder.attention_output_norm || model.encoder.head_scale || model.decoder.ffn_inner_norm);
