@@ -8,6 +8,7 @@ namespace hadal {
 AttentionOutput::AttentionOutput(const ModelPlan& plan, int32_t sublayer)
     : d_model_(plan.options.d_model),
       weight_(plan.ParameterOf(sublayer, ParameterRole::kOutputWeight)),
+      bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
       head_scale_(plan.ParameterOf(sublayer, ParameterRole::kHeadScale)),
       inner_norm_(plan, sublayer, ParameterRole::kInnerNormScale),
       output_norm_(plan, sublayer, ParameterRole::kOutputNormScale) {
@@ -60,7 +61,7 @@ void AttentionOutput::Forward(const SublayerContext& context, ConstMatrix attend
   const Matrix projected(saved + at.projected, rows, d_model_);
   LinearForward(
       context.stream,
-      {.x = read, .weight = parameters.Weight(weight_), .bias = parameters.WeightVector(weight_ + 1), .y = projected});
+      {.x = read, .weight = parameters.Weight(weight_), .bias = parameters.WeightVector(bias_), .y = projected});
   output_norm_.Forward(context, projected, y, saved + at.projected_statistics);
 }
 
@@ -95,7 +96,7 @@ void AttentionOutput::BackwardWeight(const SublayerContext& context, ConstMatrix
   LinearBackwardWeightArgs args{.dy = d_y, .x = Normed(attended, saved), .d_weight = parameters.Gradient(weight_)};
   if (output_norm_.present()) {
     args.dy = context.workspace.projected_gradient(attended.rows);
-    args.d_bias = parameters.GradientVector(weight_ + 1);
+    args.d_bias = parameters.GradientVector(bias_);
   }
   LinearBackwardWeight(context.stream, args);
 }

@@ -33,8 +33,8 @@ class AttentionOutput {
                      Matrix d_attended) const;
   // Adds to the gradient of W_o, and of b_o where the bias is added here. Follows BackwardInput.
   void BackwardWeight(const SublayerContext& context, ConstMatrix d_y, ConstMatrix attended, const float* saved) const;
-  // The parameter b_o, or -1 where it is added here.
-  int32_t bias() const { return output_norm_.present() ? -1 : weight_ + 1; }
+  // The parameter b_o, or -1 where it is added here or there is none.
+  int32_t bias() const { return output_norm_.present() ? -1 : bias_; }
 
  private:
   // Offsets in floats into `saved`.
@@ -47,7 +47,7 @@ class AttentionOutput {
   ConstMatrix Normed(ConstMatrix attended, const float* saved) const;
 
   int64_t d_model_;
-  int32_t weight_;  // W_o; b_o follows
+  int32_t weight_, bias_;  // W_o, b_o
   int32_t head_scale_;
   InnerNorm inner_norm_, output_norm_;
 };

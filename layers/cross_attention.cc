@@ -17,34 +17,40 @@ AttentionShape ShapeOf(const SublayerContext& context, int32_t heads) {
 
 CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
     : sublayer_(sublayer),
-      query_weight_(plan.sublayers[sublayer].first_parameter),
-      key_value_weight_(query_weight_ + 2),
-      key_value_bias_(query_weight_ + 4),
-      output_weight_(query_weight_ + 6),
+      query_weight_(plan.ParameterOf(sublayer, ParameterRole::kQueryWeight)),
+      query_bias_(plan.ParameterOf(sublayer, ParameterRole::kQueryBias)),
+      key_value_weight_(plan.ParameterOf(sublayer, ParameterRole::kKeyWeight)),
+      key_value_bias_(plan.ParameterOf(sublayer, ParameterRole::kKeyBias)),
+      output_weight_(plan.ParameterOf(sublayer, ParameterRole::kOutputWeight)),
+      output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
+      shift_(plan, sublayer, ParameterRole::kQueryShift),
       d_model_(plan.options.d_model),
       heads_(plan.options.heads),
       dropout_(plan.options.attention_dropout) {}
 
 int64_t CrossAttention::SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const {
-  return capacity.target_rows * (2 * d_model_ + heads_) + capacity.source_rows * 2 * d_model_;
+  return capacity.target_rows * (2 * d_model_ + heads_) + capacity.source_rows * 2 * d_model_ +
+         shift_.SavedFloats(capacity.target_rows, d_model_);
 }
 
 template <typename T>
 CrossAttention::Saved<T> CrossAttention::Views(T* saved, int64_t target_rows, int64_t source_rows) const {
   T* key_value = saved + target_rows * d_model_;
   T* attended = key_value + source_rows * 2 * d_model_;
+  T* log_sum_exp = attended + target_rows * d_model_;
   return {{saved, target_rows, d_model_},
           {key_value, source_rows, 2 * d_model_},
           {attended, target_rows, d_model_},
-          {attended + target_rows * d_model_, target_rows, heads_}};
+          {log_sum_exp, target_rows, heads_},
+          log_sum_exp + target_rows * heads_};
 }
 
 void CrossAttention::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
   const ParameterStore& parameters = context.parameters;
   const Saved<float> s = Views(saved, x.rows, context.memory.rows);
-  LinearForward(context.stream, {.x = x,
+  LinearForward(context.stream, {.x = shift_.Forward(context, x, s.shifted),
                                  .weight = parameters.Weight(query_weight_),
-                                 .bias = parameters.WeightVector(query_weight_ + 1),
+                                 .bias = parameters.WeightVector(query_bias_),
                                  .y = s.query});
   LinearForward(context.stream, {.x = context.memory,
                                  .weight = parameters.FusedWeight(key_value_weight_, 2),
@@ -80,8 +86,8 @@ void CrossAttention::BackwardInput(const SublayerContext& context, ConstMatrix d
                                      .d_k = d_key_value.Columns(0, d_model_),
                                      .d_v = d_key_value.Columns(d_model_, d_model_),
                                      .scratch = context.workspace.attention_scratch()});
-  LinearBackwardInput(context.stream,
-                      {.dy = d_query, .weight = parameters.Weight(query_weight_), .accumulate = accumulate, .dx = d_x});
+  shift_.BackwardInput(
+      context, {.dy = d_query, .weight = parameters.Weight(query_weight_), .accumulate = accumulate, .dx = d_x});
   LinearBackwardInput(context.stream, {.dy = d_key_value,
                                        .weight = parameters.FusedWeight(key_value_weight_, 2),
                                        .accumulate = true,
@@ -94,9 +100,9 @@ void CrossAttention::BackwardWeight(const SublayerContext& context, ConstMatrix 
   const Saved<const float> s = Views(saved, d_y.rows, context.memory.rows);
   LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
   LinearBackwardWeight(context.stream, {.dy = context.workspace.query_gradient(d_y.rows),
-                                        .x = x,
+                                        .x = shift_.Read(x, s.shifted),
                                         .d_weight = parameters.Gradient(query_weight_),
-                                        .d_bias = parameters.GradientVector(query_weight_ + 1)});
+                                        .d_bias = parameters.GradientVector(query_bias_)});
   LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_),
                                         .x = context.memory,
                                         .d_weight = parameters.FusedGradient(key_value_weight_, 2),

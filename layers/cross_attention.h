@@ -1,11 +1,13 @@
 // Cross-attention: queries from the stream, keys and values from the encoder's memory m (not normalised again).
 //   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
 // Source: Vaswani et al. 2017 section 3.2; methods.md section 0.
-// Saved: q [Rt, d], k|v [Rs, 2d], context [Rt, d], log-sum-exp [Rt, H].
+// R-Fixup takes a scalar off the queries' input (input_shift.h).
+// Saved: q [Rt, d], k|v [Rs, 2d], context [Rt, d], log-sum-exp [Rt, H], the shifted input [Rt, d].
 // The memory's gradient is accumulated in fp32, readers in descending sublayer order.
 #pragma once
 
 #include "layers/branch.h"
+#include "layers/input_shift.h"
 
 namespace hadal {
 
@@ -19,18 +21,20 @@ class CrossAttention : public Branch {
                      Matrix d_x) const override;
   void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
                       const float* saved) const override;
-  int32_t output_bias() const override { return output_weight_ + 1; }
+  int32_t output_bias() const override { return output_bias_; }
 
  private:
   template <typename T>
   struct Saved {
     MatrixOf<T> query, key_value, attended, log_sum_exp;
+    T* shifted;
   };
   template <typename T>
   Saved<T> Views(T* saved, int64_t target_rows, int64_t source_rows) const;
 
   int32_t sublayer_;
-  int32_t query_weight_, key_value_weight_, key_value_bias_, output_weight_;  // parameters
+  int32_t query_weight_, query_bias_, key_value_weight_, key_value_bias_, output_weight_, output_bias_;  // parameters
+  InputShift shift_;
   int64_t d_model_;
   int32_t heads_;
   double dropout_;

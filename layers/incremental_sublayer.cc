@@ -7,6 +7,8 @@
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "kernels/shift_scale.h"
+#include "layers/input_shift.h"
 
 namespace hadal {
 
@@ -19,7 +21,8 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, int64_t rows, int6
   branch_slice_ = reserve(rows * width_);
   normed_slice_ = reserve(rows * width_);
   if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_);
-  if (plan.options.decoder.ffn_inner_norm) normed_hidden_slice_ = reserve(rows * plan.options.d_ff);
+  if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
+    normed_hidden_slice_ = reserve(rows * plan.options.d_ff);
   statistics_slice_ = reserve(2 * rows);
   attention_slice_ = reserve(attention_floats_);
 }
@@ -56,7 +59,13 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   head_scale_ = find(ParameterRole::kHeadScale);
   inner_norm_scale_ = find(feed_forward ? ParameterRole::kHiddenNormScale : ParameterRole::kInnerNormScale);
   output_norm_scale_ = find(ParameterRole::kOutputNormScale);
-  HADAL_CHECK_GE(std::min({input_weight_, input_bias_, output_weight_, output_bias_}), 0);
+  omega_ = find(ParameterRole::kOmega);
+  input_shift_ = find(feed_forward ? ParameterRole::kInputShift : ParameterRole::kQueryShift);
+  hidden_shift_ = find(ParameterRole::kHiddenShift);
+  contraction_shift_ = find(ParameterRole::kContractionShift);
+  closing_shift_ = find(ParameterRole::kClosingShift);
+  closing_scale_ = find(ParameterRole::kClosingScale);
+  HADAL_CHECK_GE(std::min(input_weight_, output_weight_), 0);
 }
 
 void IncrementalSublayer::CacheMemory(const Stream& stream, const ParameterStore& parameters, ConstMatrix memory,
@@ -121,11 +130,18 @@ void IncrementalSublayer::CrossAttention(const IncrementalContext& context, Cons
 
 void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMatrix x, Matrix y) const {
   const Matrix hidden = context.scratch.inner(x.rows, d_ff_);
-  LinearForward(context.stream, {.x = x,
-                                 .weight = context.parameters.Weight(input_weight_),
-                                 .bias = context.parameters.WeightVector(input_bias_),
-                                 .relu = true,
-                                 .y = hidden});
+  LinearForwardArgs expansion{.x = x,
+                              .weight = context.parameters.Weight(input_weight_),
+                              .bias = context.parameters.WeightVector(input_bias_),
+                              .relu = true,
+                              .y = hidden};
+  if (hidden_shift_ >= 0) {
+    const Vector bias(context.scratch.normed_hidden(1, d_ff_).data, d_ff_);
+    MakeHiddenBias(context.parameters, input_bias_, hidden_shift_, bias);
+    expansion.bias = bias;
+  }
+  LinearForward(context.stream, expansion);
+  Shift(context, contraction_shift_, hidden, hidden);
   ConstMatrix read = hidden;
   if (inner_norm_scale_ >= 0) {
     const Matrix normed = context.scratch.normed_hidden(x.rows, d_ff_);
@@ -145,11 +161,18 @@ void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_s
                                        .rstd = context.scratch.rstd(x.rows)});
 }
 
-ConstMatrix IncrementalSublayer::NormedInput(const IncrementalContext& context, ConstMatrix x) const {
-  if (record_.norm != NormPlacement::kPre) return x;
-  const Matrix normed = context.scratch.normed(x.rows);
-  Norm(context, norm_scale_, x, normed);
-  return normed;
+void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstMatrix x, Matrix y) const {
+  if (shift < 0) return;
+  ShiftScaleForward(context.stream, {.x = x, .shift = context.parameters.WeightVector(shift), .y = y});
+}
+
+ConstMatrix IncrementalSublayer::BranchInput(const IncrementalContext& context, ConstMatrix x) const {
+  const bool pre_norm = record_.norm == NormPlacement::kPre;
+  if (!pre_norm && input_shift_ < 0) return x;
+  const Matrix input = context.scratch.normed(x.rows);
+  if (pre_norm) Norm(context, norm_scale_, x, input);
+  Shift(context, input_shift_, pre_norm ? input : x, input);
+  return input;
 }
 
 void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const {
@@ -158,6 +181,7 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
                                .branch = branch,
                                .residual_gain = record_.residual_gain,
                                .branch_gain = BranchGain(record_, context.update),
+                               .learned_residual_gain = context.parameters.WeightVector(omega_),
                                .sum = norm >= 0 ? branch : out};
   if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
   if (record_.skip_gain != 0) {
@@ -173,6 +197,11 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
     args.rstd = context.scratch.rstd(x.rows);
   }
   ResidualNormForward(context.stream, args);
+  if (closing_shift_ < 0) return;
+  ShiftScaleForward(context.stream, {.x = out,
+                                     .shift = context.parameters.WeightVector(closing_shift_),
+                                     .scale = context.parameters.WeightVector(closing_scale_),
+                                     .y = out});
 }
 
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix out) const {
@@ -180,7 +209,7 @@ void IncrementalSublayer::Step(const IncrementalContext& context, ConstMatrix x,
   if (keeps_input_) {
     std::memcpy(context.scratch.layer_input(x.rows).data, x.data, sizeof(float) * x.rows * d_model_);
   }
-  const ConstMatrix input = NormedInput(context, x);
+  const ConstMatrix input = BranchInput(context, x);
   const Matrix branch = context.scratch.branch(x.rows);
   switch (kind_) {
     case SublayerKind::kSelfAttention:

@@ -100,8 +100,10 @@ class IncrementalSublayer {
               Matrix y) const;
   // normed = LN(x) with the scale that is parameter `norm_scale`.
   void Norm(const IncrementalContext& context, int32_t norm_scale, ConstMatrix x, Matrix normed) const;
-  // The norm in front of a pre-norm sublayer.
-  ConstMatrix NormedInput(const IncrementalContext& context, ConstMatrix x) const;
+  // y = x − the parameter `shift`, or nothing where that is −1.
+  void Shift(const IncrementalContext& context, int32_t shift, ConstMatrix x, Matrix y) const;
+  // What the branch reads: x behind the norm of a pre-norm sublayer and behind a shift.
+  ConstMatrix BranchInput(const IncrementalContext& context, ConstMatrix x) const;
   void Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const;
 
   const SublayerRecord record_;
@@ -115,6 +117,8 @@ class IncrementalSublayer {
   int32_t output_weight_ = -1, output_bias_ = -1;        // out_proj, or fc2
   // -1 where the method has none; shifts follow scales.
   int32_t norm_scale_ = -1, closing_norm_scale_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
+  int32_t omega_ = -1;
+  int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };
 
 }  // namespace hadal

@@ -15,6 +15,8 @@ float InitialValue(const ParameterRecord& record, uint64_t seed, int32_t paramet
       return 0;
     case InitKind::kOne:
       return 1;
+    case InitKind::kConstant:
+      return record.init_scale;
     case InitKind::kUniform:
       return static_cast<float>(record.init_scale *
                                 (2 * UniformAt(seed, RandomSite::kInitialization, stream, element) - 1));

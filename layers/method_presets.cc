@@ -21,14 +21,35 @@ StackMethod WithBeta(double residual_gain, double beta) {
           .ffn_gain = beta};
 }
 
-// (0.81·(N⁴M)^1/16, 0.87·(N⁴M)^-1/16).
-StackMethod DeepNormEncoder(double n, double m) {
+constexpr double kPaperBeta = 0.87;
+constexpr double kTorchscaleBeta = 1.15;  // its code divides by (N⁴M)^1/16 / 1.15 where the paper's 0.87 is 1 / 1.15
+
+// (0.81·(N⁴M)^1/16, `beta`·(N⁴M)^-1/16).
+StackMethod DeepNormEncoder(double n, double m, double beta) {
   const double root = std::pow(std::pow(n, 4) * m, 1.0 / 16);
-  return WithBeta(0.81 * root, 0.87 / root);
+  return WithBeta(0.81 * root, beta / root);
 }
 
 // ((3M)^1/4, (12M)^-1/4).
 StackMethod DeepNormDecoder(double m) { return WithBeta(std::pow(3 * m, 0.25), std::pow(12 * m, -0.25)); }
+
+StackMethod AdminClosedStack(double sublayers) {
+  return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / std::log(sublayers + 1) - 1)};
+}
+
+// `branches`: L, of both stacks.
+StackMethod RFixupStack(double branches) {
+  StackMethod stack{.norm = NormPlacement::kNone, .fixup_scalars = true, .linear_bias = false};
+  const double attention = std::pow(branches, -1.0 / 6);
+  stack.query_key_gain *= attention;
+  stack.value_gain *= attention;
+  stack.cross_value_gain *= attention;
+  stack.output_gain = stack.cross_output_gain = 0;
+  stack.ffn_gain = std::pow(branches, -0.5);
+  stack.ffn_output_factor = 0;
+  stack.projection_gain = 0;
+  return stack;
+}
 
 // `factor` for v, o and FFN, query and key as in the base initialisation.
 StackMethod TFixupStack(double factor, double embedding_gain) {
@@ -70,7 +91,7 @@ void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOp
 }
 
 void ApplyDeepNorm(ModelOptions& options) {
-  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers);
+  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kPaperBeta);
   options.decoder = DeepNormDecoder(options.decoder_layers);
   options.distribution = WeightDistribution::kXavierNormal;
 }
@@ -93,10 +114,10 @@ void ApplySubLn(ModelOptions& options) {
 
 const std::vector<ResidualMethod>& AllResidualMethods() {
   static const auto& all = *new std::vector<ResidualMethod>{
-      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,  ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm,
-      ResidualMethod::kPostLnInit, ResidualMethod::kDsInit, ResidualMethod::kReZero,   ResidualMethod::kTFixup,
-      ResidualMethod::kNormFormer, ResidualMethod::kSubLn,  ResidualMethod::kB2t,      ResidualMethod::kB2tRescaled,
-      ResidualMethod::kB2tNoLn};
+      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,  ResidualMethod::kDeepNorm,    ResidualMethod::kBranchNorm,
+      ResidualMethod::kPostLnInit, ResidualMethod::kDsInit, ResidualMethod::kAdmin,       ResidualMethod::kAdminClosed,
+      ResidualMethod::kReZero,     ResidualMethod::kRFixup, ResidualMethod::kTFixup,      ResidualMethod::kNormFormer,
+      ResidualMethod::kSubLn,      ResidualMethod::kB2t,    ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
   return all;
 }
 
@@ -125,8 +146,14 @@ std::string ResidualMethodName(ResidualMethod method) {
       return "post_ln_init";
     case ResidualMethod::kDsInit:
       return "ds_init";
+    case ResidualMethod::kAdmin:
+      return "admin";
+    case ResidualMethod::kAdminClosed:
+      return "admin_closed";
     case ResidualMethod::kReZero:
       return "rezero";
+    case ResidualMethod::kRFixup:
+      return "r_fixup";
     case ResidualMethod::kTFixup:
       return "t_fixup";
     case ResidualMethod::kNormFormer:
@@ -157,9 +184,19 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       stack.depth_init = DepthInit::kInverseSqrt;
       return SetBoth(stack, WeightDistribution::kXavierUniform, options);
     }
+    case ResidualMethod::kAdmin:
+      return SetBoth({.omega = Omega::kProfiled}, WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kAdminClosed:
+      options.encoder = AdminClosedStack(2.0 * options.encoder_layers);
+      options.decoder = AdminClosedStack(3.0 * options.decoder_layers);
+      options.distribution = WeightDistribution::kXavierUniform;
+      return;
     case ResidualMethod::kReZero:
       return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, WeightDistribution::kXavierUniform,
                      options);
+    case ResidualMethod::kRFixup:
+      return SetBoth(RFixupStack(2.0 * options.encoder_layers + 3.0 * options.decoder_layers),
+                     WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kNormFormer:
       return SetBoth(
           {.norm = NormPlacement::kPre, .attention_output_norm = true, .head_scale = true, .ffn_inner_norm = true},
@@ -188,6 +225,10 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       options.branch_growth = BranchGrowth::kLinear;
       return;
   }
+}
+
+void ApplyTorchscaleBeta(ModelOptions& options) {
+  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kTorchscaleBeta);
 }
 
 }  // namespace hadal

@@ -9,7 +9,13 @@
 //   branchnorm     post  1, b = min(1, t/T)               as deepnorm
 //   post_ln_init   post  1                                post_ln's as normal, layer l of n divided by n - l + 1
 //   ds_init        post  1                                uniform, 1 everywhere, layer l divided by sqrt(l)
+//   admin          post  1, ω learned from its profile    as post_ln
+//   admin_closed   post  1, ω learned from                as post_ln
+//                        sqrt((n + 1)/ln(n + 1) - 1),
+//                        n = 2N / 3M
 //   rezero         none  1, b learned a layer from 0      as post_ln
+//   r_fixup        none  1; no biases, learned scalars    as post_ln; q, k, v times L^-1/6, W_1 times L^-1/2; W_o, W_2 and an
+//                                                         output projection of its own 0; L = 2N + 3M branches
 //   t_fixup        none  1                                uniform; v, o, FFN 0.67 N^-1/4 / (9M)^-1/4, q, k 1/sqrt(2);
 //                                                         embeddings times (9N)^-1/4 / (9M)^-1/4
 //   normformer     pre   1; head scale, attention's       as post_ln
@@ -22,8 +28,10 @@
 //                        c = d_model^-0.2
 //
 // Sources: DeepNet (arXiv 2203.00555) figure 2 and section 3; BranchNorm (arXiv 2305.02790) section 4.1: DeepNorm's
-// initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); ReZero (Bachlechner et al. 2020; one
-// scalar a layer, as its code); T-Fixup (Huang et al. 2020; gains of q, k as its code); NormFormer (Shleifer et al. 2021; in an
+// initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); Admin (Liu et al. 2020; the profile of its
+// code, which starts from 1; the closed form of admin-torch, "O(log n)"); ReZero (Bachlechner et al. 2020; one
+// scalar a layer, as its code); R-Fixup (Zhang, Dauphin and Ma 2019: Fixup's rule for its Transformer code, whose cross-attention counts 12
+// branches by omission: L here); T-Fixup (Huang et al. 2020; gains of q, k as its code); NormFormer (Shleifer et al. 2021; in an
 // encoder-decoder its parts go to self-attention and feed-forward of both stacks: ours); Sub-LN: Magneto (arXiv 2210.06423); B2T
 // (arXiv 2206.00330) equations 5 to 8, its code's division by sqrt(n) since 2023, n layers of the stack.
 #pragma once
@@ -44,7 +52,10 @@ enum class ResidualMethod : int32_t {
   kBranchNorm,
   kPostLnInit,
   kDsInit,
+  kAdmin,
+  kAdminClosed,
   kReZero,
+  kRFixup,
   kTFixup,
   kNormFormer,
   kSubLn,
@@ -59,5 +70,9 @@ std::string ResidualMethodName(ResidualMethod method);
 
 // Fills encoder, decoder, distribution and branch growth (not T) from the method, the two depths and the width.
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
+
+// Gives an encoder-decoder under DeepNorm the encoder's beta of torchscale's code, 1.15 (N^4 M)^-1/16, instead of the paper's 0.87:
+// 1.32 times larger initial weights, to compare with models that were made with it.  REQUIRES: kDeepNorm has been applied.
+void ApplyTorchscaleBeta(ModelOptions& options);
 
 }  // namespace hadal

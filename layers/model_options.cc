@@ -14,6 +14,14 @@ absl::Status InRange(const char* field, double value, double low, double high) {
   return absl::InvalidArgumentError(absl::StrCat("model: ", field, " = ", value, ", allowed: ", low, " to ", high));
 }
 
+absl::Status ValidateStack(const char* name, const StackMethod& stack) {
+  if (!stack.fixup_scalars || (!stack.learned_branch_gain && !stack.ffn_inner_norm)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model: fixup_scalars of the ", name, " is not allowed with ",
+                                                 stack.learned_branch_gain
+                                                     ? "learned_branch_gain: a branch has one learned gain"
+                                                     : "ffn_inner_norm: both stand in front of W_2"));
+}
+
 }  // namespace
 
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers) {
@@ -70,7 +78,8 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   if (DefaultSteepness(options.branch_growth) > 0) {
     HADAL_RETURN_IF_ERROR(InRange("branch_growth_steepness", options.branch_growth_steepness, 0.01, 50));
   }
-  return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
+  return ValidateStack("decoder", options.decoder);
 }
 
 }  // namespace hadal

@@ -38,12 +38,21 @@ enum class DepthInit : int32_t {
 };
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // `layer` from 0
 
+// The learned vector ω of r·ω ⊙ x, one a sublayer (Admin, Liu et al. 2020), and where it starts.
+enum class Omega : int32_t {
+  kNone,      // no such vector
+  kConstant,  // all elements from StackMethod::initial_omega
+  kProfiled,  // from the variances of the branches in front, by a forward pass before the first step (residual_profile.h)
+};
+
 // The residual connection and the initial weights of one stack; a preset fills it (method_presets.h), fields may be
 // overridden one by one.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
-  double branch_gain = 1;    // b, before growth
+  Omega omega = Omega::kNone;
+  double initial_omega = 1;
+  double branch_gain = 1;  // b, before growth
   // b has one more factor, a learned scalar a layer that starts from 0 (ReZero, Bachlechner et al. 2020).
   bool learned_branch_gain = false;
 
@@ -56,6 +65,10 @@ struct StackMethod {
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
   bool head_scale = false;             // self-attention: a scalar a head before W_o (NormFormer)
   bool ffn_inner_norm = false;         // feed-forward: LayerNorm before W_2 (both)
+  // Learned scalars, shifts from 0 and gains from 1 (R-Fixup, Zhang, Dauphin and Ma 2019): a shift in front of each product but W_o
+  // and of the ReLU, a gain on each branch, and behind a stack without norms a shift and, the encoder's, a gain.
+  bool fixup_scalars = false;
+  bool linear_bias = true;  // whether products add a bias
 
   // Xavier gains. The base initialisation is fairseq's (q, k, v as one fused matrix: 1/sqrt(2) each).
   double query_key_gain = 0.70710678118654752;    // of self- and cross-attention
@@ -63,9 +76,11 @@ struct StackMethod {
   double output_gain = 1;                         // W_o of self-attention; DeepNorm's beta
   double cross_value_gain = 0.70710678118654752;  // W_v and W_o of cross-attention; read in the decoder only
   double cross_output_gain = 1;
-  double ffn_gain = 1;  // W_1 and W_2; DeepNorm's beta
+  double ffn_gain = 1;           // W_1 and W_2; DeepNorm's beta
+  double ffn_output_factor = 1;  // one more factor of W_2
   DepthInit depth_init = DepthInit::kFlat;
-  double embedding_gain = 1;  // of the standard deviation 1/sqrt(d) of the stack's own embedding
+  double embedding_gain = 1;   // of the standard deviation 1/sqrt(d) of the stack's own embedding
+  double projection_gain = 1;  // likewise of an output projection of its own; read in the decoder only
 
   // Whether a layer's sublayers share something and must stay together on a rank and in a segment.
   bool couples_layer() const { return learned_branch_gain || skip_gain != 0; }

@@ -75,7 +75,9 @@ class PlanBuilder {
     // Self-attention is a layer's first sublayer.
     s.cut_before = kind == SublayerKind::kSelfAttention || !method.couples_layer() ? 1 : 0;
     const size_t index = plan_.sublayers.size() - 1;
-    if (kind != SublayerKind::kSelfAttention) s.learned_gain = plan_.sublayers[index - 1].learned_gain;
+    if (kind != SublayerKind::kSelfAttention && method.learned_branch_gain) {
+      s.learned_gain = plan_.sublayers[index - 1].learned_gain;
+    }
   }
 
   void AddParameter(ParameterRole role, InitKind init, double init_scale, int64_t rows, int64_t columns) {
@@ -91,7 +93,8 @@ class PlanBuilder {
   void AddTable(int32_t vocabulary) {
     plan_.sublayers.back().table = static_cast<int32_t>(plan_.parameters.size());
     const SublayerRecord& sublayer = plan_.sublayers.back();
-    const double gain = sublayer.kind == SublayerKind::kOutputHead ? 1 : Method(sublayer.stack).embedding_gain;
+    const StackMethod& method = Method(sublayer.stack);
+    const double gain = sublayer.kind == SublayerKind::kOutputHead ? method.projection_gain : method.embedding_gain;
     AddParameter(ParameterRole::kEmbedding, InitKind::kNormal, gain / std::sqrt(double(options_.d_model)), vocabulary,
                  options_.d_model);
   }
@@ -106,7 +109,17 @@ class PlanBuilder {
                  gain * of_layer * std::sqrt((normal ? 2.0 : 6.0) / static_cast<double>(in + out)), out, in);
   }
 
-  void AddBias(ParameterRole role, int64_t size) { AddParameter(role, InitKind::kZero, 0, size, 1); }
+  void AddBias(ParameterRole role, int64_t size) {
+    if (Method(plan_.sublayers.back().stack).linear_bias) AddParameter(role, InitKind::kZero, 0, size, 1);
+  }
+
+  void AddShift(ParameterRole role) { AddParameter(role, InitKind::kZero, 0, 1, 1); }
+
+  // A gain that the sublayer's branch alone has.
+  void AddBranchScale() {
+    plan_.sublayers.back().learned_gain = static_cast<int32_t>(plan_.parameters.size());
+    AddParameter(ParameterRole::kBranchScale, InitKind::kOne, 0, 1, 1);
+  }
 
   // A LayerNorm over `width`; the shift's role follows the scale's.
   void AddLayerNorm(ParameterRole scale, int64_t width) {
@@ -117,6 +130,11 @@ class PlanBuilder {
   void AddNorm(bool closing) {
     SublayerRecord& sublayer = plan_.sublayers.back();
     if (sublayer.norm != NormPlacement::kNone) AddLayerNorm(ParameterRole::kNormScale, options_.d_model);
+    const StackMethod& method = Method(sublayer.stack);
+    if (method.omega != Omega::kNone) {
+      const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
+      AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
+    }
     if (!closing || sublayer.norm != NormPlacement::kPre) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
@@ -127,9 +145,28 @@ class PlanBuilder {
     if (method.head_scale) AddParameter(ParameterRole::kHeadScale, InitKind::kOne, 0, options_.heads, 1);
     if (method.attention_inner_norm) AddLayerNorm(ParameterRole::kInnerNormScale, options_.d_model);
     if (method.attention_output_norm) AddLayerNorm(ParameterRole::kOutputNormScale, options_.d_model);
+    AddAttentionScalars(method);
     if (!method.learned_branch_gain) return;
     plan_.sublayers.back().learned_gain = static_cast<int32_t>(plan_.parameters.size());
     AddParameter(ParameterRole::kLearnedGain, InitKind::kZero, 0, 1, 1);
+  }
+
+  void AddAttentionScalars(const StackMethod& method) {
+    if (!method.fixup_scalars) return;
+    AddShift(ParameterRole::kQueryShift);
+    AddBranchScale();
+  }
+
+  void AddFeedForwardScalars(const StackMethod& method, bool last) {
+    if (!method.fixup_scalars) return;
+    AddShift(ParameterRole::kInputShift);
+    AddShift(ParameterRole::kHiddenShift);
+    AddShift(ParameterRole::kContractionShift);
+    AddBranchScale();
+    const SublayerRecord& sublayer = plan_.sublayers.back();
+    if (!last || sublayer.norm != NormPlacement::kNone) return;
+    AddShift(ParameterRole::kClosingShift);
+    if (sublayer.stack == Stack::kEncoder) AddParameter(ParameterRole::kClosingScale, InitKind::kOne, 0, 1, 1);
   }
 
   // q, k, v weights lie next to each other, then their biases, so that one product serves all three.
@@ -163,6 +200,7 @@ class PlanBuilder {
     AddWeight(ParameterRole::kOutputWeight, method.cross_output_gain, d, d);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
+    AddAttentionScalars(method);
   }
 
   void AddFeedForward(Stack stack, int32_t layer, bool last) {
@@ -170,10 +208,12 @@ class PlanBuilder {
     const StackMethod& method = Method(stack);
     AddWeight(ParameterRole::kHiddenWeight, method.ffn_gain, options_.d_ff, options_.d_model);
     AddBias(ParameterRole::kHiddenBias, options_.d_ff);
-    AddWeight(ParameterRole::kContractionWeight, method.ffn_gain, options_.d_model, options_.d_ff);
+    AddWeight(ParameterRole::kContractionWeight, method.ffn_gain * method.ffn_output_factor, options_.d_model,
+              options_.d_ff);
     AddBias(ParameterRole::kContractionBias, options_.d_model);
     AddNorm(/*closing=*/last);
     if (method.ffn_inner_norm) AddLayerNorm(ParameterRole::kHiddenNormScale, options_.d_ff);
+    AddFeedForwardScalars(method, last);
   }
 
   const ModelOptions& options_;
@@ -269,6 +309,20 @@ const char* RoleSuffix(ParameterRole role) {
       return "ffn_layernorm.weight";
     case ParameterRole::kHiddenNormShift:
       return "ffn_layernorm.bias";
+    case ParameterRole::kQueryShift:
+    case ParameterRole::kClosingShift:
+      return "shift";
+    case ParameterRole::kInputShift:
+      return "shift1";
+    case ParameterRole::kHiddenShift:
+      return "shift2";
+    case ParameterRole::kContractionShift:
+      return "shift3";
+    case ParameterRole::kBranchScale:
+    case ParameterRole::kClosingScale:
+      return "scale";
+    case ParameterRole::kOmega:
+      return "omega";
   }
   return "";
 }
@@ -281,6 +335,16 @@ bool IsClosingNorm(ParameterRole role) {
   return role == ParameterRole::kClosingNormScale || role == ParameterRole::kClosingNormShift;
 }
 
+// What belongs to the stack as a whole.
+bool IsOfStack(ParameterRole role) {
+  return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale;
+}
+
+// What fairseq has no name for and the feed-forward has under "ffn.".
+bool IsOfBranch(ParameterRole role) {
+  return role == ParameterRole::kOmega || (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
+}
+
 // What belongs to the layer as a whole.
 bool IsOfLayer(ParameterRole role) {
   return role == ParameterRole::kLearnedGain || role == ParameterRole::kOutputNormScale ||
@@ -288,14 +352,16 @@ bool IsOfLayer(ParameterRole role) {
 }
 
 // fairseq's module names within a layer.
-const char* ModulePrefix(SublayerKind kind, bool norm) {
+const char* ModulePrefix(SublayerKind kind, ParameterRole role) {
+  const bool norm = IsNorm(role);
+  if (IsOfLayer(role)) return "";
   switch (kind) {
     case SublayerKind::kSelfAttention:
       return norm ? "self_attn_layer_norm." : "self_attn.";
     case SublayerKind::kCrossAttention:
       return norm ? "encoder_attn_layer_norm." : "encoder_attn.";
     case SublayerKind::kFeedForward:
-      return norm ? "final_layer_norm." : "";
+      return norm ? "final_layer_norm." : IsOfBranch(role) ? "ffn." : "";
     default:
       return "";
   }
@@ -369,8 +435,8 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
     return absl::StrCat(StackName(owner.stack), ".embed_tokens.weight");
   }
   if (IsClosingNorm(record.role)) return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
-  return absl::StrCat(StackName(owner.stack), ".layers.", owner.layer, ".",
-                      IsOfLayer(record.role) ? "" : ModulePrefix(owner.kind, IsNorm(record.role)),
+  if (IsOfStack(record.role)) return absl::StrCat(StackName(owner.stack), ".", RoleSuffix(record.role));
+  return absl::StrCat(StackName(owner.stack), ".layers.", owner.layer, ".", ModulePrefix(owner.kind, record.role),
                       RoleSuffix(record.role));
 }
 

@@ -45,7 +45,7 @@ struct SublayerRecord {
   int32_t first_parameter = 0;        // the parameters it owns: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
   int32_t table = -1;         // embeddings and head: the parameter used as table, own or tied
-  int32_t learned_gain = -1;  // the parameter that multiplies b; the layer's first sublayer owns it
+  int32_t learned_gain = -1;  // the parameter that multiplies b: the sublayer's own, or its layer's first sublayer's
   int32_t cut_before = 1;     // whether stages, chunks and segments may begin here; 0: tied to the sublayer in front
 };
 
@@ -78,16 +78,24 @@ enum class ParameterRole : int32_t {
   kOutputNormShift,
   kHiddenNormScale,  // between fc1 and fc2
   kHiddenNormShift,
+  kQueryShift,        // in front of attention's first products
+  kInputShift,        // in front of fc1
+  kHiddenShift,       // in front of the ReLU
+  kContractionShift,  // in front of fc2
+  kBranchScale,       // of the branch
+  kClosingShift,      // behind the stack
+  kClosingScale,
+  kOmega,  // the learned vector on the residual stream
 };
 
-enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal };
+enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
 
 // One named tensor. Order in the plan = order of (parameter, slice) everywhere.
 struct ParameterRecord {
   ParameterRole role = ParameterRole::kEmbedding;
   int32_t sublayer = 0;  // its owner: the first sublayer that uses it
   InitKind init = InitKind::kZero;
-  float init_scale = 0;  // bound of the uniform, standard deviation of the normal
+  float init_scale = 0;  // bound of the uniform, standard deviation of the normal, the constant
   int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and are written with one dimension
   int64_t columns = 1;
   int64_t elements() const { return rows * columns; }

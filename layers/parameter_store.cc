@@ -39,11 +39,13 @@ void ParameterStore::Bind(const Arena& arena) {
 }
 
 Vector ParameterStore::FusedWeightVector(int32_t first, int32_t count) const {
+  if (first < 0) return {};
   const Matrix fused = FusedWeight(first, count);
   return {fused.data, fused.rows * fused.columns};
 }
 
 Vector ParameterStore::FusedGradientVector(int32_t first, int32_t count) const {
+  if (first < 0) return {};
   const Matrix fused = FusedGradient(first, count);
   return {fused.data, fused.rows * fused.columns};
 }

@@ -31,7 +31,10 @@ class ParameterStore {
 
   // Weight of a parameter held here, as stored: [rows, columns], or [rows] for vectors.
   Matrix Weight(int32_t parameter) const { return View(weights_, weight_offset_[parameter], parameter); }
-  Vector WeightVector(int32_t parameter) const { return Flat(weights_, weight_offset_[parameter], parameter); }
+  // Of a parameter that the method does not have, −1: empty. So also the other vectors below.
+  Vector WeightVector(int32_t parameter) const {
+    return parameter < 0 ? Vector() : Flat(weights_, weight_offset_[parameter], parameter);
+  }
   // `count` consecutive parameters of equal width as one matrix [sum of rows, columns], or of vectors as one vector.
   Matrix FusedWeight(int32_t first, int32_t count) const {
     return Fused(weights_, weight_offset_[first], first, count);
@@ -40,7 +43,9 @@ class ParameterStore {
 
   // Gradient of a parameter that only its owner uses.
   Matrix Gradient(int32_t parameter) const { return View(gradients_, gradient_offset_[parameter], parameter); }
-  Vector GradientVector(int32_t parameter) const { return Flat(gradients_, gradient_offset_[parameter], parameter); }
+  Vector GradientVector(int32_t parameter) const {
+    return parameter < 0 ? Vector() : Flat(gradients_, gradient_offset_[parameter], parameter);
+  }
   Matrix FusedGradient(int32_t first, int32_t count) const {
     return Fused(gradients_, gradient_offset_[first], first, count);
   }

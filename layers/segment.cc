@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/residual_norm.h"
+#include "kernels/shift_scale.h"
 
 namespace hadal {
 
@@ -28,7 +29,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(rows * d_model_);
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input: x itself at joint 0. A sum that is the segment's output is the caller's.
-    if (j > 0 && (has_norm || !is_output)) joint.sum = reserve(rows * d_model_);
+    if (j > 0 && (has_norm || !is_output || joint.closing_shift >= 0)) joint.sum = reserve(rows * d_model_);
     if (has_norm) {
       if (!is_output) joint.normed = reserve(rows * d_model_);
       joint.mean = reserve(rows);
@@ -45,6 +46,10 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer this joint closes
   const int32_t after = before + 1;
   Joint joint;
+  if (index > 0) {
+    joint.omega = plan.ParameterOf(before, ParameterRole::kOmega);
+    joint.profiled = joint.omega >= 0 && IsProfiled(plan, stack_);
+  }
   if (index > 0 && plan.sublayers[before].skip_gain != 0) {
     int32_t from = before;
     while (plan.sublayers[from].kind != SublayerKind::kSelfAttention) --from;
@@ -63,6 +68,9 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
       return joint;
     case NormPlacement::kNone:
       joint.output_is_normed = false;
+      if (after < last_) return joint;
+      joint.closing_shift = plan.ParameterOf(before, ParameterRole::kClosingShift);
+      joint.closing_scale = plan.ParameterOf(before, ParameterRole::kClosingScale);
       return joint;
   }
   return joint;
@@ -77,6 +85,12 @@ ConstMatrix Segment::StreamAfter(size_t index, ConstMatrix x, const float* saved
 ConstMatrix Segment::BranchInput(size_t index, ConstMatrix x, const float* saved) const {
   if (!pre_norm_) return StreamAfter(index, x, saved);
   return {saved + joints_[index].normed, x.rows, d_model_};
+}
+
+Matrix Segment::SumOf(size_t index, float* saved, Matrix out) const {
+  const Joint& joint = joints_[index];
+  const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0;
+  return is_output ? out : Matrix(saved + joint.sum, out.rows, d_model_);
 }
 
 void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch,
@@ -96,13 +110,14 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     }
     if (record.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
     args.residual_gain = record.residual_gain;
+    args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = StreamAfter(joint.skip_from, x, saved);
       args.skip_gain = record.skip_gain;
     }
-    args.sum = is_output && !joint.output_is_normed ? out : Matrix(saved + joint.sum, rows, d_model_);
+    args.sum = SumOf(index, saved, out);
   }
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
@@ -112,6 +127,24 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     args.rstd = {saved + joint.rstd, rows};
   }
   ResidualNormForward(context.stream, args);
+  if (joint.closing_shift < 0) return;
+  ShiftScaleForward(context.stream, {.x = args.sum,
+                                     .shift = context.parameters.WeightVector(joint.closing_shift),
+                                     .scale = context.parameters.WeightVector(joint.closing_scale),
+                                     .y = out});
+}
+
+void Segment::BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const {
+  const Joint& joint = joints_.back();
+  if (joint.closing_shift < 0) return;
+  ShiftScaleBackward(context.stream, {.dy = d_stream,
+                                      .x = ConstMatrix(saved + joint.sum, d_stream.rows, d_model_),
+                                      .shift = context.parameters.WeightVector(joint.closing_shift),
+                                      .scale = context.parameters.WeightVector(joint.closing_scale),
+                                      .dx = d_stream,
+                                      .d_shift = context.parameters.GradientVector(joint.closing_shift),
+                                      .d_scale = context.parameters.GradientVector(joint.closing_scale),
+                                      .partials = context.workspace.norm_partials()});
 }
 
 void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
@@ -120,7 +153,13 @@ void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* save
     const int64_t kept = joints_[i + 1].branch;
     const Matrix branch = kept < 0 ? context.workspace.branch(x.rows) : Matrix(saved + kept, x.rows, d_model_);
     branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
+    const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
+    const int32_t sublayer = first_ + static_cast<int32_t>(i);
+    if (profiles) context.profile->Begin(context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
+    if (profiles) {
+      context.profile->End(context.plan().sublayers[sublayer], StreamAfter(i, x, saved), SumOf(i + 1, saved, out));
+    }
     context.Progress();
   }
 }
@@ -134,6 +173,11 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
     const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.residual_gain = record.residual_gain;
+    if (joint.omega >= 0) {
+      args.stream = StreamAfter(index - 1, x, saved);
+      args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
+      args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
+    }
     args.branch_gain = BranchGain(record, context.scalars.update);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = d_branch;
@@ -167,6 +211,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
 void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
   const Matrix d_branch = context.workspace.branch(x.rows);
   const Matrix d_input = context.workspace.branch_input_gradient(x.rows);
+  BackwardClosing(context, saved, d_stream);
   for (size_t i = branches_.size(); i > 0; --i) {
     const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();

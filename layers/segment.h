@@ -9,7 +9,8 @@
 //   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or
 //   normed
 //   no norm:    x ─ F_0 ─ joint 1 (sum) ─ F_1 ─ joint 2 (sum) → out = sum
-// A joint may add the input of its layer besides (skip_gain): then the whole layer lies in one segment.
+// A joint may add the input of its layer besides (skip_gain): then the whole layer lies in one segment. Behind a stack without norms
+// learned scalars may close the last joint, out = g·(sum − b) (R-Fixup).
 //
 // Shapes: x, out, gradients [R, d]; R the rows of the stack.
 // Numerics: where a model is cut into segments changes no bit.
@@ -51,6 +52,9 @@ class Segment {
     int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
     int64_t branch = -1;     // the branch's output, kept where its gain is learned
     int32_t skip_from = -1;  // of this segment's sublayers the one whose input is added, too; -1: none
+    int32_t omega = -1;      // parameter; -1: none
+    bool profiled = false;   // whether a profile sets it
+    int32_t closing_shift = -1, closing_scale = -1;  // parameters; -1: none
   };
 
   Joint MakeJoint(const ModelPlan& plan, size_t index);
@@ -59,6 +63,10 @@ class Segment {
                     Matrix out) const;
   void BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
                      ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const;
+  // The sum of joint `index`; `out`: the segment's output.
+  Matrix SumOf(size_t index, float* saved, Matrix out) const;
+  // The closing scalars' gradient, d_stream in place.
+  void BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const;
   // The stream after joint `index` (index 0: x).
   ConstMatrix StreamAfter(size_t index, ConstMatrix x, const float* saved) const;
   // What sublayer `index` of this segment reads.

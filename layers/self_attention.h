@@ -1,10 +1,12 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
-// the decoder. What some methods put around W_o: attention_output.h. Source: Vaswani et al. 2017 section 3.2.
-// Saved: q|k|v [R, 3d], context [R, d], log-sum-exp [R, H], then what the output keeps.
+// the decoder. What some methods put around W_o: attention_output.h; in front of W_qkv: input_shift.h. Source: Vaswani et al. 2017
+// section 3.2.
+// Saved: q|k|v [R, 3d], context [R, d], log-sum-exp [R, H], the shifted input [R, d], then what the output keeps.
 #pragma once
 
 #include "layers/attention_output.h"
 #include "layers/branch.h"
+#include "layers/input_shift.h"
 
 namespace hadal {
 
@@ -24,7 +26,7 @@ class SelfAttention : public Branch {
   template <typename T>
   struct Saved {
     MatrixOf<T> qkv, attended, log_sum_exp;
-    T* output;
+    T *shifted, *output;
   };
   template <typename T>
   Saved<T> Views(T* saved, int64_t rows) const;
@@ -32,6 +34,7 @@ class SelfAttention : public Branch {
   int32_t sublayer_;
   Stack stack_;
   int32_t qkv_weight_, qkv_bias_;  // parameters; q, k, v follow each other
+  InputShift shift_;
   AttentionOutput output_;
   int64_t d_model_;
   int32_t heads_;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "layers/parameter_store.h"
+#include "layers/residual_profile.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
@@ -80,6 +81,7 @@ struct SublayerContext {
   Matrix d_memory;                                  // its gradient (+=), in backward
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
+  ResidualProfile* profile = nullptr;               // a forward pass that profiles the residual stream
   // Backward lowers it as it goes: this micro-batch has added its part to the gradients of all sublayers ≥ *complete_from of the
   // chunk. Null: nobody asks.
   int32_t* complete_from = nullptr;

@@ -130,6 +130,32 @@ absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, 
   return total;
 }
 
+absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStream(const PackedBatch& batch,
+                                                                                  const StepScalars& scalars) {
+  if (!IsProfiled(stage().plan())) return std::vector<ResidualProfile::Entry>();
+  HADAL_CHECK(scalars.training);
+  batches_ = {&batch, 1};
+  scalars_ = scalars;
+  result_ = {};
+  const TracePause pause(trace_);
+  profile_.emplace(grid_.pipeline(), timeout_);
+  if (grid_.replica() == 0) {
+    ScheduleShape shape = pipeline_.shape;
+    shape.micro_batches = 1;
+    HADAL_ASSIGN_OR_RETURN(const RankProgram program, MakeForwardSchedule(shape, grid_.stage()));
+    HADAL_RETURN_IF_ERROR(Run(program));
+    HADAL_RETURN_IF_ERROR(profile_->Drain());
+  }
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> entries = profile_->Share(stage().parameters(), collectives_);
+  profile_.reset();
+  return entries;
+}
+
+int Engine::RankBehind(int chunk, int chunks) const {
+  const int stages = pipeline_.shape.stages;
+  return (chunk * stages + grid_.stage() + chunks) % stages;
+}
+
 absl::Status Engine::Run(const RankProgram& program) {
   losses_.clear();
   complete_from_ = kNothingComplete;
@@ -218,6 +244,10 @@ absl::Status Engine::Receive(ReceiveChannel& channel, const PackedBatch& batch) 
 absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
   Channels::OfChunk& channels = layout_.channels_.chunk(chunk);
   SublayerContext context = stage().Context(batch, scalars_, &progress_);
+  if (profile_) {
+    context.profile = &profile_->profile();
+    if (channels.receive_forward) HADAL_RETURN_IF_ERROR(profile_->Receive(RankBehind(chunk, -1)));
+  }
   EdgeViews inputs;
   if (channels.receive_forward) inputs = channels.receive_forward->Front(batch);
   Vector row_nll;
@@ -227,6 +257,7 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
   }
   const LossSums loss = stage().chunk(chunk).Forward(context, inputs, row_nll, result_.times);
   if (!channels.send_forward) losses_.push_back(loss);
+  if (profile_ && channels.send_forward) HADAL_RETURN_IF_ERROR(profile_->Send(RankBehind(chunk, 1)));
   if (channels.receive_forward) return channels.receive_forward->Release();
   return absl::OkStatus();
 }

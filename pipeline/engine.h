@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "pipeline/gradient_norm.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/process_grid.h"
+#include "pipeline/profile_relay.h"
 #include "pipeline/program_place.h"
 #include "pipeline/replica_reduction.h"
 #include "pipeline/stage.h"
@@ -96,6 +98,13 @@ class Engine {
   absl::StatusOr<LossSums> Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                     std::vector<float>* row_nll = nullptr);
 
+  // Starts the vectors ω from the profile of the residual stream (layers/residual_profile.h), on every rank, and returns what was
+  // found, in the order of the sublayers; does nothing where the plan has none to profile. One replica runs `batch` forward, dropout
+  // on. The rest of the state does not change; gradients are left undefined until the next training step.
+  // REQUIRES: parameters as initialised, scalars.training.
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
+                                                                            const StepScalars& scalars);
+
   // Sends the owners' tied tables to the other stages that use them: after initialisation and after a load.
   absl::Status ShareTiedWeights() { return layout_.tied_.ShareWeights(stage().parameters(), timeout_); }
 
@@ -117,6 +126,8 @@ class Engine {
   absl::Status ComputeNorm();
   absl::Status GatherOverReplicas();
   void Progress();
+  // The rank `chunks` global chunks behind `chunk` of this rank (in front of it: −1).
+  int RankBehind(int chunk, int chunks) const;
 
   const PipelinePlan& pipeline_;
   ProcessGrid grid_;
@@ -137,6 +148,7 @@ class Engine {
   int32_t complete_from_ = kNothingComplete;  // the gradients of sublayers ≥ this one are complete
   absl::Status reduction_status_;             // of what ran beside the backward
   std::vector<float>* row_nll_ = nullptr;
+  std::optional<ProfileRelay> profile_;  // while the residual stream is profiled
   StepResult result_;
 };
 

@@ -19,6 +19,8 @@ template <typename Enum, size_t kWords>
 using Words = std::array<std::pair<std::string_view, Enum>, kWords>;
 constexpr Words<NormPlacement, 3> kNorms = {
     {{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}}};
+constexpr Words<Omega, 3> kOmegas = {
+    {{"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}}};
 constexpr Words<DepthInit, 3> kDepthInits = {
     {{"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}}};
 constexpr Words<EmbeddingSharing, 3> kSharings = {
@@ -41,6 +43,8 @@ std::string WordOf(const Words<Enum, kWords>& words, Enum value) {
 Json StackToJson(const StackMethod& stack) {
   return {{"norm", WordOf(kNorms, stack.norm)},
           {"residual_gain", stack.residual_gain},
+          {"omega", WordOf(kOmegas, stack.omega)},
+          {"initial_omega", stack.initial_omega},
           {"branch_gain", stack.branch_gain},
           {"skip_gain", stack.skip_gain},
           {"layer_gain", stack.layer_gain},
@@ -49,14 +53,18 @@ Json StackToJson(const StackMethod& stack) {
           {"attention_output_norm", stack.attention_output_norm},
           {"head_scale", stack.head_scale},
           {"ffn_inner_norm", stack.ffn_inner_norm},
+          {"fixup_scalars", stack.fixup_scalars},
+          {"linear_bias", stack.linear_bias},
           {"query_key_gain", stack.query_key_gain},
           {"value_gain", stack.value_gain},
           {"output_gain", stack.output_gain},
           {"cross_value_gain", stack.cross_value_gain},
           {"cross_output_gain", stack.cross_output_gain},
           {"ffn_gain", stack.ffn_gain},
+          {"ffn_output_factor", stack.ffn_output_factor},
           {"depth_init", WordOf(kDepthInits, stack.depth_init)},
-          {"embedding_gain", stack.embedding_gain}};
+          {"embedding_gain", stack.embedding_gain},
+          {"projection_gain", stack.projection_gain}};
 }
 
 // Takes fields out of an object and remembers the first thing that is wrong.
@@ -98,6 +106,11 @@ class FieldReader {
     }
     Fail(name, "has an unknown value");
   }
+  // A field that settings written before it was there lack: then the value stays.
+  template <typename... Value>
+  void ReadIfPresent(const char* name, Value&... value) {
+    if (object_.contains(name)) Read(name, value...);
+  }
   const nlohmann::json* Find(const char* name) {
     ++fields_;
     if (!status_.ok()) return nullptr;
@@ -129,6 +142,8 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   FieldReader reader(*object, name + ".");
   reader.Read("norm", stack.norm, kNorms);
   reader.Read("residual_gain", stack.residual_gain);
+  reader.ReadIfPresent("omega", stack.omega, kOmegas);
+  reader.ReadIfPresent("initial_omega", stack.initial_omega);
   reader.Read("branch_gain", stack.branch_gain);
   reader.Read("skip_gain", stack.skip_gain);
   reader.Read("layer_gain", stack.layer_gain);
@@ -137,14 +152,18 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   reader.Read("attention_output_norm", stack.attention_output_norm);
   reader.Read("head_scale", stack.head_scale);
   reader.Read("ffn_inner_norm", stack.ffn_inner_norm);
+  reader.ReadIfPresent("fixup_scalars", stack.fixup_scalars);
+  reader.ReadIfPresent("linear_bias", stack.linear_bias);
   reader.Read("query_key_gain", stack.query_key_gain);
   reader.Read("value_gain", stack.value_gain);
   reader.Read("output_gain", stack.output_gain);
   reader.Read("cross_value_gain", stack.cross_value_gain);
   reader.Read("cross_output_gain", stack.cross_output_gain);
   reader.Read("ffn_gain", stack.ffn_gain);
+  reader.ReadIfPresent("ffn_output_factor", stack.ffn_output_factor);
   reader.Read("depth_init", stack.depth_init, kDepthInits);
   reader.Read("embedding_gain", stack.embedding_gain);
+  reader.ReadIfPresent("projection_gain", stack.projection_gain);
   return reader.Done();
 }
 

@@ -93,17 +93,20 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
   HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest());
   if (!progress.has_value()) return false;
   progress_ = *progress;
+  weights_loaded_ = true;
   HADAL_RETURN_IF_ERROR(engine_->ShareTiedWeights());
   return true;
 }
 
 absl::Status Trainer::Resume(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(directory, /*weights_only=*/false));
+  weights_loaded_ = true;
   return engine_->ShareTiedWeights();
 }
 
 absl::Status Trainer::InitializeFrom(const std::string& directory) {
   HADAL_RETURN_IF_ERROR(checkpoints_->Load(directory, /*weights_only=*/true).status());
+  weights_loaded_ = true;
   return engine_->ShareTiedWeights();
 }
 
@@ -283,6 +286,20 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::ProfileNewWeights() {
+  if (weights_loaded_) return absl::OkStatus();
+  order_.At(progress_.step, batches_);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ResidualProfile::Entry> profile,
+                         engine_->ProfileResidualStream(batches_.micro_batches[0], Scalars()));
+  if (profile.empty() || !IsMain()) return absl::OkStatus();
+  const auto largest =
+      std::max_element(profile.begin(), profile.end(), [](const auto& a, const auto& b) { return a.omega < b.omega; });
+  surroundings_.sink.OnText(progress_.step, TextKind::kNotice,
+                            absl::StrFormat("profiled %d sublayers: omega from 1 to %.3f, %s", profile.size(),
+                                            largest->omega, plan_.ParameterName(largest->parameter)));
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Validate() {
   const TraceScope scope(&engine_->trace(), {.kind = TraceKind::kValidation});
   const Stopwatch watch;
@@ -336,6 +353,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   session_.Restart();
   saves_->Restart(first_step_);
   if (IsMain()) Announce();
+  HADAL_RETURN_IF_ERROR(ProfileNewWeights());
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
   while (!reason.has_value()) {

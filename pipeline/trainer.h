@@ -87,6 +87,8 @@ class Trainer {
   // Times of the step and memory of every stage, on every rank, into `metrics`: times are the mean over a stage's replicas,
   // memory is the largest.
   absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
+  // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
+  absl::Status ProfileNewWeights();
   absl::Status Validate();
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
@@ -113,6 +115,7 @@ class Trainer {
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   std::optional<SaveCycle> saves_;
   TrainingProgress progress_;
+  bool weights_loaded_ = false;  // from a checkpoint
   int64_t first_step_ = 0;
   Stopwatch session_;          // since Run began
   int64_t skipped_steps_ = 0;  // since Run began

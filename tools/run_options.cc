@@ -31,6 +31,8 @@ constexpr Word<BranchGrowth> kGrowths[] = {{"constant", BranchGrowth::kConstant}
                                            {"linear", BranchGrowth::kLinear},
                                            {"exponential", BranchGrowth::kExponential},
                                            {"sigmoid", BranchGrowth::kSigmoid}};
+constexpr Word<Omega> kOmegas[] = {
+    {"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}};
 constexpr Word<DepthInit> kDepthInits[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
 constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
@@ -70,6 +72,8 @@ absl::Status CheckAllValues(const ConfigMessage& message, const std::string& par
 void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_norm()) to.norm = FromWord(kNorms, from.norm());
   if (from.has_residual_gain()) to.residual_gain = from.residual_gain();
+  if (from.has_omega()) to.omega = FromWord(kOmegas, from.omega());
+  if (from.has_initial_omega()) to.initial_omega = from.initial_omega();
   if (from.has_branch_gain()) to.branch_gain = from.branch_gain();
   if (from.has_skip_gain()) to.skip_gain = from.skip_gain();
   if (from.has_layer_gain()) to.layer_gain = from.layer_gain();
@@ -86,6 +90,10 @@ void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_ffn_gain()) to.ffn_gain = from.ffn_gain();
   if (from.has_depth_init()) to.depth_init = FromWord(kDepthInits, from.depth_init());
   if (from.has_embedding_gain()) to.embedding_gain = from.embedding_gain();
+  if (from.has_fixup_scalars()) to.fixup_scalars = from.fixup_scalars();
+  if (from.has_linear_bias()) to.linear_bias = from.linear_bias();
+  if (from.has_ffn_output_factor()) to.ffn_output_factor = from.ffn_output_factor();
+  if (from.has_projection_gain()) to.projection_gain = from.projection_gain();
 }
 
 absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
@@ -107,6 +115,14 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);
+  if (residual.torchscale_compat()) {
+    if (method != ResidualMethod::kDeepNorm) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.residual.torchscale_compat = true is not allowed with model.residual.method = \"",
+                       residual.method(), "\"; it is about \"deepnorm\""));
+    }
+    ApplyTorchscaleBeta(to);
+  }
   OverrideStack(residual.encoder(), to.encoder);
   OverrideStack(residual.decoder(), to.decoder);
   if (residual.has_distribution()) to.distribution = FromWord(kDistributions, residual.distribution());
@@ -310,6 +326,8 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   config::StackResidual residual;
   residual.set_norm(ToWord(kNorms, method.norm));
   residual.set_residual_gain(method.residual_gain);
+  residual.set_omega(ToWord(kOmegas, method.omega));
+  residual.set_initial_omega(method.initial_omega);
   residual.set_branch_gain(method.branch_gain);
   residual.set_skip_gain(method.skip_gain);
   residual.set_layer_gain(method.layer_gain);
@@ -326,6 +344,10 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   residual.set_ffn_gain(method.ffn_gain);
   residual.set_depth_init(ToWord(kDepthInits, method.depth_init));
   residual.set_embedding_gain(method.embedding_gain);
+  residual.set_fixup_scalars(method.fixup_scalars);
+  residual.set_linear_bias(method.linear_bias);
+  residual.set_ffn_output_factor(method.ffn_output_factor);
+  residual.set_projection_gain(method.projection_gain);
   return residual;
 }
 

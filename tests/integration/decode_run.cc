@@ -14,6 +14,7 @@
 #include "runtime/data/pack_sentences.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
+#include "tests/support/moved_parameters.h"
 
 namespace hadal::testing {
 namespace {
@@ -58,6 +59,7 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
                          Engine::Create(shared.plan, shared.pipeline, stream, false, communicator, kTimeout));
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
+  if (spec.moved) MoveParametersOffTheirStart(parameters, spec.seed);
   HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
   HADAL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Decoder> decoder,

@@ -18,6 +18,7 @@ struct DecodeSpec {
   int threads = 1;
   uint64_t seed = 11;
   int64_t update = 3;
+  bool moved = false;  // weights are moved off their start (tests/support/moved_parameters.h)
 };
 
 struct DecodeOutcome {

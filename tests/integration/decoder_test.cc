@@ -32,6 +32,7 @@ TEST_P(DecoderMethodTest, LogProbabilitiesAreThoseOfAnEvaluation) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(24, 20, kVocabulary, 5);
   for (const int ranks : {1, 3}) {
     DecodeSpec spec = BaseSpec(GetParam());
+    spec.moved = true;
     spec.ranks = ranks;
     const DecodeOutcome outcome = Decode(spec, sources, /*evaluate=*/true);
     ASSERT_EQ(outcome.translations.size(), sources.size());
@@ -49,7 +50,8 @@ TEST_P(DecoderMethodTest, LogProbabilitiesAreThoseOfAnEvaluation) {
 
 TEST_P(DecoderMethodTest, NoBitDependsOnRanksThreadsOrNeighbours) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
-  const DecodeSpec base = BaseSpec(GetParam());
+  DecodeSpec base = BaseSpec(GetParam());
+  base.moved = true;
   const DecodeOutcome reference = Decode(base, sources);
   struct Layout {
     int ranks, threads, chunks, sentences;

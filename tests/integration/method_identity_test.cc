@@ -28,6 +28,7 @@ RunSpec WithWeightsOf(RunSpec spec, const ModelOptions& other) {
     to.cross_value_gain = from.cross_value_gain;
     to.cross_output_gain = from.cross_output_gain;
     to.ffn_gain = from.ffn_gain;
+    to.ffn_output_factor = from.ffn_output_factor;
   }
   spec.model.distribution = other.distribution;
   return spec;
@@ -53,6 +54,25 @@ TEST(MethodIdentityTest, BranchNormAtFullGrowthIsPostLn) {
   branchnorm.model.branch_growth = BranchGrowth::kExponential;
   branchnorm.model.branch_growth_steepness = 5;
   EXPECT_EQ(FirstDifference(reference, RunOf(branchnorm)), "");
+}
+
+// The loss of the first step at init, without dropout, with the method's constants for its depth.
+double FirstLoss(ResidualMethod method, int layers) {
+  RunSpec spec = Spec(method);
+  spec.steps = 1;
+  spec.model.encoder_layers = spec.model.decoder_layers = layers;
+  ApplyResidualMethod(method, spec.model);
+  spec.model.dropout = 0;
+  return RunOf(spec).loss[0];
+}
+
+// Then depth does not show: the output head reads the target embedding.
+TEST(MethodIdentityTest, StacksOfReZeroAndRFixupStartAsTheIdentity) {
+  const double of_embedding = FirstLoss(ResidualMethod::kReZero, 1);
+  EXPECT_EQ(FirstLoss(ResidualMethod::kReZero, 6), of_embedding);
+  EXPECT_EQ(FirstLoss(ResidualMethod::kRFixup, 1), of_embedding);
+  EXPECT_EQ(FirstLoss(ResidualMethod::kRFixup, 6), of_embedding);
+  EXPECT_NE(FirstLoss(ResidualMethod::kTFixup, 1), of_embedding);
 }
 
 TEST(MethodIdentityTest, B2tWithoutItsSkipIsPostLn) {

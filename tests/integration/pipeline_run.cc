@@ -102,6 +102,8 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
       SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
                                             .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
                                             .micro_batches_per_step = spec.batch.micro_batches}));
+  const StepBatches first = order.At(0);
+  HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(first.micro_batches[0], {.seed = spec.seed}).status());
   ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, pipeline,
                       {.beam = {.max_length_b = 20}}, kTimeout);
   for (int step = 0; step < spec.steps; ++step) {

@@ -126,6 +126,17 @@ TEST_F(ResumeGridTest, SavedOnAnyGridResumedOnAnyOther) {
   }
 }
 
+// Admin's vectors start from a profile of the first micro-batch; whoever goes on has them from the checkpoint.
+TEST_F(ResumeGridTest, AdminIsProfiledOnceAndAlikeOnEveryReplica) {
+  ApplyResidualMethod(ResidualMethod::kAdmin, options_.model);
+  const std::vector<double> unbroken = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, "");
+  Train(Saving(), {1, 1}, kStepsBefore, "");
+  const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
+  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+  const std::vector<double> replicas = Train(options_, {2, 2}, 2, "");
+  for (size_t i = 0; i < replicas.size(); ++i) EXPECT_NEAR(replicas[i] / unbroken[i], 1, 1e-6) << "step " << i;
+}
+
 // Whether moments are cut over the replicas is no part of a checkpoint either.
 TEST_F(ResumeGridTest, ShardingMayChangeOnResume) {
   const Grid grid{2, 3};

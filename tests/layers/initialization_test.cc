@@ -34,7 +34,7 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
   const bool cross = owner.kind == SublayerKind::kCrossAttention;
   switch (record.role) {
     case ParameterRole::kEmbedding:
-      return (owner.kind == SublayerKind::kOutputHead ? 1 : method.embedding_gain) /
+      return (owner.kind == SublayerKind::kOutputHead ? method.projection_gain : method.embedding_gain) /
              std::sqrt(static_cast<double>(plan.options.d_model));
     case ParameterRole::kQueryWeight:
     case ParameterRole::kKeyWeight:
@@ -44,8 +44,9 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
     case ParameterRole::kOutputWeight:
       return (cross ? method.cross_output_gain : method.output_gain) * xavier;
     case ParameterRole::kHiddenWeight:
-    case ParameterRole::kContractionWeight:
       return method.ffn_gain * xavier;
+    case ParameterRole::kContractionWeight:
+      return method.ffn_gain * method.ffn_output_factor * xavier;
     default:
       return 0;
   }
@@ -54,7 +55,15 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
 bool StartsFromOne(ParameterRole role) {
   return role == ParameterRole::kNormScale || role == ParameterRole::kClosingNormScale ||
          role == ParameterRole::kInnerNormScale || role == ParameterRole::kOutputNormScale ||
-         role == ParameterRole::kHiddenNormScale || role == ParameterRole::kHeadScale;
+         role == ParameterRole::kHiddenNormScale || role == ParameterRole::kHeadScale ||
+         role == ParameterRole::kBranchScale || role == ParameterRole::kClosingScale;
+}
+
+// Closed-form Admin's vectors start elsewhere.
+double StartOf(const ModelPlan& plan, const ParameterRecord& record) {
+  if (record.role != ParameterRole::kOmega) return StartsFromOne(record.role) ? 1 : 0;
+  const bool encoder = plan.sublayers[record.sublayer].stack == Stack::kEncoder;
+  return static_cast<float>((encoder ? plan.options.encoder : plan.options.decoder).initial_omega);
 }
 
 class InitializationTest : public ::testing::TestWithParam<ResidualMethod> {};
@@ -82,10 +91,15 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
     const double n = static_cast<double>(values.size());
     const double deviation = std::sqrt(squares / n);
     if (record.is_vector()) {
-      EXPECT_EQ(deviation, StartsFromOne(record.role) ? 1.0 : 0.0) << plan.ParameterName(p);
+      const double start = StartOf(plan, record);
+      for (const float value : values) ASSERT_EQ(value, start) << plan.ParameterName(p);
       continue;
     }
     const double expected = ExpectedDeviation(plan, record);
+    if (expected == 0) {
+      EXPECT_EQ(largest, 0) << plan.ParameterName(p);
+      continue;
+    }
     // A standard deviation estimated from n draws scatters by about 1/sqrt(2n).
     EXPECT_NEAR(deviation / expected, 1, 5 / std::sqrt(2 * n) + 2e-3) << plan.ParameterName(p);
     EXPECT_NEAR(sum / n, 0, 5 * expected / std::sqrt(n)) << plan.ParameterName(p);

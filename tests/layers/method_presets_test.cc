@@ -44,6 +44,20 @@ INSTANTIATE_TEST_SUITE_P(Depths, DeepNormConstantsTest,
                                            DeepNormRow{250, 250, 4.5482, 0.1549, 5.2332, 0.1351},
                                            DeepNormRow{500, 500, 5.6482, 0.1248, 6.2233, 0.1136}));
 
+// What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
+TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
+  for (const auto& [layers, beta] : {std::pair(6, 0.6569), {18, 0.4660}, {50, 0.3387}, {100, 0.2727}, {500, 0.1649}}) {
+    const ModelOptions paper = WithDepth(ResidualMethod::kDeepNorm, layers, layers);
+    ModelOptions options = paper;
+    ApplyTorchscaleBeta(options);
+    EXPECT_NEAR(options.encoder.value_gain, beta, 1e-4);
+    EXPECT_NEAR(options.encoder.ffn_gain, beta, 1e-4);
+    EXPECT_EQ(options.encoder.query_key_gain, 1);
+    EXPECT_EQ(options.encoder.residual_gain, paper.encoder.residual_gain);
+    EXPECT_EQ(options.decoder.ffn_gain, paper.decoder.ffn_gain);
+  }
+}
+
 TEST(ResidualMethodTest, BranchNormHasDeepNormsWeightsAndNoResidualGain) {
   const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 100, 100);
   const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 100, 100);
@@ -104,6 +118,37 @@ TEST(ResidualMethodTest, TFixupScalesByDepth) {
     EXPECT_NEAR(options.encoder.embedding_gain, row.decoder, 6e-4);
     EXPECT_NEAR(options.encoder.query_key_gain, 0.70711, 1e-5);
     EXPECT_EQ(options.decoder.norm, NormPlacement::kNone);
+  }
+}
+
+// admin-torch's constant for n sublayers of a stack: here 2N and 3M.
+TEST(ResidualMethodTest, ClosedAdminStartsFromAConstantOfTheDepth) {
+  for (const auto& [layers, encoder, decoder] : {std::tuple(100, 6.075, 7.193), {500, 11.995, 14.291}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kAdminClosed, layers, layers);
+    EXPECT_NEAR(options.encoder.initial_omega, encoder, 1e-3);
+    EXPECT_NEAR(options.decoder.initial_omega, decoder, 1e-3);
+    EXPECT_EQ(options.encoder.residual_gain, 1);
+    EXPECT_EQ(options.decoder.norm, NormPlacement::kPost);
+  }
+  EXPECT_EQ(WithDepth(ResidualMethod::kAdmin, 6, 6).encoder.omega, Omega::kProfiled);
+}
+
+// L^-1/6 and L^-1/2 of L = 5N branches.
+TEST(ResidualMethodTest, RFixupScalesByTheNumberOfBranches) {
+  struct Row {
+    int layers;
+    double attention, ffn;
+  };
+  for (const Row& row : {Row{18, 0.4724, 0.1054}, {100, 0.3550, 0.0447}, {500, 0.2714, 0.0200}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kRFixup, row.layers, row.layers);
+    EXPECT_EQ(options.encoder.norm, NormPlacement::kNone);
+    EXPECT_NEAR(options.encoder.query_key_gain * std::sqrt(2), row.attention, 1e-4);
+    EXPECT_NEAR(options.decoder.value_gain * std::sqrt(2), row.attention, 1e-4);
+    EXPECT_NEAR(options.decoder.cross_value_gain * std::sqrt(2), row.attention, 1e-4);
+    EXPECT_NEAR(options.decoder.ffn_gain, row.ffn, 1e-4);
+    EXPECT_EQ(options.encoder.output_gain, 0);
+    EXPECT_EQ(options.decoder.cross_output_gain, 0);
+    EXPECT_EQ(options.encoder.ffn_output_factor, 0);
   }
 }
 

@@ -24,6 +24,19 @@ TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
   EXPECT_EQ(ValidateModelOptions(options).message(), "model: branch_growth_steepness = 0, allowed: 0.01 to 50");
 }
 
+TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
+  options.decoder.fixup_scalars = true;
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.decoder.ffn_inner_norm = true;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: fixup_scalars of the decoder is not allowed with ffn_inner_norm: both stand in front of W_2");
+  options.decoder.learned_branch_gain = true;
+  EXPECT_EQ(
+      ValidateModelOptions(options).message(),
+      "model: fixup_scalars of the decoder is not allowed with learned_branch_gain: a branch has one learned gain");
+}
+
 TEST(DepthInitTest, FactorsOfEachLayer) {
   for (const DepthInit init : {DepthInit::kFlat, DepthInit::kInverseSqrt, DepthInit::kFromTop}) {
     EXPECT_EQ(DepthInitFactor(init, init == DepthInit::kFromTop ? 17 : 0, 18), 1);

@@ -99,9 +99,27 @@ TEST(ModelPlanTest, MethodsAddTheirParameters) {
                            "decoder.layers.2.ffn_layernorm.weight", "decoder.layer_norm.weight"}) {
     EXPECT_EQ(NamesOf(ResidualMethod::kNormFormer).count(name), 1u) << name;
   }
+  for (const char* name :
+       {"encoder.layers.1.self_attn.omega", "decoder.layers.0.encoder_attn.omega", "decoder.layers.2.ffn.omega"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kAdmin).count(name), 1u) << name;
+  }
+  const std::set<std::string> fixup = NamesOf(ResidualMethod::kRFixup);
+  for (const char* name : {"encoder.layers.1.self_attn.shift", "encoder.layers.0.self_attn.scale",
+                           "decoder.layers.2.encoder_attn.shift", "decoder.layers.0.encoder_attn.scale",
+                           "encoder.layers.0.ffn.shift1", "decoder.layers.1.ffn.shift2", "decoder.layers.2.ffn.shift3",
+                           "encoder.layers.1.ffn.scale", "encoder.shift", "encoder.scale", "decoder.shift"}) {
+    EXPECT_EQ(fixup.count(name), 1u) << name;
+  }
+  for (const char* name : {"decoder.scale", "encoder.layers.0.fc1.bias", "decoder.layers.0.encoder_attn.k_proj.bias"}) {
+    EXPECT_EQ(fixup.count(name), 0u) << name;
+  }
   constexpr int kNorms = 2 * 2 + 3 * 3;  // sublayers
+  // Of the encoder's two and the decoder's three layers; biases of 4 + 2 and 8 + 2 products, of which one is d_ff wide.
+  constexpr int kBiases = 2 * (5 * 8 + 16) + 3 * (9 * 8 + 16), kScalars = 2 * 6 + 3 * 8 + 3;
+  EXPECT_EQ(ExtraElements(ResidualMethod::kRFixup, ResidualMethod::kTFixup), kScalars - kBiases);
   EXPECT_EQ(ExtraElements(ResidualMethod::kTFixup, ResidualMethod::kPostLn), -kNorms * 2 * 8);
   EXPECT_EQ(ExtraElements(ResidualMethod::kReZero, ResidualMethod::kTFixup), 5);
+  EXPECT_EQ(ExtraElements(ResidualMethod::kAdminClosed, ResidualMethod::kPostLn), kNorms * 8);
   EXPECT_EQ(ExtraElements(ResidualMethod::kSubLn, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16));
   EXPECT_EQ(ExtraElements(ResidualMethod::kNormFormer, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16 + 4));
 }

@@ -38,6 +38,8 @@ class Residual:
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
     output_norm: bool = False  # behind self-attention's out_proj
+    omega: bool = False  # r has the factor "….omega", a vector
+    fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
 
 
 def post_ln(settings):
@@ -66,9 +68,19 @@ def branchnorm(settings):
     return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
 
 
+def admin(settings):
+    """Liu et al. 2020: LN(omega x + F(x)), omega learned, one vector a sublayer."""
+    return (Residual(omega=True),) * 2
+
+
 def rezero(settings):
     """Bachlechner et al. 2020: x + a F(x), one a a layer, no norms."""
     return (Residual(norm="none", learned_gain=True),) * 2
+
+
+def r_fixup(settings):
+    """Fixup's rule for Transformers (Zhang, Dauphin and Ma 2019): no norms, no biases, shifts and gains that are learned scalars."""
+    return (Residual(norm="none", fixup=True),) * 2
 
 
 def t_fixup(settings):
@@ -108,7 +120,10 @@ METHODS = {
     "branchnorm": branchnorm,
     "post_ln_init": post_ln,
     "ds_init": post_ln,
+    "admin": admin,
+    "admin_closed": admin,
     "rezero": rezero,
+    "r_fixup": r_fixup,
     "t_fixup": t_fixup,
     "normformer": normformer,
     "sub_ln": sub_ln,
@@ -159,6 +174,7 @@ class Model:
         self.heads = self.settings["heads"]
         self.encoder_residual, self.decoder_residual = METHODS[settings["method"]](settings)
         self.dtype = dtype
+        self.profile = None  # while profiling: name → omega
         self.parameters = {
             name: torch.tensor(value.astype(np.float64), dtype=dtype, requires_grad=True) for name, value in weights.items()
         }
@@ -168,7 +184,10 @@ class Model:
         self.source_table, self.target_table, self.output_table = (self.parameters[n] for n in (source, target, output))
 
     def linear(self, x, name):
-        return F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
+        return F.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
+
+    def shifted(self, x, residual, name):
+        return x - self.parameters[name] if residual.fixup else x
 
     def norm(self, x, name):
         return F.layer_norm(x, x.shape[-1:], self.parameters[name + ".weight"], self.parameters[name + ".bias"], NORM_EPS)
@@ -200,14 +219,23 @@ class Model:
                 context = self.norm(whole.flatten(2), name + ".inner_attn_ln").view(whole.shape).transpose(1, 2)
             return context
 
+        x = self.shifted(x, residual, name + ".shift")
         y = self.attention(x, x, mask, name, context_map)
         return self.norm(y, layer + ".attn_ln") if residual.output_norm else y
 
+    def cross_attention(self, x, memory, mask, layer, residual):
+        name = layer + ".encoder_attn"
+        return self.attention(self.shifted(x, residual, name + ".shift"), memory, mask, name)
+
     def feed_forward(self, x, layer, residual):
-        hidden = torch.relu(self.linear(x, layer + ".fc1"))
+        before_relu = self.linear(self.shifted(x, residual, layer + ".ffn.shift1"), layer + ".fc1")
+        hidden = self.shifted(torch.relu(self.shifted(before_relu, residual, layer + ".ffn.shift2")), residual,
+                              layer + ".ffn.shift3")
         if residual.hidden_norm:
             hidden = self.norm(hidden, layer + ".ffn_layernorm")
         return self.linear(hidden, layer + ".fc2")
+
+    MODULES = {"self_attn_layer_norm": "self_attn", "encoder_attn_layer_norm": "encoder_attn", "final_layer_norm": "ffn"}
 
     def sublayer(self, x, residual, layer, norm, branch, layer_input=None):
         """x' = post(r·x + b·F(pre(x))): every method; with `layer_input` the last of a layer."""
@@ -216,10 +244,33 @@ class Model:
         branch_gain = residual.branch_gain
         if residual.learned_gain:
             branch_gain = branch_gain * self.parameters[layer + ".resweight"]
-        total = residual.residual_gain * x + branch_gain * y
+        if residual.fixup:
+            branch_gain = branch_gain * self.parameters[f"{layer}.{self.MODULES[norm]}.scale"]
+        residual_gain = residual.residual_gain
+        if residual.omega:
+            residual_gain = residual_gain * self.omega_of(f"{layer}.{self.MODULES[norm]}.omega", x, y)
+        total = residual_gain * x + branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
         return self.norm(total, norm_name) if residual.norm == "post" else total
+
+    def omega_of(self, name, x, y):
+        """The vector; while profiling the next omega of the stack instead, from the variances over the tokens that are real."""
+        if self.profile is None:
+            return self.parameters[name]
+        omega = self.next_omega
+        self.profile[name] = omega
+        carried, added = ((value[self.real]).var(unbiased=False).item() for value in (omega * x, y))
+        self.next_omega = math.sqrt(carried + added)
+        return omega
+
+    def profiled(self, sentences):
+        """name → omega, as Admin's code finds it in one forward pass: 1, then sqrt(Var(omega x) + Var(F(x))), per stack."""
+        self.profile = {}
+        with torch.no_grad():
+            self.loss(sentences)
+        profile, self.profile = self.profile, None
+        return profile
 
     def embed(self, tokens, table):
         d = self.settings["d_model"]
@@ -228,16 +279,20 @@ class Model:
 
     def encode(self, source, source_mask):
         x, residual = self.embed(source, self.source_table), self.encoder_residual
+        self.real, self.next_omega = source != PAD, 1.0
         for i in range(self.settings["encoder_layers"]):
             layer, layer_input = f"encoder.layers.{i}", x
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
                               lambda u: self.self_attention(u, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
+        if residual.fixup:
+            return self.parameters["encoder.scale"] * (x - self.parameters["encoder.shift"])
         return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
 
     def decode(self, target_input, memory, source_mask):
         x, residual = self.embed(target_input, self.target_table), self.decoder_residual
+        self.real, self.next_omega = target_input != PAD, 1.0
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
         for i in range(self.settings["decoder_layers"]):
@@ -245,9 +300,10 @@ class Model:
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
                               lambda u: self.self_attention(u, future, layer, residual))
             x = self.sublayer(x, residual, layer, "encoder_attn_layer_norm",
-                              lambda u: self.attention(u, memory, source_mask, layer + ".encoder_attn"))
+                              lambda u: self.cross_attention(u, memory, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
+        x = self.shifted(x, residual, "decoder.shift")
         return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
     def log_probabilities(self, source, target_input):

@@ -2,7 +2,7 @@
 // repeat it, and what came out:
 //   weights.safetensors, gradients.safetensors    whole tensors, fp32, under fairseq's names; gradients of the mean loss
 //   case.json                                     method, settings, update, sentences; loss and nll sums, each target row's nll
-// Weights are hadal's initialisation, with biases and norms moved off zero and one so that a mistake in their use shows.
+// Weights are hadal's initialisation, moved where they start from zero or one (tests/support/moved_parameters.h).
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -23,12 +23,12 @@
 #include "runtime/random.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
+#include "tests/support/moved_parameters.h"
 
 namespace hadal {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
-constexpr double kPerturbation = 0.1;
 constexpr int kMicroBatches = 3;
 constexpr int kSentencesPerBatch = 5;
 constexpr int kLongestSide = 12;  // rows, </s> counted
@@ -96,18 +96,6 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
   return batches;
 }
 
-// Moves biases and norms by `kPerturbation`·N(0, 1), a function of (parameter, element) alone.
-void PerturbVectors(const ParameterStore& parameters, uint64_t seed) {
-  for (const int32_t p : parameters.owned()) {
-    if (!parameters.plan().parameters[p].is_vector()) continue;
-    const Vector values = parameters.WeightVector(p);
-    for (int64_t i = 0; i < values.size; ++i) {
-      const double z = NormalAt(seed, RandomSite::kInitialization, static_cast<uint32_t>(p), i);
-      values[i] += static_cast<float>(kPerturbation * z);
-    }
-  }
-}
-
 absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const std::vector<PackedBatch>& batches,
                      const ProbeOptions& options, Communicator& communicator, Outcome& outcome) {
   const Stream stream = Stream::Cpu(1);
@@ -115,8 +103,9 @@ absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const 
                          Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, stream, communicator, kTimeout));
-  PerturbVectors(parameters, options.seed + 1);
+  testing::MoveParametersOffTheirStart(parameters, options.seed + 1);
   HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(batches[0], {.seed = options.seed}).status());
   for (const int32_t p : parameters.owned()) {
     const Vector weight = parameters.WeightVector(p);
     outcome.weights[p].assign(weight.data, weight.data + weight.size);
@@ -170,6 +159,7 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
                                  {"nll_sum", outcome.training.nll},
                                  {"evaluation_loss_sum", outcome.evaluation.loss},
                                  {"row_nll", outcome.row_nll}};
+  if (options.model.encoder.omega == Omega::kProfiled) json["profiled_sentences"] = batches[0].sentences();
   for (const PackedBatch& batch : batches) {
     for (int64_t s = 0; s < batch.sentences(); ++s) {
       const auto sentence = [s](const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets) {

@@ -52,6 +52,19 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
   }
 }
 
+TEST(ModelSettingsTest, FieldsOfLaterVersionsMayBeMissing) {
+  const ModelOptions options = SomeOptions(ResidualMethod::kDeepNorm);
+  const std::string old =
+      absl::StrReplaceAll(ModelSettingsJson(options), {{"\"fixup_scalars\":false,\"linear_bias\":true,", ""},
+                                                       {"\"omega\":\"none\",\"initial_omega\":1.0,", ""},
+                                                       {"\"ffn_output_factor\":1.0,", ""},
+                                                       {",\"projection_gain\":1.0", ""}});
+  EXPECT_EQ(old.find("projection_gain"), std::string::npos);
+  const absl::StatusOr<ModelOptions> read = ParseModelSettings(old);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
+}
+
 TEST(ModelSettingsTest, NamesWhatIsWrong) {
   const std::string text = ModelSettingsJson(SomeOptions(ResidualMethod::kDeepNorm));
   const auto message = [&](const std::string& from, const std::string& to) {

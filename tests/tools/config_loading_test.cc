@@ -88,11 +88,12 @@ TEST(ConfigErrors, MissingValue) {
 }
 
 TEST(ConfigErrors, WordWithoutQuotesIsToldSo) {
-  EXPECT_EQ(
-      ErrorOf("model { residual { method: deepnorm } }"),
-      "run.textproto:1:28: model.residual.method: expected one of \"post_ln\", \"pre_ln\", \"deepnorm\", "
-      "\"branchnorm\", \"post_ln_init\", \"ds_init\", \"rezero\", \"t_fixup\", \"normformer\", \"sub_ln\", \"b2t\", "
-      "\"b2t_rescaled\", \"b2t_no_ln\", got deepnorm; put it in quotes: \"deepnorm\"");
+  EXPECT_EQ(ErrorOf("model { residual { method: deepnorm } }"),
+            "run.textproto:1:28: model.residual.method: expected one of \"post_ln\", \"pre_ln\", \"deepnorm\", "
+            "\"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", \"rezero\", \"r_fixup\", "
+            "\"t_fixup\", \"normformer\", "
+            "\"sub_ln\", \"b2t\", "
+            "\"b2t_rescaled\", \"b2t_no_ln\", got deepnorm; put it in quotes: \"deepnorm\"");
   EXPECT_EQ(
       ErrorOf("pipeline { schedule: 1f1b }"),
       "run.textproto:1:22: pipeline.schedule: expected one of \"gpipe\", \"1f1b\", \"interleaved_1f1b\", got 1f1b; "
@@ -102,7 +103,8 @@ TEST(ConfigErrors, WordWithoutQuotesIsToldSo) {
 TEST(ConfigErrors, UnknownWordListsTheAllowedOnes) {
   EXPECT_EQ(ErrorOf("model {\n  residual { method: \"deepnrom\" }\n}"),
             "run.textproto:2:14: model.residual.method = \"deepnrom\" is not allowed; it must be one of \"post_ln\", "
-            "\"pre_ln\", \"deepnorm\", \"branchnorm\", \"post_ln_init\", \"ds_init\", \"rezero\", \"t_fixup\", "
+            "\"pre_ln\", \"deepnorm\", \"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", "
+            "\"rezero\", \"r_fixup\", \"t_fixup\", "
             "\"normformer\", "
             "\"sub_ln\", \"b2t\", \"b2t_rescaled\", \"b2t_no_ln\"; did you mean \"deepnorm\"?");
 }

@@ -204,7 +204,9 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
     method: "deepnorm" distribution: "xavier_uniform" branch_growth: "exponential" growth_updates: 10
     encoder { norm: "pre" residual_gain: 1.5 branch_gain: 6 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5
               cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" embedding_gain: 9
-              skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true }
+              skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true
+              fixup_scalars: true linear_bias: false ffn_output_factor: 12 projection_gain: 13
+              omega: "constant" initial_omega: 14 }
     decoder { ffn_gain: 0.25 } } })")
                                  .train.model;
   EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
@@ -221,6 +223,12 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   EXPECT_EQ(model.encoder.skip_gain, 10);
   EXPECT_EQ(model.encoder.layer_gain, 11);
   EXPECT_TRUE(model.encoder.learned_branch_gain && model.encoder.attention_inner_norm && model.encoder.ffn_inner_norm);
+  EXPECT_TRUE(model.encoder.fixup_scalars && !model.encoder.linear_bias && model.decoder.linear_bias);
+  EXPECT_EQ(model.encoder.omega, Omega::kConstant);
+  EXPECT_EQ(model.encoder.initial_omega, 14);
+  EXPECT_EQ(model.decoder.omega, Omega::kNone);
+  EXPECT_EQ(model.encoder.ffn_output_factor, 12);
+  EXPECT_EQ(model.encoder.projection_gain, 13);
   EXPECT_FALSE(model.encoder.attention_output_norm || model.encoder.head_scale || model.decoder.ffn_inner_norm);
   EXPECT_EQ(model.decoder.norm, NormPlacement::kPost);
   EXPECT_EQ(model.decoder.ffn_gain, 0.25);
@@ -284,6 +292,14 @@ TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
   EXPECT_THAT(OptionsOf("stop { minutes: 1 }").warnings, IsEmpty()) << "nobody knows how many updates a minute holds";
   EXPECT_THAT(OptionsOf("stop { steps: 100 } learning_rate { schedule: \"t_fixup\" warmup_updates: 4000 }").warnings,
               ElementsAre(HasSubstr("has no warm-up")));
+}
+
+TEST(RunOptions, TorchscaleCompatIsAboutDeepNorm) {
+  const std::string model = "model { encoder_layers: 100 decoder_layers: 100 residual { torchscale_compat: true ";
+  EXPECT_NEAR(OptionsOf(model + "} }").train.model.encoder.ffn_gain, 0.2727, 1e-4);
+  EXPECT_EQ(OptionsOf(model + "encoder { ffn_gain: 0.5 } } }").train.model.encoder.ffn_gain, 0.5);
+  EXPECT_THAT(ErrorOf(model + "method: \"post_ln\" } }"),
+              HasSubstr("not allowed with model.residual.method = \"post_ln\""));
 }
 
 TEST(RunOptions, WarnsWhereTheStreamFades) {

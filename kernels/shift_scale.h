@@ -1,0 +1,42 @@
+// Shift and scale by learned scalars: y = g·(x − b), one b and one g for all of x.
+//
+// Why its own op: R-Fixup (Zhang, Dauphin and Ma 2019) has no biases and no norms, but such scalars between its products.
+// Shapes: R packed rows, W width.
+// Numerics: fp32. The sums of backward add a row's columns as cpu/columns-inl.h does, the rows of a block of kShiftScaleRowBlock
+// and then the blocks in ascending order, both in double: no thread count changes a bit.
+// REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
+#pragma once
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+inline constexpr int64_t kShiftScaleRowBlock = 32;
+
+struct ShiftScaleForwardArgs {
+  ConstMatrix x;      // [R, W]
+  ConstVector shift;  // b [1]
+  ConstVector scale;  // g [1], or empty: 1
+  Matrix y;           // [R, W] (=); may lie over x
+};
+void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args);
+
+//   dx (+)= g·dy    d_b −= Σ g·dy    d_g += Σ dy·(x − b)
+struct ShiftScaleBackwardArgs {
+  ConstMatrix dy;            // [R, W]
+  ConstMatrix x;             // [R, W] of the forward, read with a scale; else may be empty
+  ConstVector shift, scale;  // as in the forward
+  bool accumulate = false;   // dx += instead of dx =
+  Matrix dx;                 // [R, W]; may lie over dy where it is not added to
+  Vector d_shift;            // [1] (+=)
+  Vector d_scale;            // [1] (+=), with scale
+  Vector partials;           // scratch, ShiftScalePartials(R) floats
+};
+void ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args);
+
+constexpr int64_t ShiftScalePartials(int64_t rows) {
+  return 2 * ((rows + kShiftScaleRowBlock - 1) / kShiftScaleRowBlock);
+}
+
+}  // namespace hadal

@@ -1,0 +1,42 @@
+// A learned scalar taken off what a product reads, x − b: R-Fixup's. Other methods have none; then the product reads x itself.
+//
+// Source: R-Fixup (Zhang, Dauphin and Ma 2019).
+// Shapes: x, its shifted copy and gradients [R, W]; b [1].
+// Numerics: kernels/shift_scale.h. Thread safety: const; one micro-batch at a time a workspace.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/linear.h"
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+class InputShift {
+ public:
+  // Absent when the sublayer has no parameter of this role.
+  InputShift(const ModelPlan& plan, int32_t sublayer, ParameterRole role) : shift_(plan.ParameterOf(sublayer, role)) {}
+
+  bool present() const { return shift_ >= 0; }
+  // Floats of the shifted copy of `rows` rows of `width`.
+  int64_t SavedFloats(int64_t rows, int64_t width) const { return present() ? rows * width : 0; }
+  // Makes the shifted copy at `saved`; returns what the product reads.
+  ConstMatrix Forward(const SublayerContext& context, ConstMatrix x, float* saved) const;
+  // The same again, once it is made.
+  ConstMatrix Read(ConstMatrix x, const float* saved) const {
+    return present() ? ConstMatrix(saved, x.rows, x.columns) : x;
+  }
+  // The product's gradient `product` through the shift: dx (+)= dy·W, and b's gradient. With product.accumulate it takes
+  // branch_input_gradient of the workspace.
+  void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
+
+ private:
+  int32_t shift_;
+};
+
+// The bias of the first feed-forward product as one vector: b_1 − b, either of them −1 where the method has none.  [d_ff] (=)
+void MakeHiddenBias(const ParameterStore& parameters, int32_t bias, int32_t shift, Vector hidden_bias);
+
+}  // namespace hadal

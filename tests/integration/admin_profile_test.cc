@@ -1,0 +1,118 @@
+// Admin's profile: the published one at 100 layers, and the same bits for every layout.
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pipeline/engine.h"
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/pipeline_run.h"
+
+namespace hadal::testing {
+namespace {
+
+using Profile = std::vector<ResidualProfile::Entry>;
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr int kVocabulary = 203;
+constexpr BatchOptions kBatch = {.micro_batches = 2, .source_tokens = 160, .target_tokens = 160};
+
+ModelOptions Admin(int layers, int d_model) {
+  ModelOptions model = SmallModel(ResidualMethod::kAdmin, d_model, kVocabulary);
+  model.encoder_layers = model.decoder_layers = layers;
+  model.d_ff = 4 * d_model;
+  return model;
+}
+
+// The profile that a run of `ranks` ranks starts with; checks that each rank has the vectors of its sublayers.
+Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ranks) {
+  const Corpus corpus = RandomCorpus(100, 24, kVocabulary, 5);
+  Profile profile;
+  InProcessWorld world(ranks);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    PrepareComputeThread();
+    const Stream stream = Stream::Cpu(1);
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                           MakePipelinePlan(plan, kBatch, options, ranks, communicator.rank()));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                           Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
+    const ParameterStore& parameters = engine->stage().parameters();
+    HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 1, stream, engine->grid().pipeline(), kTimeout));
+    HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+    HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
+                           SamplingOrder::Create(corpus, {.seed = 1,
+                                                          .capacity = {kBatch.source_tokens, kBatch.target_tokens},
+                                                          .micro_batches_per_step = kBatch.micro_batches}));
+    HADAL_ASSIGN_OR_RETURN(const Profile found,
+                           engine->ProfileResidualStream(order.At(0).micro_batches[0], {.seed = 1}));
+    for (const ResidualProfile::Entry& entry : found) {
+      if (!parameters.Holds(entry.parameter)) continue;
+      const Vector omega = parameters.WeightVector(entry.parameter);
+      EXPECT_EQ(omega.size, plan.options.d_model);
+      EXPECT_EQ(omega[0], static_cast<float>(entry.omega));
+      EXPECT_EQ(omega[omega.size - 1], static_cast<float>(entry.omega));
+    }
+    if (communicator.rank() == 0) profile = found;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return profile;
+}
+
+// The values of Admin's code for 100L-100L, d_model 512, a vocabulary of 32,000 pieces; here the model is narrow.
+TEST(AdminProfileTest, HundredLayersWithin15PercentOfThePublishedProfile) {
+  constexpr int kLayers = 100;
+  const Profile profile = ProfileOf(ModelPlan::Make(Admin(kLayers, 64)), {.checkpoint_every = 1}, 1);
+  ASSERT_EQ(profile.size(), 2u * kLayers + 3 * kLayers);
+  struct Row {
+    int sublayer;  // from 1
+    double published;
+  };
+  const auto expect = [&](int first, const std::vector<Row>& rows) {
+    EXPECT_EQ(profile[first].omega, 1);
+    for (const Row& row : rows) {
+      EXPECT_NEAR(profile[first + row.sublayer - 1].omega / row.published, 1, 0.15) << "sublayer " << row.sublayer;
+    }
+  };
+  expect(0, {{2, 1.319}, {3, 1.455}, {4, 1.512}, {100, 6.162}, {200, 8.836}});
+  expect(2 * kLayers, {{2, 1.343}, {3, 1.480}, {4, 1.610}, {100, 6.493}, {300, 11.250}});
+  for (size_t i = 1; i < profile.size(); ++i) {
+    if (i == 2 * kLayers) continue;
+    EXPECT_GT(profile[i].omega, profile[i - 1].omega) << i;
+  }
+}
+
+TEST(AdminProfileTest, NoLayoutChangesABit) {
+  const ModelPlan plan = ModelPlan::Make(Admin(4, 32));
+  const Profile reference = ProfileOf(plan, {}, 1);
+  ASSERT_EQ(reference.size(), 20u);
+  struct Layout {
+    std::string name;
+    PipelineOptions options;
+    int ranks;
+  };
+  const PipelineOptions interleaved{.chunks = 3, .schedule = ScheduleKind::kInterleaved1F1B};
+  for (const Layout& layout : std::vector<Layout>{{"3 stages", {}, 3},
+                                                  {"2 stages of 3 chunks", interleaved, 2},
+                                                  {"1 stage of 3 chunks", interleaved, 1},
+                                                  {"2 replicas of 2 stages", {.replicas = 2}, 4}}) {
+    const Profile profile = ProfileOf(plan, layout.options, layout.ranks);
+    ASSERT_EQ(profile.size(), reference.size()) << layout.name;
+    for (size_t i = 0; i < profile.size(); ++i) {
+      EXPECT_EQ(profile[i].parameter, reference[i].parameter) << layout.name;
+      EXPECT_EQ(profile[i].omega, reference[i].omega) << layout.name << ", sublayer " << i;
+    }
+  }
+}
+
+TEST(AdminProfileTest, OtherMethodsHaveNone) {
+  ModelOptions closed = SmallModel(ResidualMethod::kAdminClosed, 32, kVocabulary);
+  EXPECT_TRUE(ProfileOf(ModelPlan::Make(closed), {}, 2).empty());
+}
+
+}  // namespace
+}  // namespace hadal::testing

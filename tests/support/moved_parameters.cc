@@ -1,0 +1,19 @@
+#include "tests/support/moved_parameters.h"
+
+#include "runtime/random.h"
+
+namespace hadal::testing {
+
+void MoveParametersOffTheirStart(const ParameterStore& parameters, uint64_t seed) {
+  constexpr double kStep = 0.1;
+  for (const int32_t p : parameters.owned()) {
+    const ParameterRecord& record = parameters.plan().parameters[p];
+    if (!record.is_vector() && record.init_scale != 0) continue;
+    const Vector values = parameters.WeightVector(p);
+    for (int64_t i = 0; i < values.size; ++i) {
+      values[i] += static_cast<float>(kStep * NormalAt(seed, RandomSite::kInitialization, static_cast<uint32_t>(p), i));
+    }
+  }
+}
+
+}  // namespace hadal::testing
