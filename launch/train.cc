@@ -110,7 +110,9 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
 absl::Status LimitToHostMemory(const World& world, Collectives& collectives, PipelineOptions& options) {
   if (options.memory_limit_bytes != 0) return absl::OkStatus();
   const std::optional<int64_t> free = AvailableHostMemoryBytes();
-  const double mine[] = {free ? static_cast<double>(*free / world.ranks_on_host()) : 0x1p62};
+  constexpr int64_t kUnknown = int64_t{1} << 62;
+  const int64_t share = free ? *free / world.ranks_on_host() : kUnknown;
+  const double mine[] = {static_cast<double>(share)};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
   double least = mine[0];
   for (const std::vector<double>& share : all) least = std::min(least, share[0]);
