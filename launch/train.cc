@@ -63,8 +63,8 @@ absl::StatusOr<std::vector<Attachment>> AttachVocabularies(const Corpus& corpus)
   const auto attach = [](const Vocabulary& vocabulary, const std::string& stem) {
     return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
   };
-  if (corpus.manifest().source_vocabulary.file == corpus.manifest().target_vocabulary.file) {
-    return std::vector<Attachment>{attach(vocabularies.source, "vocabulary")};
+  if (corpus.manifest().shares_vocabulary()) {
+    return std::vector<Attachment>{attach(vocabularies.target, "vocabulary")};
   }
   return std::vector<Attachment>{attach(vocabularies.source, "source.vocabulary"),
                                  attach(vocabularies.target, "target.vocabulary")};

@@ -27,8 +27,10 @@ StackMethod DeepNormEncoder(double n, double m) {
   return WithBeta(0.81 * root, 0.87 / root);
 }
 
-// ((3M)^1/4, (12M)^-1/4).
-StackMethod DeepNormDecoder(double m) { return WithBeta(std::pow(3 * m, 0.25), std::pow(12 * m, -0.25)); }
+// ((3M)^1/4, (12M)^-1/4) beside an encoder, ((2M)^1/4, (8M)^-1/4) alone: `sublayers` is 3M or 2M.
+StackMethod DeepNormDecoder(double sublayers) {
+  return WithBeta(std::pow(sublayers, 0.25), std::pow(4 * sublayers, -0.25));
+}
 
 // `factor` for v, o and FFN, query and key as in the base initialisation.
 StackMethod TFixupStack(double factor, double embedding_gain) {
@@ -71,21 +73,22 @@ void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOp
 
 void ApplyDeepNorm(ModelOptions& options) {
   options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers);
-  options.decoder = DeepNormDecoder(options.decoder_layers);
+  options.decoder = DeepNormDecoder(options.decoder_sublayers());
   options.distribution = WeightDistribution::kXavierNormal;
 }
 
 void ApplyTFixup(ModelOptions& options) {
-  const double n = options.encoder_layers, m = options.decoder_layers;
+  const double n = options.encoder_layers;
+  const double decoder = std::pow(3 * options.decoder_sublayers(), -0.25);
   options.encoder = TFixupStack(0.67 * std::pow(n, -0.25), std::pow(9 * n, -0.25));
-  options.decoder = TFixupStack(std::pow(9 * m, -0.25), std::pow(9 * m, -0.25));
+  options.decoder = TFixupStack(decoder, decoder);
   options.distribution = WeightDistribution::kXavierUniform;
 }
 
 void ApplySubLn(ModelOptions& options) {
-  const double n = options.encoder_layers, m = options.decoder_layers;
-  options.encoder = SubLnStack(std::sqrt(std::log(3 * m) * std::log(2 * n) / 3));
-  options.decoder = SubLnStack(std::sqrt(std::log(3 * m)));
+  const double decoder = std::log(options.decoder_sublayers());
+  options.encoder = SubLnStack(std::sqrt(decoder * std::log(options.encoder_sublayers()) / 3));
+  options.decoder = SubLnStack(std::sqrt(decoder));
   options.distribution = WeightDistribution::kXavierNormal;
 }
 
@@ -143,7 +146,9 @@ std::string ResidualMethodName(ResidualMethod method) {
   return "";
 }
 
-void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
+namespace {
+
+void SetMethod(ResidualMethod method, ModelOptions& options) {
   options.branch_growth = BranchGrowth::kConstant;
   switch (method) {
     case ResidualMethod::kPostLn:
@@ -188,6 +193,13 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       options.branch_growth = BranchGrowth::kLinear;
       return;
   }
+}
+
+}  // namespace
+
+void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
+  SetMethod(method, options);
+  if (!options.has_encoder()) options.encoder = {};  // constants of no layers are not numbers
 }
 
 }  // namespace hadal
