@@ -63,8 +63,8 @@ absl::StatusOr<std::vector<Attachment>> AttachVocabularies(const Corpus& corpus)
   const auto attach = [](const Vocabulary& vocabulary, const std::string& stem) {
     return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
   };
-  if (corpus.manifest().source_vocabulary.file == corpus.manifest().target_vocabulary.file) {
-    return std::vector<Attachment>{attach(vocabularies.source, "vocabulary")};
+  if (corpus.manifest().shares_vocabulary()) {
+    return std::vector<Attachment>{attach(vocabularies.target, "vocabulary")};
   }
   return std::vector<Attachment>{attach(vocabularies.source, "source.vocabulary"),
                                  attach(vocabularies.target, "target.vocabulary")};
@@ -111,8 +111,8 @@ absl::Status LimitToHostMemory(const World& world, Collectives& collectives, Pip
   if (options.memory_limit_bytes != 0) return absl::OkStatus();
   const std::optional<int64_t> free = AvailableHostMemoryBytes();
   constexpr int64_t kUnknown = int64_t{1} << 62;
-  const int64_t share = free ? *free / world.ranks_on_host() : kUnknown;
-  const double mine[] = {static_cast<double>(share)};
+  const int64_t my_share = free ? *free / world.ranks_on_host() : kUnknown;
+  const double mine[] = {static_cast<double>(my_share)};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
   double least = mine[0];
   for (const std::vector<double>& share : all) least = std::min(least, share[0]);

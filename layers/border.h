@@ -4,6 +4,7 @@
 //   between the stacks                stream [source rows, d] = the encoder's memory
 //   cut inside the decoder            stream [target rows, d], and memory [source rows, d] while a cross-attention
 //   still follows
+// A model without an encoder has one edge everywhere: stream [target rows, d].
 // Forward carries the tensors, backward their gradients, both fp32. The memory is relayed hop by hop; its gradient is
 // added to in descending sublayer order on the way back.
 #pragma once

@@ -30,8 +30,10 @@ StackMethod DeepNormEncoder(double n, double m, double beta) {
   return WithBeta(0.81 * root, beta / root);
 }
 
-// ((3M)^1/4, (12M)^-1/4).
-StackMethod DeepNormDecoder(double m) { return WithBeta(std::pow(3 * m, 0.25), std::pow(12 * m, -0.25)); }
+// ((3M)^1/4, (12M)^-1/4) beside an encoder, ((2M)^1/4, (8M)^-1/4) alone: `sublayers` is 3M or 2M.
+StackMethod DeepNormDecoder(double sublayers) {
+  return WithBeta(std::pow(sublayers, 0.25), std::pow(4 * sublayers, -0.25));
+}
 
 StackMethod AdminClosedStack(double sublayers) {
   return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / std::log(sublayers + 1) - 1)};
@@ -92,21 +94,22 @@ void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOp
 
 void ApplyDeepNorm(ModelOptions& options) {
   options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kPaperBeta);
-  options.decoder = DeepNormDecoder(options.decoder_layers);
+  options.decoder = DeepNormDecoder(options.decoder_sublayers());
   options.distribution = WeightDistribution::kXavierNormal;
 }
 
 void ApplyTFixup(ModelOptions& options) {
-  const double n = options.encoder_layers, m = options.decoder_layers;
+  const double n = options.encoder_layers;
+  const double decoder = std::pow(3 * options.decoder_sublayers(), -0.25);
   options.encoder = TFixupStack(0.67 * std::pow(n, -0.25), std::pow(9 * n, -0.25));
-  options.decoder = TFixupStack(std::pow(9 * m, -0.25), std::pow(9 * m, -0.25));
+  options.decoder = TFixupStack(decoder, decoder);
   options.distribution = WeightDistribution::kXavierUniform;
 }
 
 void ApplySubLn(ModelOptions& options) {
-  const double n = options.encoder_layers, m = options.decoder_layers;
-  options.encoder = SubLnStack(std::sqrt(std::log(3 * m) * std::log(2 * n) / 3));
-  options.decoder = SubLnStack(std::sqrt(std::log(3 * m)));
+  const double decoder = std::log(options.decoder_sublayers());
+  options.encoder = SubLnStack(std::sqrt(decoder * std::log(options.encoder_sublayers()) / 3));
+  options.decoder = SubLnStack(std::sqrt(decoder));
   options.distribution = WeightDistribution::kXavierNormal;
 }
 
@@ -170,7 +173,9 @@ std::string ResidualMethodName(ResidualMethod method) {
   return "";
 }
 
-void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
+namespace {
+
+void SetMethod(ResidualMethod method, ModelOptions& options) {
   options.branch_growth = BranchGrowth::kConstant;
   switch (method) {
     case ResidualMethod::kPostLn:
@@ -188,14 +193,14 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
       return SetBoth({.omega = Omega::kProfiled}, WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kAdminClosed:
       options.encoder = AdminClosedStack(2.0 * options.encoder_layers);
-      options.decoder = AdminClosedStack(3.0 * options.decoder_layers);
+      options.decoder = AdminClosedStack(options.decoder_sublayers());
       options.distribution = WeightDistribution::kXavierUniform;
       return;
     case ResidualMethod::kReZero:
       return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, WeightDistribution::kXavierUniform,
                      options);
     case ResidualMethod::kRFixup:
-      return SetBoth(RFixupStack(2.0 * options.encoder_layers + 3.0 * options.decoder_layers),
+      return SetBoth(RFixupStack(2.0 * options.encoder_layers + options.decoder_sublayers()),
                      WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kNormFormer:
       return SetBoth(
@@ -227,7 +232,15 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
   }
 }
 
+}  // namespace
+
+void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
+  SetMethod(method, options);
+  if (!options.has_encoder()) options.encoder = {};  // constants of no layers are not numbers
+}
+
 void ApplyTorchscaleBeta(ModelOptions& options) {
+  if (!options.has_encoder()) return;
   options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kTorchscaleBeta);
 }
 

@@ -27,6 +27,12 @@
 //   b2t_no_ln      none  1, a = min(n/12, n^-0.15),       as post_ln
 //                        c = d_model^-0.2
 //
+// Without an encoder (2M sublayers instead of 3M) the decoder's constants are
+//   deepnorm       r (2M)^1/4, gains (8M)^-1/4; branchnorm likewise, r 1
+//   t_fixup        gains and embeddings (6M)^-1/4 (ours)
+//   sub_ln         gains sqrt(ln 2M)
+// and everything else as above.
+//
 // Sources: DeepNet (arXiv 2203.00555) figure 2 and section 3; BranchNorm (arXiv 2305.02790) section 4.1: DeepNorm's
 // initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); Admin (Liu et al. 2020; the profile of its
 // code, which starts from 1; the closed form of admin-torch, "O(log n)"); ReZero (Bachlechner et al. 2020; one

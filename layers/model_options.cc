@@ -22,6 +22,23 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                                                      : "ffn_inner_norm: both stand in front of W_2"));
 }
 
+// Whether there is something to encode, and an encoder.
+absl::Status CheckSource(const ModelOptions& options) {
+  if (options.has_encoder() && options.source_vocabulary == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: encoder_layers = ", options.encoder_layers,
+                     " reads source sentences, but the corpus is plain text. Set model.encoder_layers to 0 for a "
+                     "language model, or prepare sentence pairs."));
+  }
+  if (!options.has_encoder() && options.source_vocabulary != 0) {
+    return absl::InvalidArgumentError(
+        "model: encoder_layers = 0 is a language model, but the corpus has source sentences. Prepare plain text with "
+        "`hadal prepare --monolingual`, or set model.encoder_layers to 1 or more.");
+  }
+  if (!options.has_encoder()) return absl::OkStatus();
+  return InRange("source_vocabulary", options.source_vocabulary, kSpecialTokens + 1, 1 << 28);
+}
+
 }  // namespace
 
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers) {
@@ -47,9 +64,14 @@ double DefaultSteepness(BranchGrowth growth) {
   }
 }
 
+std::string DepthName(const ModelOptions& options) {
+  return options.has_encoder() ? absl::StrCat(options.encoder_layers, "L-", options.decoder_layers, "L")
+                               : absl::StrCat(options.decoder_layers, "L decoder-only");
+}
+
 absl::Status ValidateModelOptions(const ModelOptions& options) {
   constexpr double kMaxLayers = 10000;  // 2N + 3M + 3 sublayers must stay below the 65,536 of random.h's counter
-  HADAL_RETURN_IF_ERROR(InRange("encoder_layers", options.encoder_layers, 1, kMaxLayers));
+  HADAL_RETURN_IF_ERROR(InRange("encoder_layers", options.encoder_layers, 0, kMaxLayers));
   HADAL_RETURN_IF_ERROR(InRange("decoder_layers", options.decoder_layers, 1, kMaxLayers));
   HADAL_RETURN_IF_ERROR(InRange("d_model", options.d_model, 1, 65536));
   HADAL_RETURN_IF_ERROR(InRange("d_ff", options.d_ff, 1, 262144));
@@ -58,9 +80,10 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("model: heads = ", options.heads, " must divide d_model = ", options.d_model));
   }
-  HADAL_RETURN_IF_ERROR(InRange("source_vocabulary", options.source_vocabulary, kSpecialTokens + 1, 1 << 28));
+  HADAL_RETURN_IF_ERROR(CheckSource(options));
   HADAL_RETURN_IF_ERROR(InRange("target_vocabulary", options.target_vocabulary, kSpecialTokens + 1, 1 << 28));
-  if (options.sharing == EmbeddingSharing::kAll && options.source_vocabulary != options.target_vocabulary) {
+  if (options.has_encoder() && options.sharing == EmbeddingSharing::kAll &&
+      options.source_vocabulary != options.target_vocabulary) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model: one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary,
         " source and ", options.target_vocabulary,

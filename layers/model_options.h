@@ -18,7 +18,7 @@ enum class NormPlacement : int32_t {
 enum class EmbeddingSharing : int32_t {
   kNone,     // source, target and output matrices apart
   kDecoder,  // target embedding = output projection
-  kAll,      // one matrix for source, target and output
+  kAll,      // one matrix for source, target and output; without a source as kDecoder
 };
 
 enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
@@ -87,12 +87,12 @@ struct StackMethod {
 };
 
 struct ModelOptions {
-  int32_t encoder_layers = 6;
+  int32_t encoder_layers = 6;  // 0: a language model
   int32_t decoder_layers = 6;
   int32_t d_model = 512;
   int32_t d_ff = 2048;
   int32_t heads = 8;
-  int32_t source_vocabulary = 0;  // rows of the source embedding, special tokens included
+  int32_t source_vocabulary = 0;  // rows of the source embedding, special tokens included; 0 without an encoder
   int32_t target_vocabulary = 0;
   int32_t max_positions = 1024;  // longest sentence, </s> included
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
@@ -102,13 +102,21 @@ struct ModelOptions {
   double activation_dropout = 0;  // on the feed-forward hidden layer
   double label_smoothing = 0.1;
 
-  StackMethod encoder;
+  StackMethod encoder;  // not read where there is none
   StackMethod decoder;
   WeightDistribution distribution = WeightDistribution::kXavierUniform;
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   double branch_growth_updates = 4000;  // T
   double branch_growth_steepness = 0;   // k of the exponential and the sigmoid
+
+  // Without an encoder the model is a language model: its decoder layers have no cross-attention, and there is no source.
+  bool has_encoder() const { return encoder_layers > 0; }
+  int32_t encoder_sublayers() const { return 2 * encoder_layers; }
+  int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };
+
+// The depth in words: "6L-6L", or "6L decoder-only".
+std::string DepthName(const ModelOptions& options);
 
 // k of a growth unless it is chosen: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 where it is not read.
 double DefaultSteepness(BranchGrowth growth);

@@ -18,15 +18,10 @@ class PlanBuilder {
   explicit PlanBuilder(const ModelOptions& options) : options_(options) { plan_.options = options; }
 
   ModelPlan Build() {
-    AddSublayer(SublayerKind::kSourceEmbedding, Stack::kEncoder, -1);
-    AddTable(options_.source_vocabulary);
-    for (int32_t layer = 0; layer < options_.encoder_layers; ++layer) {
-      AddSelfAttention(Stack::kEncoder, layer);
-      AddFeedForward(Stack::kEncoder, layer, layer + 1 == options_.encoder_layers);
-    }
+    if (options_.has_encoder()) AddEncoder();
     AddSublayer(SublayerKind::kTargetEmbedding, Stack::kDecoder, -1);
     const int32_t source_table = 0;
-    if (options_.sharing == EmbeddingSharing::kAll) {
+    if (options_.has_encoder() && options_.sharing == EmbeddingSharing::kAll) {
       plan_.sublayers.back().table = source_table;
     } else {
       AddTable(options_.target_vocabulary);
@@ -34,7 +29,7 @@ class PlanBuilder {
     const int32_t target_table = plan_.sublayers.back().table;
     for (int32_t layer = 0; layer < options_.decoder_layers; ++layer) {
       AddSelfAttention(Stack::kDecoder, layer);
-      AddCrossAttention(layer);
+      if (options_.has_encoder()) AddCrossAttention(layer);
       AddFeedForward(Stack::kDecoder, layer, layer + 1 == options_.decoder_layers);
     }
     AddSublayer(SublayerKind::kOutputHead, Stack::kDecoder, -1);
@@ -49,6 +44,15 @@ class PlanBuilder {
  private:
   const StackMethod& Method(Stack stack) const {
     return stack == Stack::kEncoder ? options_.encoder : options_.decoder;
+  }
+
+  void AddEncoder() {
+    AddSublayer(SublayerKind::kSourceEmbedding, Stack::kEncoder, -1);
+    AddTable(options_.source_vocabulary);
+    for (int32_t layer = 0; layer < options_.encoder_layers; ++layer) {
+      AddSelfAttention(Stack::kEncoder, layer);
+      AddFeedForward(Stack::kEncoder, layer, layer + 1 == options_.encoder_layers);
+    }
   }
 
   void AddSublayer(SublayerKind kind, Stack stack, int32_t layer) {
@@ -483,7 +487,7 @@ std::vector<int32_t> ModelPlan::Uses(int32_t parameter) const {
   if (parameters[parameter].role != ParameterRole::kEmbedding) return {parameters[parameter].sublayer};
   std::vector<int32_t> uses;
   for (int32_t sublayer : {source_embedding(), target_embedding(), output_head()}) {
-    if (sublayers[sublayer].table == parameter) uses.push_back(sublayer);
+    if (sublayer >= 0 && sublayers[sublayer].table == parameter) uses.push_back(sublayer);
   }
   return uses;
 }

@@ -2,6 +2,8 @@
 //
 //   source embedding · encoder (self-attention, feed-forward) × N · target embedding
 //                    · decoder (self-attention, cross-attention, feed-forward) × M · output head
+// A language model (N = 0) has neither source nor cross-attention:
+//   target embedding · decoder (self-attention, feed-forward) × M · output head
 //
 // Rank 0 makes the plan from the options (depth-aware constants included) and broadcasts it as fixed-size plain records
 // with a hash; everything else — partition, memory, initialisation, checkpoints, names — is read off this list. Thread
@@ -136,8 +138,8 @@ struct ModelPlan {
   // The sublayers that use `parameter` as their table, ascending: one entry for most, up to three for a tied embedding.
   std::vector<int32_t> Uses(int32_t parameter) const;
 
-  int32_t source_embedding() const { return 0; }
-  int32_t target_embedding() const { return 1 + 2 * options.encoder_layers; }
+  int32_t source_embedding() const { return options.has_encoder() ? 0 : -1; }  // -1: there is none
+  int32_t target_embedding() const { return options.has_encoder() ? 1 + options.encoder_sublayers() : 0; }
   int32_t output_head() const { return static_cast<int32_t>(sublayers.size()) - 1; }
 };
 

@@ -85,7 +85,7 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   const bool inside_decoder = spec_.last > target;
   const bool received = std::any_of(input_edges_.begin(), input_edges_.end(),
                                     [](const Edge& edge) { return edge.kind == EdgeKind::kMemory; });
-  if (inside_decoder && (spec_.first <= target || received)) {
+  if (plan_.options.has_encoder() && inside_decoder && (spec_.first <= target || received)) {
     memory_ = SlotTensor{Stack::kEncoder, ReserveInSlot(capacity.source_rows * d_model_)};
   }
   if (spec_.first <= target && target < spec_.last) add_embedding(target, Stack::kDecoder);

@@ -39,6 +39,11 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout) {
+  if (!plan.options.has_encoder()) {
+    return absl::InvalidArgumentError(
+        "the model is a language model (encoder_layers = 0) and cannot translate; `hadal score --target FILE` says how "
+        "probable it finds text");
+  }
   HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, PlanDecodeCapacity(plan, pipeline, options));
   std::unique_ptr<Decoder> decoder(
       new Decoder(plan, pipeline, parameters, stream, communicator, options, capacity, timeout));

@@ -40,7 +40,7 @@ class Decoder {
  public:
   // Plans and allocates this rank's memory. Everything referenced must outlive the decoder; `parameters` hold the weights of
   // this rank's sublayers of `pipeline`. All ranks call it together.
-  // Errors: those of PlanDecodeCapacity; ResourceExhausted where any rank lacks the memory.
+  // Errors: those of PlanDecodeCapacity; InvalidArgument for a model without an encoder; ResourceExhausted where any rank lacks the memory.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,

@@ -78,10 +78,12 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
   HADAL_ASSIGN_OR_RETURN(const std::string directory, Resolve(path));
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
-  HADAL_ASSIGN_OR_RETURN(Vocabulary source,
-                         ReadVocabulary(reader, "source.vocabulary", plan->options.source_vocabulary));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target,
                          ReadVocabulary(reader, "target.vocabulary", plan->options.target_vocabulary));
+  Vocabulary source = target;
+  if (plan->options.has_encoder()) {
+    HADAL_ASSIGN_OR_RETURN(source, ReadVocabulary(reader, "source.vocabulary", plan->options.source_vocabulary));
+  }
   return ModelCheckpoint(std::move(reader), std::move(plan), std::move(source), std::move(target));
 }
 

@@ -26,7 +26,7 @@ class ModelCheckpoint {
   const std::string& directory() const { return reader_.directory(); }
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
-  const Vocabulary& source_vocabulary() const { return source_; }
+  const Vocabulary& source_vocabulary() const { return source_; }  // the target's where the model has no encoder
   const Vocabulary& target_vocabulary() const { return target_; }
 
   // Fills every weight that `parameters` (of this plan) holds.  Errors: DataLoss.

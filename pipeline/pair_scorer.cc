@@ -14,11 +14,11 @@ namespace {
 
 constexpr int64_t kFewestRows = 16;  // of a product: oneDNN's sums of fewer rows depend on their number
 
-// Adds pairs of two empty sides until no product is short.
-void FillUp(PackedBatch& batch) {
+// Adds samples without a token until no product is short.
+void FillUp(bool has_source, PackedBatch& batch) {
   const auto last_block = [&] { return batch.target_rows() % Workspace::kLogitRows; };
-  while (batch.source_rows() < kFewestRows || (last_block() > 0 && last_block() < kFewestRows)) {
-    AppendSentence({}, -1, batch);
+  while ((has_source && batch.source_rows() < kFewestRows) || (last_block() > 0 && last_block() < kFewestRows)) {
+    AppendSentence({.has_source = has_source}, -1, batch);
   }
 }
 
@@ -52,7 +52,7 @@ int64_t PairScorer::longest_tokens() const {
 absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
   const int64_t rows = pipeline_.capacity.target_rows - kFewestRows;
   HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {rows, rows}));
-  for (PackedBatch& batch : batches) FillUp(batch);
+  for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), batch);
   std::vector<float> row_nll;
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};
   HADAL_RETURN_IF_ERROR(engine_->Evaluate(batches, scalars, &row_nll).status());

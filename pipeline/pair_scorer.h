@@ -1,4 +1,5 @@
-// Log-probabilities of given translations: a full forward of each pair over the ranks of a pipeline, without dropout.
+// Log-probabilities of given translations, or of plain text by a language model: a full forward of each pair over the ranks of a
+// pipeline, without dropout.
 //
 // Batches are filled up so that no product and no block of logits has fewer than 16 rows: a pair's score has the same bits
 // whatever is scored beside it.
@@ -35,7 +36,7 @@ class PairScorer {
   // Longest side of a pair in tokens, </s> not counted.
   int64_t longest_tokens() const;
   // The scores, in the order of `pairs` (the same on every rank), on every rank.
-  // REQUIRES: no side longer than longest_tokens().
+  // REQUIRES: no side longer than longest_tokens(); pairs have a source where the model has an encoder, and only there.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
 
  private:

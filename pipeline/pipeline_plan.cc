@@ -152,10 +152,10 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.outstanding_sends = options.outstanding_sends;
   result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
-  result.capacity = {
-      .source_rows = batch.source_tokens,
-      .target_rows = batch.target_tokens,
-      .max_length = std::min(plan.options.max_positions, std::max(batch.source_tokens, batch.target_tokens))};
+  const int32_t source_rows = plan.options.has_encoder() ? batch.source_tokens : 0;
+  result.capacity = {.source_rows = source_rows,
+                     .target_rows = batch.target_tokens,
+                     .max_length = std::min(plan.options.max_positions, std::max(source_rows, batch.target_tokens))};
   constexpr double kTypicalSentenceRows = 32;
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));

@@ -13,7 +13,7 @@ namespace hadal {
 
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
-  int32_t source_tokens = 1024;  // capacity of one micro-batch, </s> counted
+  int32_t source_tokens = 1024;  // capacity of one micro-batch, </s> counted; not read without an encoder
   int32_t target_tokens = 1024;
 };
 

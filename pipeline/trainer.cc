@@ -28,6 +28,11 @@ BatchCapacity CapacityOf(const TrainOptions& options) {
 // "12 of 345 training samples …"; empty where all fit.
 std::string LeftOut(const char* what, int64_t too_long, int64_t samples, const TrainOptions& options) {
   if (too_long == 0) return "";
+  if (!options.model.has_encoder()) {
+    return absl::StrFormat(
+        "%d of %d %s samples are left out: a line is longer than batch.target_tokens = %d or model.max_positions = %d",
+        too_long, samples, what, options.batch.target_tokens, options.model.max_positions);
+  }
   return absl::StrFormat(
       "%d of %d %s samples are left out: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or "
       "model.max_positions = %d",
@@ -113,12 +118,11 @@ absl::Status Trainer::InitializeFrom(const std::string& directory) {
 RunInfo Trainer::DescribeRun() const {
   const ModelOptions& model = plan_.options;
   return {.run_directory = options_.run_directory,
-          .model = absl::StrFormat("%dL-%dL, d_model %d, %d heads, d_ff %d: %d sublayers", model.encoder_layers,
-                                   model.decoder_layers, model.d_model, model.heads, model.d_ff,
-                                   2 * model.encoder_layers + 3 * model.decoder_layers),
+          .model = absl::StrFormat("%s, d_model %d, %d heads, d_ff %d: %d sublayers", DepthName(model), model.d_model,
+                                   model.heads, model.d_ff, model.encoder_sublayers() + model.decoder_sublayers()),
           .parameters = plan_.ParameterElements(),
-          .encoder_sublayers = 2 * model.encoder_layers,
-          .decoder_sublayers = 3 * model.decoder_layers,
+          .encoder_sublayers = model.encoder_sublayers(),
+          .decoder_sublayers = model.decoder_sublayers(),
           .ranks = surroundings_.communicator.size(),
           .stages = pipeline_.grid.stages,
           .replicas = pipeline_.grid.replicas,

@@ -39,8 +39,10 @@ void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optio
   for (size_t s = 0; s < static_cast<size_t>(shown); ++s) {
     const SampleView sample = corpus.sample(batch.samples[s]);
     out << "  sample " << batch.samples[s] << ", corpus " << sample.corpus_id << ", weight " << sample.weight << "\n";
-    PrintSide("source", Rows(batch.source, batch.source_offsets, s), vocabularies ? &vocabularies->source : nullptr,
-              out);
+    if (sample.has_source) {
+      PrintSide("source", Rows(batch.source, batch.source_offsets, s), vocabularies ? &vocabularies->source : nullptr,
+                out);
+    }
     PrintSide("target", Rows(batch.target, batch.target_offsets, s), vocabularies ? &vocabularies->target : nullptr,
               out);
   }

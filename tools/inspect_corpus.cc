@@ -89,7 +89,7 @@ double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples
 absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, OpenFilled(options.data));
   out << options.data << ": " << HumanCount(corpus.size()) << " samples\n";
-  Print("source", DescribeSource(corpus), corpus.size(), out);
+  if (!corpus.manifest().monolingual()) Print("source", DescribeSource(corpus), corpus.size(), out);
   Print("target", DescribeTarget(corpus), corpus.size(), out);
   if (options.score.empty()) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const Corpus text, OpenFilled(options.score));

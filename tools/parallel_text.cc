@@ -24,9 +24,14 @@ absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string&
 }
 
 absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
-  HADAL_ASSIGN_OR_RETURN(Side source, OpenSide(pair.source));
+  std::optional<Side> source;
+  if (!pair.source.empty()) {
+    HADAL_ASSIGN_OR_RETURN(source, OpenSide(pair.source));
+  }
   HADAL_ASSIGN_OR_RETURN(Side target, OpenSide(pair.target));
-  return ParallelReader(std::move(source), std::move(target));
+  ParallelReader reader(std::move(target));
+  reader.source_ = std::move(source);
+  return reader;
 }
 
 absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::string& line) {
@@ -54,27 +59,29 @@ void ParallelReader::Validate(const Side& side, int64_t number, const std::strin
   invalid = absl::StrCat(side.path, ":", number, ": not UTF-8 from byte ", valid + 1, " of the line on");
 }
 
-absl::Status ParallelReader::UnequalCounts(const Side& longer, const Side& shorter) {
+absl::Status ParallelReader::UnequalCounts(Side& longer, const Side& shorter) {
   int64_t rest = 1;
   std::string line;
-  Side& side = &longer == &source_ ? source_ : target_;
-  while (std::getline(side.in, line)) ++rest;
+  while (std::getline(longer.in, line)) ++rest;
   return absl::InvalidArgumentError(absl::StrCat(longer.path, " has ", lines_ + rest, " lines, ", shorter.path, " has ",
                                                  lines_, "; line n of one must translate line n of the other"));
 }
 
 absl::StatusOr<bool> ParallelReader::Next(ParallelLine& line) {
   line.number = lines_ + 1;
-  HADAL_ASSIGN_OR_RETURN(const bool has_source, NextLine(source_, line.number, line.source));
+  bool has_source = false;
+  if (source_) {
+    HADAL_ASSIGN_OR_RETURN(has_source, NextLine(*source_, line.number, line.source));
+  }
   HADAL_ASSIGN_OR_RETURN(const bool has_target, NextLine(target_, line.number, line.target));
   if (!has_source && !has_target) return false;
-  if (!has_target) return UnequalCounts(source_, target_);
-  if (!has_source) return UnequalCounts(target_, source_);
+  if (!has_target) return UnequalCounts(*source_, target_);
+  if (source_ && !has_source) return UnequalCounts(target_, *source_);
   ++lines_;
   line.invalid.clear();
-  Validate(source_, line.number, line.source, line.invalid);
+  if (source_) Validate(*source_, line.number, line.source, line.invalid);
   Validate(target_, line.number, line.target, line.invalid);
-  line.empty = IsBlank(line.source) || IsBlank(line.target);
+  line.empty = (source_ && IsBlank(line.source)) || IsBlank(line.target);
   return true;
 }
 

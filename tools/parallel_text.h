@@ -1,4 +1,5 @@
-// Reads parallel text: two UTF-8 files, a sentence a line, line n of one translating line n of the other.
+// Reads parallel text: two UTF-8 files, a sentence a line, line n of one translating line n of the other. Plain text is the target
+// side alone.
 //
 // A byte order mark at the start of a file and "\r" at the end of a line are not part of the text. A last line need not end in
 // "\n". Nothing else is changed.
@@ -7,6 +8,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,7 +17,7 @@
 namespace hadal {
 
 struct TextPair {
-  std::string source;  // paths
+  std::string source;  // paths; an empty source: plain text
   std::string target;
 };
 
@@ -33,13 +35,13 @@ class ParallelReader {
   // Errors: NotFound, or FailedPrecondition for what is not a file.
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
-  // Reads the next pair of lines; false at the end. Blocking.
+  // Reads the next pair of lines, of plain text the next line; false at the end. Blocking.
   // Errors: InvalidArgument when one file ends before the other, with both counts; DataLoss when reading fails.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
   // What was taken off so far.
-  bool had_byte_order_mark() const { return source_.had_byte_order_mark || target_.had_byte_order_mark; }
-  int64_t carriage_returns() const { return source_.carriage_returns + target_.carriage_returns; }
+  bool had_byte_order_mark() const { return (source_ && source_->had_byte_order_mark) || target_.had_byte_order_mark; }
+  int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
 
  private:
   struct Side {
@@ -53,11 +55,11 @@ class ParallelReader {
   static absl::StatusOr<bool> NextLine(Side& side, int64_t number, std::string& line);
   // Where `line` is not UTF-8, says so in `invalid` unless something stands there already.
   static void Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid);
-  absl::Status UnequalCounts(const Side& longer, const Side& shorter);
+  absl::Status UnequalCounts(Side& longer, const Side& shorter);
 
-  ParallelReader(Side source, Side target) : source_(std::move(source)), target_(std::move(target)) {}
+  explicit ParallelReader(Side target) : target_(std::move(target)) {}
 
-  Side source_;
+  std::optional<Side> source_;
   Side target_;
   int64_t lines_ = 0;
 };

@@ -30,7 +30,8 @@ struct PlanArguments {
 // Of the prepared corpus the manifest is enough.
 absl::Status SetVocabularies(const PlanArguments& arguments, TrainOptions& options) {
   if (arguments.vocabulary > 0) {
-    options.model.source_vocabulary = options.model.target_vocabulary = arguments.vocabulary;
+    options.model.source_vocabulary = options.model.has_encoder() ? arguments.vocabulary : 0;
+    options.model.target_vocabulary = arguments.vocabulary;
     return absl::OkStatus();
   }
   constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
@@ -59,7 +60,7 @@ absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
   const int ranks = arguments.ranks > 0 ? arguments.ranks : asked;
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   const Stream stream = Stream::Cpu(threads);
-  const ActivationCapacity capacity{.source_rows = options.batch.source_tokens,
+  const ActivationCapacity capacity{.source_rows = options.model.has_encoder() ? options.batch.source_tokens : 0,
                                     .target_rows = options.batch.target_tokens};
   MachineRate rate = MeasureRate(options.model, capacity, stream);
   if (arguments.gflops > 0) rate = {arguments.gflops, rate.adam_elements_per_second, /*measured=*/false};

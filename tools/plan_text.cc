@@ -26,6 +26,7 @@ std::string BranchText(const ModelOptions& model) {
   const double period = model.branch_growth_updates, k = model.branch_growth_steepness;
   switch (model.branch_growth) {
     case BranchGrowth::kConstant:
+      if (!model.has_encoder()) return absl::StrFormat("b = %g", model.decoder.branch_gain);
       return absl::StrFormat("b = %g/%g", model.encoder.branch_gain, model.decoder.branch_gain);
     case BranchGrowth::kLinear:
       return absl::StrFormat("b = min(1, t/%g)", period);
@@ -37,19 +38,31 @@ std::string BranchText(const ModelOptions& model) {
   return "";
 }
 
+void AppendGains(const ModelOptions& model, std::string& text) {
+  const StackMethod &encoder = model.encoder, &decoder = model.decoder;
+  if (model.has_encoder()) {
+    absl::StrAppendFormat(&text,
+                          "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN "
+                          "%.4f/%.4f; branch %s\n",
+                          encoder.residual_gain, decoder.residual_gain, encoder.value_gain, decoder.value_gain,
+                          encoder.output_gain, decoder.output_gain, encoder.ffn_gain, decoder.ffn_gain,
+                          BranchText(model));
+  } else {
+    absl::StrAppendFormat(&text, "residual  r = %.4f; gains of W_v %.4f, W_o %.4f, FFN %.4f; branch %s\n",
+                          decoder.residual_gain, decoder.value_gain, decoder.output_gain, decoder.ffn_gain,
+                          BranchText(model));
+  }
+}
+
 void AppendHeader(const PlanReport& report, std::string& text) {
   const ModelOptions& model = report.model.options;
   const PipelinePlan& pipeline = report.pipeline;
   absl::StrAppendFormat(
-      &text, "model     %dL-%dL, d_model %d, d_ff %d, heads %d, vocabulary %d/%d: %d sublayers, %s parameters\n",
-      model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff, model.heads, model.source_vocabulary,
-      model.target_vocabulary, report.model.sublayers.size(), HumanCount(report.model.ParameterElements()));
-  absl::StrAppendFormat(
-      &text,
-      "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN %.4f/%.4f; branch %s\n",
-      model.encoder.residual_gain, model.decoder.residual_gain, model.encoder.value_gain, model.decoder.value_gain,
-      model.encoder.output_gain, model.decoder.output_gain, model.encoder.ffn_gain, model.decoder.ffn_gain,
-      BranchText(model));
+      &text, "model     %s, d_model %d, d_ff %d, heads %d, vocabulary %s%d: %d sublayers, %s parameters\n",
+      DepthName(model), model.d_model, model.d_ff, model.heads,
+      model.has_encoder() ? absl::StrCat(model.source_vocabulary, "/") : std::string(), model.target_vocabulary,
+      report.model.sublayers.size(), HumanCount(report.model.ParameterElements()));
+  AppendGains(model, text);
   absl::StrAppendFormat(&text,
                         "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "
                         "target tokens, %s\n",

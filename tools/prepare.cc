@@ -27,10 +27,17 @@ std::vector<Split> SplitsOf(const PrepareOptions& options) {
 }
 
 absl::Status CheckOptions(const PrepareOptions& options) {
-  if (options.train.empty()) return absl::InvalidArgumentError("no training text; give --train SOURCE TARGET");
+  if (options.train.empty()) {
+    return absl::InvalidArgumentError(options.monolingual ? "no training text; give --train FILE"
+                                                          : "no training text; give --train SOURCE TARGET");
+  }
   if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
   if (options.max_tokens < 1) {
     return absl::InvalidArgumentError(absl::StrCat("--max-tokens ", options.max_tokens, " keeps nothing; at least 1"));
+  }
+  if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
+    return absl::InvalidArgumentError(
+        "plain text has one side and one vocabulary; leave out --separate, --source-vocab and --target-vocab");
   }
   return absl::OkStatus();
 }
@@ -56,7 +63,8 @@ absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const Prepar
   for (const Split& split : splits) {
     HADAL_ASSIGN_OR_RETURN(const SplitSurvey survey, SurveySplit(split, options));
     if (usable_for_training == 0) usable_for_training = survey.usable;
-    out << "read " << split.name << ": " << HumanCount(survey.lines) << " pairs of lines";
+    out << "read " << split.name << ": " << HumanCount(survey.lines)
+        << (options.monolingual ? " lines" : " pairs of lines");
     if (survey.byte_order_marks > 0) out << ", byte order marks removed";
     if (survey.carriage_returns > 0) out << ", CRLF line ends removed";
     out << std::endl;
@@ -69,12 +77,14 @@ std::string UnknownShare(int64_t unknown, int64_t tokens) {
   return absl::StrFormat("%.2g%% unknown", 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens));
 }
 
-std::string DescribeSkipped(const SkippedLines& skipped, int64_t max_tokens) {
+std::string DescribeSkipped(const SkippedLines& skipped, const PrepareOptions& options) {
   if (skipped.total() == 0) return "nothing skipped";
   std::vector<std::string> reasons;
-  if (skipped.empty > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.empty), " with an empty side"));
+  if (skipped.empty > 0) {
+    reasons.push_back(absl::StrCat(HumanCount(skipped.empty), options.monolingual ? " empty" : " with an empty side"));
+  }
   if (skipped.too_long > 0) {
-    reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", max_tokens, " tokens"));
+    reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", options.max_tokens, " tokens"));
   }
   if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
   return absl::StrCat("skipped ", HumanCount(skipped.total()), ": ", absl::StrJoin(reasons, ", "));
@@ -82,12 +92,17 @@ std::string DescribeSkipped(const SkippedLines& skipped, int64_t max_tokens) {
 
 void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {
   const CorpusStatistics& statistics = written.manifest.statistics;
-  out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples) << " pairs; source "
-      << HumanCount(statistics.source_tokens) << " tokens (longest " << statistics.longest_source << ", "
-      << UnknownShare(statistics.source_unknown, statistics.source_tokens) << "), target "
-      << HumanCount(statistics.target_tokens) << " (longest " << statistics.longest_target << ", "
+  out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples);
+  if (options.monolingual) {
+    out << " lines; " << HumanCount(statistics.target_tokens) << " tokens";
+  } else {
+    out << " pairs; source " << HumanCount(statistics.source_tokens) << " tokens (longest " << statistics.longest_source
+        << ", " << UnknownShare(statistics.source_unknown, statistics.source_tokens) << "), target "
+        << HumanCount(statistics.target_tokens);
+  }
+  out << " (longest " << statistics.longest_target << ", "
       << UnknownShare(statistics.target_unknown, statistics.target_tokens) << "); "
-      << DescribeSkipped(written.skipped, options.max_tokens) << std::endl;
+      << DescribeSkipped(written.skipped, options) << std::endl;
 }
 
 void DescribeVocabularies(const PreparedVocabularies& vocabularies, const PrepareOptions& options, std::ostream& out) {
@@ -96,21 +111,52 @@ void DescribeVocabularies(const PreparedVocabularies& vocabularies, const Prepar
         << std::endl;
   };
   if (vocabularies.shared()) {
-    describe("shared vocabulary", vocabularies.source);
+    describe(options.monolingual ? "vocabulary" : "shared vocabulary", vocabularies.source);
   } else {
     describe("source vocabulary", vocabularies.source);
     describe("target vocabulary", vocabularies.target);
   }
 }
 
-// Adds `--NAME SOURCE TARGET`, which may be repeated.
-void AddPairOption(CLI::App& command, const std::string& name, const std::string& description,
-                   std::vector<TextPair>& pairs) {
-  const auto store = [&pairs](const std::vector<std::string>& paths) {
-    for (size_t i = 0; i + 1 < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
-    return true;
+// What the command line gives before it is known whether files come in pairs.
+struct PrepareArguments {
+  PrepareOptions options;
+  std::vector<std::string> train, valid, test;  // paths
+};
+
+// `--NAME SOURCE TARGET …`, of plain text `--NAME FILE …`.
+absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector<std::string>& paths,
+                                             bool monolingual) {
+  std::vector<TextPair> pairs;
+  if (monolingual) {
+    for (const std::string& path : paths) pairs.push_back({"", path});
+    return pairs;
+  }
+  if (paths.size() % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " takes pairs of files, SOURCE TARGET; the last (",
+                                                   paths.back(), ") stands alone. For plain text give --monolingual."));
+  }
+  for (size_t i = 0; i < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
+  return pairs;
+}
+
+absl::Status PairUpAll(PrepareArguments& arguments) {
+  PrepareOptions& options = arguments.options;
+  HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options.monolingual));
+  HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options.monolingual));
+  HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, options.monolingual));
+  return absl::OkStatus();
+}
+
+void AddTextOptions(CLI::App& command, PrepareArguments& arguments) {
+  const auto add = [&](const char* name, std::vector<std::string>& paths, const char* description) {
+    command.add_option(name, paths, description)->type_name("SOURCE TARGET");
   };
-  command.add_option(name, store, description)->type_size(2)->expected(1, 1 << 20)->type_name("SOURCE TARGET");
+  add("--train", arguments.train, "Training text: two files, line by line translations; may be repeated");
+  add("--valid", arguments.valid, "Validation text");
+  add("--test", arguments.test, "Test text");
+  command.add_flag("--monolingual", arguments.options.monolingual,
+                   "Plain text for language models: each FILE for itself, a sentence or a document a line");
 }
 
 void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
@@ -173,20 +219,20 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
 }
 
 void AddPrepareCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("prepare", "Turn parallel text into a vocabulary and token corpora");
-  auto options = std::make_shared<PrepareOptions>();
-  AddPairOption(*command, "--train", "Training text: two files, line by line translations; may be repeated",
-                options->train);
-  AddPairOption(*command, "--valid", "Validation text", options->valid);
-  AddPairOption(*command, "--test", "Test text", options->test);
-  command->add_option("-o,--out", options->output, "Output folder")->required()->type_name("DIR");
-  AddVocabularyOptions(*command, *options);
-  AddFilterOptions(*command, *options);
-  command->add_flag("--overwrite", options->overwrite, "Replace what the output folder holds");
-  command->callback([options, &exit_code] {
-    const absl::Status status = RunPrepare(*options, std::cout);
+  CLI::App* command = app.add_subcommand("prepare", "Turn parallel or plain text into a vocabulary and token corpora");
+  auto arguments = std::make_shared<PrepareArguments>();
+  PrepareOptions& options = arguments->options;
+  AddTextOptions(*command, *arguments);
+  command->add_option("-o,--out", options.output, "Output folder")->required()->type_name("DIR");
+  AddVocabularyOptions(*command, options);
+  AddFilterOptions(*command, options);
+  command->add_flag("--overwrite", options.overwrite, "Replace what the output folder holds");
+  command->callback([arguments, &exit_code] {
+    constexpr int kDone = 0, kError = 1, kBadUsage = 2;
+    const absl::Status paired = PairUpAll(*arguments);
+    const absl::Status status = paired.ok() ? RunPrepare(arguments->options, std::cout) : paired;
     if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = status.ok() ? kDone : paired.ok() ? kError : kBadUsage;
   });
 }
 

@@ -1,8 +1,10 @@
-// `hadal prepare`: raw parallel text → a vocabulary and checksummed token corpora.
+// `hadal prepare`: raw parallel text, or plain text, → a vocabulary and checksummed token corpora.
 //
 //   hadal prepare --train SOURCE TARGET [--train …] [--valid SOURCE TARGET] [--test SOURCE TARGET] --out DIR
+//   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] --out DIR
 // writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each split that was given
-// NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
+// NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual is for
+// language models: a sentence or a document a line, samples without a source.
 //
 // The vocabulary is trained on the training text (SentencePiece: BPE or unigram, one for both sides or one each), or an existing
 // SentencePiece model, or a fairseq dict.txt with text already tokenised.
@@ -30,6 +32,7 @@ namespace hadal {
 enum class BadLine { kError, kSkip };
 
 struct PrepareOptions {
+  bool monolingual = false;  // plain text for language models: every pair is a target alone
   std::vector<TextPair> train;
   std::vector<TextPair> valid;
   std::vector<TextPair> test;

@@ -12,9 +12,10 @@
 namespace hadal {
 namespace {
 
-// "FILE:LINE or its partner": where a pair of lines stands.
+// "FILE:LINE / FILE:LINE": where a pair of lines stands, or a line of plain text.
 std::string PlaceOf(const TextPair& pair, int64_t number) {
-  return absl::StrCat(pair.source, ":", number, " / ", pair.target, ":", number);
+  const std::string target = absl::StrCat(pair.target, ":", number);
+  return pair.source.empty() ? target : absl::StrCat(pair.source, ":", number, " / ", target);
 }
 
 // Decides about one pair of lines as text: true to keep it. What is skipped is counted.
@@ -30,8 +31,9 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
   }
   if (line.empty) {
     if (options.on_empty == BadLine::kError) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(PlaceOf(pair, line.number), ": a side is empty; leave such lines out with --on-empty skip"));
+      return absl::InvalidArgumentError(absl::StrCat(PlaceOf(pair, line.number),
+                                                     pair.source.empty() ? ": the line" : ": a side",
+                                                     " is empty; leave such lines out with --on-empty skip"));
     }
     ++skipped.empty;
     return false;
@@ -61,10 +63,10 @@ absl::Status ForEachKept(const Split& split, const PrepareOptions& options, Skip
 // Decides about one pair as tokens.
 absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, const PrepareOptions& options,
                                 SkippedLines& skipped) {
-  if (sample.source.empty() || sample.target.empty()) {
+  if ((!options.monolingual && sample.source.empty()) || sample.target.empty()) {
     if (options.on_empty == BadLine::kError) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(place, ": nothing of a side is left as tokens; leave such lines out with --on-empty skip"));
+      return absl::InvalidArgumentError(absl::StrCat(place, ": nothing of ", options.monolingual ? "it" : "a side",
+                                                     " is left as tokens; leave such lines out with --on-empty skip"));
     }
     ++skipped.empty;
     return false;
@@ -73,8 +75,8 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   if (longest > options.max_tokens) {
     if (options.on_long == BadLine::kError) {
       return absl::InvalidArgumentError(
-          absl::StrCat(place, ": a side has ", longest, " tokens, the limit is ", options.max_tokens,
-                       "; raise --max-tokens, or leave such lines out with --on-long skip"));
+          absl::StrCat(place, options.monolingual ? ": it has " : ": a side has ", longest, " tokens, the limit is ",
+                       options.max_tokens, "; raise --max-tokens, or leave such lines out with --on-long skip"));
     }
     ++skipped.too_long;
     return false;
@@ -84,7 +86,8 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
 
 absl::Status NothingLeft(const Split& split, int64_t lines, const SkippedLines& skipped) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "nothing is left of the ", split.name, " text (", split.pairs[0].source, "): of ", lines, " lines ",
+      "nothing is left of the ", split.name, " text (",
+      split.pairs[0].source.empty() ? split.pairs[0].target : split.pairs[0].source, "): of ", lines, " lines ",
       skipped.invalid, " are not UTF-8, ", skipped.empty, " have an empty side, ", skipped.too_long, " are too long"));
 }
 
@@ -107,7 +110,7 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
   SplitSurvey survey;
   HADAL_RETURN_IF_ERROR(ForEachKept(split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
     if (survey.usable++ % stride == 0) {
-      text.source.push_back(line.source);
+      if (!options.monolingual) text.source.push_back(line.source);
       text.target.push_back(line.target);
     }
     return absl::OkStatus();
@@ -117,11 +120,14 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
                                         const SavedVocabulary& source, const SavedVocabulary& target) {
-  CorpusWriterOptions writer_options = {.prefix = JoinPath(options.output, split.name),
-                                        .source_vocabulary = source.reference(),
-                                        .target_vocabulary = target.reference()};
+  CorpusWriterOptions writer_options = {
+      .prefix = JoinPath(options.output, split.name),
+      .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
+      .target_vocabulary = target.reference()};
   for (const TextPair& pair : split.pairs) {
-    writer_options.corpora.push_back(absl::StrCat(BaseName(pair.source), " / ", BaseName(pair.target)));
+    writer_options.corpora.push_back(options.monolingual
+                                         ? BaseName(pair.target)
+                                         : absl::StrCat(BaseName(pair.source), " / ", BaseName(pair.target)));
   }
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written;
@@ -129,7 +135,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   Sample sample;
   const auto encode = [&](size_t pair, const ParallelLine& line) -> absl::Status {
     sample.corpus_id = static_cast<int32_t>(pair);
-    sample.source = source.vocabulary.Encode(line.source);
+    if (!options.monolingual) sample.source = source.vocabulary.Encode(line.source);
     sample.target = target.vocabulary.Encode(line.target);
     HADAL_ASSIGN_OR_RETURN(const bool keep,
                            KeepTokens(PlaceOf(split.pairs[pair], line.number), sample, options, written.skipped));

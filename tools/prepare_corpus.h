@@ -43,7 +43,7 @@ absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions
 
 // Every `stride`-th usable pair of lines of the split, as two lists.
 struct SampledText {
-  std::vector<std::string> source;
+  std::vector<std::string> source;  // empty for plain text
   std::vector<std::string> target;
 };
 absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, int64_t stride);
@@ -61,7 +61,7 @@ struct SavedVocabulary {
   VocabularyReference reference() const { return {file, vocabulary.size(), vocabulary.crc32c()}; }
 };
 
-// Encodes the split into DIR/NAME.json and its shards. A sample's corpus id counts split.pairs.
+// Encodes the split into DIR/NAME.json and its shards. A sample's corpus id counts split.pairs. Of plain text `source` is not read.
 // Errors: as SurveySplit, over-long sides where they are an error, and those of writing.
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
                                         const SavedVocabulary& source, const SavedVocabulary& target);

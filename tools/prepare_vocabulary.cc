@@ -31,6 +31,7 @@ absl::StatusOr<PreparedVocabularies> Save(Vocabulary source, Vocabulary target, 
 
 // Source and target lines in turn: a trainer with a limit of its own would see both languages.
 std::vector<std::string> Interleave(SampledText text) {
+  if (text.source.empty()) return std::move(text.target);
   std::vector<std::string> lines;
   lines.reserve(2 * text.source.size());
   for (size_t i = 0; i < text.source.size(); ++i) {
@@ -42,9 +43,13 @@ std::vector<std::string> Interleave(SampledText text) {
 
 void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
   const bool bpe = options.training.algorithm == PieceAlgorithm::kBpe;
-  out << "training " << (options.separate ? "two " : "a shared ") << (bpe ? "BPE" : "unigram")
-      << (options.separate ? " vocabularies" : " vocabulary") << " of " << HumanCount(options.training.size)
-      << " ids on " << HumanCount(pairs) << " pairs ..." << std::endl;
+  out << "training "
+      << (options.separate      ? "two "
+          : options.monolingual ? "a "
+                                : "a shared ")
+      << (bpe ? "BPE" : "unigram") << (options.separate ? " vocabularies" : " vocabulary") << " of "
+      << HumanCount(options.training.size) << " ids on " << HumanCount(pairs)
+      << (options.monolingual ? " lines ..." : " pairs ...") << std::endl;
 }
 
 }  // namespace
@@ -63,7 +68,7 @@ absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& o
   const int64_t limit = std::max<int64_t>(1, options.vocabulary_pairs);
   const int64_t stride = (usable + limit - 1) / limit;
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, stride));
-  Announce(options, static_cast<int64_t>(text.source.size()), out);
+  Announce(options, static_cast<int64_t>(text.target.size()), out);
   if (!options.separate) {
     HADAL_ASSIGN_OR_RETURN(const Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
     return Save(shared, shared, options.output);

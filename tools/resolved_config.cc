@@ -30,9 +30,12 @@ void DeriveStack(const std::string& path, const StackMethod& method, const std::
 DerivedValues Derive(const config::RunConfig& config, const TrainOptions& options) {
   DerivedValues derived;
   const config::Residual& residual = config.model().residual();
-  const std::string method = absl::StrCat("method \"", residual.method(), "\" at ", options.model.encoder_layers, "-",
-                                          options.model.decoder_layers, " layers");
-  DeriveStack("model.residual.encoder", options.model.encoder, method, derived);
+  const std::string method = options.model.has_encoder()
+                                 ? absl::StrCat("method \"", residual.method(), "\" at ", options.model.encoder_layers,
+                                                "-", options.model.decoder_layers, " layers")
+                                 : absl::StrCat("method \"", residual.method(), "\" at ", options.model.decoder_layers,
+                                                " layers, decoder-only");
+  if (options.model.has_encoder()) DeriveStack("model.residual.encoder", options.model.encoder, method, derived);
   DeriveStack("model.residual.decoder", options.model.decoder, method, derived);
   derived["model.residual.distribution"] = {absl::StrCat("\"", DistributionName(options.model.distribution), "\""),
                                             method};

@@ -154,8 +154,8 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
     return absl::InvalidArgumentError(
         "pipeline.checkpoint_auto = true needs pipeline.memory_limit_bytes, the memory a rank's buffers may take");
   }
-  const int64_t sublayers =
-      2 * int64_t{model.encoder_layers} + 3 * int64_t{model.decoder_layers} + 3;  // embeddings and head
+  const int64_t embeddings_and_head = model.has_encoder() ? 3 : 2;
+  const int64_t sublayers = model.encoder_sublayers() + model.decoder_sublayers() + embeddings_and_head;
   for (size_t i = 0; i < to.split.size(); ++i) {
     const int32_t lower = i == 0 ? 0 : to.split[i - 1];
     if (to.split[i] <= lower || to.split[i] >= sublayers) {
@@ -279,6 +279,9 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
                                     ", T = ", options.model.branch_growth_updates,
                                     " updates; try model.residual.growth_fraction=0.1"));
   }
+  if (!options.model.has_encoder() && config.model().residual().encoder().ByteSizeLong() > 0) {
+    warnings.push_back("model.residual.encoder is set, but model.encoder_layers = 0: it is not used");
+  }
   WarnOfFading("encoder", options.model.encoder, options.model.encoder_layers, warnings);
   WarnOfFading("decoder", options.model.decoder, options.model.decoder_layers, warnings);
   const config::LearningRate& rate = config.learning_rate();
@@ -314,6 +317,11 @@ absl::Status CheckTrainable(const TrainOptions& options) {
   if (options.validation.every_steps > 0 && options.validation_data.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("validation.every_steps = ", options.validation.every_steps,
                                                    " needs data.validation, the prefix of a prepared corpus"));
+  }
+  if (options.validation.bleu_sentences > 0 && !options.model.has_encoder()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("validation.bleu_sentences = ", options.validation.bleu_sentences,
+                     " needs translations, and model.encoder_layers = 0 is a language model; set it to 0"));
   }
   if (options.stop.patience > 0 && options.validation.every_steps == 0) {
     return absl::InvalidArgumentError(

@@ -13,6 +13,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
@@ -22,6 +24,12 @@
 
 namespace hadal {
 namespace {
+
+// Words between ASCII white space.
+int64_t CountWords(absl::string_view line) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
+  return static_cast<int64_t>(words.size());
+}
 
 class Scoring {
  public:
@@ -35,6 +43,7 @@ class Scoring {
   absl::Status Run(Communicator& communicator, const Stream& stream) {
     absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
+    has_source_ = checkpoint->plan().options.has_encoder();
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
@@ -49,6 +58,12 @@ class Scoring {
   std::ostream& out() { return options_.output.empty() ? standard_output_ : output_; }
 
   absl::Status OpenFiles() {
+    if (has_source_ && options_.source.empty()) {
+      return absl::InvalidArgumentError("the model translates: give its --source as well");
+    }
+    if (!has_source_ && !options_.source.empty()) {
+      return absl::InvalidArgumentError("the model is a language model and reads no --source; give --target alone");
+    }
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({options_.source, options_.target}));
     reader_.emplace(std::move(reader));
     if (options_.output.empty()) return absl::OkStatus();
@@ -65,7 +80,8 @@ class Scoring {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
       if (!more) return absl::OkStatus();
       if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
-      std::vector<int32_t> source = checkpoint.source_vocabulary().Encode(line.source);
+      std::vector<int32_t> source;
+      if (has_source_) source = checkpoint.source_vocabulary().Encode(line.source);
       std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);
       const auto tokens = static_cast<int64_t>(std::max(source.size(), target.size()));
       scored_.push_back(tokens <= longest);
@@ -76,6 +92,7 @@ class Scoring {
         }
         continue;
       }
+      words_ += CountWords(line.target) + 1;  // the end of the line
       lists.push_back(std::move(source));
       lists.push_back(std::move(target));
     }
@@ -92,7 +109,9 @@ class Scoring {
     HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
     HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
     std::vector<SampleView> pairs;
-    for (size_t i = 0; i + 1 < lists.size(); i += 2) pairs.push_back({.source = lists[i], .target = lists[i + 1]});
+    for (size_t i = 0; i + 1 < lists.size(); i += 2) {
+      pairs.push_back({.source = lists[i], .target = lists[i + 1], .has_source = has_source_});
+    }
     std::vector<PairScore> scores;
     if (!pairs.empty()) {
       HADAL_ASSIGN_OR_RETURN(scores, scorer.Score(pairs));
@@ -119,13 +138,18 @@ class Scoring {
                                             ": writing failed; is the disk full?"));
   }
 
+  const char* What() const { return has_source_ ? "pairs" : "lines"; }
+
   void Summarize() {
     if (total_.tokens > 0) {
       const double nll = -total_.log_probability / static_cast<double>(total_.tokens);
-      log_ << absl::StrFormat("scored %s pairs, %s target tokens: nll %.4f, perplexity %s a token\n",
-                              HumanCount(pairs_), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4));
+      const double nll_of_word = -total_.log_probability / static_cast<double>(words_);
+      log_ << absl::StrFormat(
+          "scored %s %s, %s target tokens: nll %.4f, perplexity %s a token; %s words: perplexity %s a word\n",
+          HumanCount(pairs_), What(), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4), HumanCount(words_),
+          HumanValue(std::exp(nll_of_word), 4));
     }
-    if (skipped_ > 0) log_ << absl::StrFormat("skipped %s pairs that are too long\n", HumanCount(skipped_));
+    if (skipped_ > 0) log_ << absl::StrFormat("skipped %s %s that are too long\n", HumanCount(skipped_), What());
   }
 
   const ScoreOptions& options_;
@@ -138,6 +162,8 @@ class Scoring {
   std::vector<bool> scored_;
   PairScore total_;
   int64_t pairs_ = 0, skipped_ = 0;
+  int64_t words_ = 0;  // of the scored targets, ends of lines counted
+  bool has_source_ = true;
 };
 
 }  // namespace
@@ -156,8 +182,11 @@ void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
                   "Checkpoint, or run directory (its best checkpoint, else its newest)")
       ->required()
       ->type_name("DIR");
-  command.add_option("-s,--source", options.source, "Source sentences, one a line")->required()->type_name("FILE");
-  command.add_option("-t,--target", options.target, "Their translations, line by line")->required()->type_name("FILE");
+  command.add_option("-s,--source", options.source, "Source sentences, one a line; none for a language model")
+      ->type_name("FILE");
+  command.add_option("-t,--target", options.target, "Their translations, line by line; or plain text")
+      ->required()
+      ->type_name("FILE");
   command.add_option("-o,--output", options.output, "File of scores (default: standard output)");
   command.add_option("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
       ->check(CLI::Range(64, 1 << 20))

@@ -1,9 +1,13 @@
 // `hadal score`: how probable a model finds given translations, over any number of ranks.
 //
 //   hadal score --checkpoint DIR|RUN_DIR --source FILE --target FILE [--output FILE]
+//   hadal score --checkpoint DIR|RUN_DIR --target FILE [--output FILE]                  of a language model
 // One line a pair, in the order of the files: the summed natural-log probability of the target's tokens and their number (</s>
 // counted in both), separated by a tab. A blank side is scored as </s> alone. A pair's score depends on the model alone, not on
 // the pairs around it.
+// The summary on `log` gives the perplexity a token, exp(total nll / target tokens), and a word, exp(total nll / words): words are the
+// target's as written, cut at white space, and one more a line for its end (so count fairseq and KenLM), whatever the vocabulary.
+// Models of different vocabularies can be compared by the second only.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +22,8 @@
 namespace hadal {
 
 struct ScoreOptions {
-  std::string checkpoint;  // a checkpoint, or a run directory
-  std::string source, target;
+  std::string checkpoint;                 // a checkpoint, or a run directory
+  std::string source, target;             // paths; no source where the model has no encoder
   std::string output;                     // path; empty: standard output
   int32_t batch_tokens = 2048;            // rows a batch holds, a side; also bounds a sentence
   OverLong over_long = OverLong::kError;  // kSkip: "nan" and 0, counted in the summary

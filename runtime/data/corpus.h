@@ -3,7 +3,7 @@
 //   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum a shard (corpus_manifest.h)
 //   PREFIX.00000.shard …  the samples (README.md has the format byte by byte)
 // A sample is a sentence pair with the corpus it came from, a weight, and prefix tokens that go in front of the source
-// (language tags, later). Sides are stored without </s>; batches add it (pack_sentences.h).
+// (language tags, later); or, in a monolingual corpus, a target alone. Sides are stored without </s>; batches add it (pack_sentences.h).
 //
 // Open() verifies everything once: sizes, CRC-32C of every region, that every offset lies inside its file and every
 // token id inside its vocabulary. After that, sample() cannot read outside the mapping, whatever the file held. Limits:
@@ -29,6 +29,7 @@ struct SampleView {
   std::span<const int32_t> prefix;  // usually empty; stands in front of the source, ids of the source vocabulary
   std::span<const int32_t> source;
   std::span<const int32_t> target;
+  bool has_source = true;  // false: plain text, without a source side (not even </s>)
 };
 
 // One sample that owns its tokens.
@@ -50,7 +51,7 @@ class Corpus {
   // Errors: NotFound, or DataLoss with the file, what is wrong in it, and what to try.
   static absl::StatusOr<Corpus> Open(const std::string& prefix);
   // A corpus in memory, for tests and for text that is not worth a file. Vocabulary sizes hold for `samples` as in
-  // Open(). Errors: InvalidArgument where a token id is outside its vocabulary.
+  // Open(); a source vocabulary of 0 ids makes a monolingual corpus. Errors: InvalidArgument where a token id is outside its vocabulary.
   static absl::StatusOr<Corpus> FromSamples(const std::vector<Sample>& samples, int32_t source_vocabulary_size,
                                             int32_t target_vocabulary_size);
 

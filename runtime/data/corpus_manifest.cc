@@ -162,7 +162,9 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   FieldReader reader(json, "", status);
   CorpusManifest manifest;
   manifest.samples = reader.Integer("samples", 0, kMaxUint32);
-  manifest.source_vocabulary = ReadVocabulary(reader.Object("source_vocabulary"));
+  // A monolingual corpus has none.
+  if (json.contains("source_vocabulary"))
+    manifest.source_vocabulary = ReadVocabulary(reader.Object("source_vocabulary"));
   manifest.target_vocabulary = ReadVocabulary(reader.Object("target_vocabulary"));
   manifest.shards = ReadShards(reader.Typed("shards", Json::value_t::array), status);
   manifest.corpora = ReadCorpora(reader.Typed("corpora", Json::value_t::array), status);
@@ -182,14 +184,12 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
 std::string ManifestToJson(const CorpusManifest& manifest) {
   OrderedJson shards = OrderedJson::array();
   for (const ShardReference& shard : manifest.shards) shards.push_back(ToJson(shard));
-  OrderedJson json = {{"format", kFormat},
-                      {"version", CorpusManifest::kFormatVersion},
-                      {"samples", manifest.samples},
-                      {"source_vocabulary", ToJson(manifest.source_vocabulary)},
-                      {"target_vocabulary", ToJson(manifest.target_vocabulary)},
-                      {"shards", shards},
-                      {"corpora", manifest.corpora},
-                      {"statistics", ToJson(manifest.statistics)}};
+  OrderedJson json = {{"format", kFormat}, {"version", CorpusManifest::kFormatVersion}, {"samples", manifest.samples}};
+  if (!manifest.monolingual()) json["source_vocabulary"] = ToJson(manifest.source_vocabulary);
+  json["target_vocabulary"] = ToJson(manifest.target_vocabulary);
+  json["shards"] = shards;
+  json["corpora"] = manifest.corpora;
+  json["statistics"] = ToJson(manifest.statistics);
   json["crc32c"] = ChecksumOf(Json(json));
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }

@@ -39,11 +39,15 @@ struct CorpusManifest {
   static constexpr int32_t kFormatVersion = 1;
 
   int64_t samples = 0;
-  VocabularyReference source_vocabulary;
+  VocabularyReference source_vocabulary;  // empty in a monolingual corpus, whose samples are targets alone
   VocabularyReference target_vocabulary;  // equal to the source's where they share one
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] where its text came from, for people
   CorpusStatistics statistics;
+
+  bool monolingual() const { return source_vocabulary.size == 0; }
+  // Whether one vocabulary is all there is.
+  bool shares_vocabulary() const { return monolingual() || source_vocabulary.file == target_vocabulary.file; }
 };
 
 // Errors of parsing: DataLoss with `name`, the field and what to try.

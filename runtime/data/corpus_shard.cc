@@ -181,6 +181,7 @@ absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLim
   const std::byte* tokens = records + samples * sizeof(SampleRecord);
   records_ = {reinterpret_cast<const SampleRecord*>(records), samples};
   tokens_ = {reinterpret_cast<const int32_t*>(tokens), static_cast<size_t>(header.tokens)};
+  has_source_ = limits.source_vocabulary_size > 0;
 
   int64_t expected = 0;
   for (size_t i = 0; i < samples; ++i) {
@@ -199,7 +200,9 @@ absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLim
 SampleView CorpusShard::sample(int64_t i) const {
   HADAL_CHECK_GE(i, 0);
   HADAL_CHECK_LT(i, samples());
-  return ViewOf(records_[static_cast<size_t>(i)], tokens_);
+  SampleView view = ViewOf(records_[static_cast<size_t>(i)], tokens_);
+  view.has_source = has_source_;
+  return view;
 }
 
 }  // namespace hadal

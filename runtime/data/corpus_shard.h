@@ -62,7 +62,7 @@ class ShardBuilder {
 
 // What a shard's samples must keep to.
 struct ShardLimits {
-  int32_t source_vocabulary_size = 0;
+  int32_t source_vocabulary_size = 0;  // 0: no sample has a source side
   int32_t target_vocabulary_size = 0;
   int32_t corpora = 0;  // corpus ids are below it
 };
@@ -91,6 +91,7 @@ class CorpusShard {
   Storage storage_;
   std::span<const SampleRecord> records_;
   std::span<const int32_t> tokens_;
+  bool has_source_ = true;
 };
 
 }  // namespace hadal

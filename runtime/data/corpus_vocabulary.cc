@@ -25,9 +25,9 @@ absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReferen
 
 absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus) {
   const CorpusManifest& manifest = corpus.manifest();
-  HADAL_ASSIGN_OR_RETURN(Vocabulary source, LoadOne(corpus, manifest.source_vocabulary));
-  if (manifest.source_vocabulary.file == manifest.target_vocabulary.file) return CorpusVocabularies{source, source};
   HADAL_ASSIGN_OR_RETURN(Vocabulary target, LoadOne(corpus, manifest.target_vocabulary));
+  if (manifest.shares_vocabulary()) return CorpusVocabularies{target, target};
+  HADAL_ASSIGN_OR_RETURN(Vocabulary source, LoadOne(corpus, manifest.source_vocabulary));
   return CorpusVocabularies{std::move(source), std::move(target)};
 }
 

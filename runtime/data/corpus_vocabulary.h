@@ -8,8 +8,8 @@
 namespace hadal {
 
 struct CorpusVocabularies {
-  Vocabulary source;
-  Vocabulary target;  // a copy of the source's where they share one
+  Vocabulary source;  // a copy of the target's where they share one, and where the corpus is monolingual
+  Vocabulary target;
 };
 
 // Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one the corpus was made with, or the

@@ -18,7 +18,7 @@ namespace hadal {
 
 struct CorpusWriterOptions {
   std::string prefix;                     // files are PREFIX.json, PREFIX.00000.shard, …
-  VocabularyReference source_vocabulary;  // files beside the manifest
+  VocabularyReference source_vocabulary;  // files beside the manifest; without a source none
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names, for people
   int64_t shard_bytes = int64_t{256} << 20;  // a shard is closed when it has reached this size

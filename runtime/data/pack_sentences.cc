@@ -7,7 +7,7 @@
 namespace hadal {
 
 BatchRows RowsOf(const SampleView& sample) {
-  return {.source = static_cast<int64_t>(sample.prefix.size() + sample.source.size()) + 1,
+  return {.source = sample.has_source ? static_cast<int64_t>(sample.prefix.size() + sample.source.size()) + 1 : 0,
           .target = static_cast<int64_t>(sample.target.size()) + 1};
 }
 
@@ -23,9 +23,11 @@ void ClearBatch(PackedBatch& batch) {
 
 void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch) {
   if (batch.source_offsets.empty()) ClearBatch(batch);
-  batch.source.insert(batch.source.end(), sample.prefix.begin(), sample.prefix.end());
-  batch.source.insert(batch.source.end(), sample.source.begin(), sample.source.end());
-  batch.source.push_back(kEosToken);
+  if (sample.has_source) {
+    batch.source.insert(batch.source.end(), sample.prefix.begin(), sample.prefix.end());
+    batch.source.insert(batch.source.end(), sample.source.begin(), sample.source.end());
+    batch.source.push_back(kEosToken);
+  }
   batch.target_input.push_back(kEosToken);
   batch.target_input.insert(batch.target_input.end(), sample.target.begin(), sample.target.end());
   batch.target.insert(batch.target.end(), sample.target.begin(), sample.target.end());

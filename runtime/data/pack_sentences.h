@@ -1,6 +1,6 @@
 // Sentences into micro-batches: the one place that adds </s> and shifts the decoder's input.
 //
-//   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows)
+//   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none where there is no source side)
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
 // Training, validation, scoring and translation all pack through here. (Translation packs samples with an empty target:

@@ -1,7 +1,7 @@
 // A micro-batch: concatenated sentence pairs with offsets, never a padded rectangle.
 //
 // Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. So a pair of S source
-// and T target pieces takes S + 1 source rows and T + 1 target rows.
+// and T target pieces takes S + 1 source rows and T + 1 target rows. Plain text (language models) has target rows only.
 // Capacities are fixed by the config; rows used differ from batch to batch.
 #pragma once
 

@@ -114,6 +114,22 @@ TEST_F(CorpusTest, StatisticsCountWhatIsThere) {
   EXPECT_EQ(statistics.longest_target, 3);
 }
 
+TEST_F(CorpusTest, AMonolingualCorpusHasTargetsAlone) {
+  absl::StatusOr<CorpusWriter> writer =
+      CorpusWriter::Create({.prefix = prefix(), .target_vocabulary = {.file = "v.txt", .size = 50}, .corpora = {"a"}});
+  ASSERT_TRUE(writer.ok());
+  const Sample line = {.target = {4, 5}}, pair = {.source = {4}, .target = {4}};
+  ASSERT_TRUE(writer->Add(line.view()).ok());
+  EXPECT_FALSE(writer->Add(pair.view()).ok()) << "there is no vocabulary its source could be of";
+  ASSERT_TRUE(writer->Finish().ok());
+  const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  EXPECT_TRUE(corpus->manifest().monolingual());
+  ASSERT_EQ(corpus->size(), 1);
+  EXPECT_FALSE(corpus->sample(0).has_source);
+  ExpectEqual(corpus->sample(0), line);
+}
+
 TEST_F(CorpusTest, AnEmptyCorpusIsACorpus) {
   Store({});
   EXPECT_EQ(Corpus::Open(prefix())->size(), 0);

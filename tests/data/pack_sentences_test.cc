@@ -45,6 +45,18 @@ TEST(PackSentencesTest, EachSideOpensANewBatchWhenItIsFull) {
   EXPECT_EQ(PackSentences({}, {5, 5})->size(), 0u);
 }
 
+TEST(PackSentencesTest, PlainTextHasTargetRowsOnly) {
+  std::vector<SampleView> views;
+  for (const Sample& sample : kSamples) views.push_back({.target = sample.target, .has_source = false});
+  const std::vector<PackedBatch> batches = *PackSentences(views, {0, 5});
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[0].source_rows(), 0);
+  EXPECT_THAT(batches[0].source_offsets, ElementsAre(0, 0, 0));
+  EXPECT_THAT(batches[0].target_input, ElementsAre(kEosToken, 20, kEosToken, 21, 22));
+  EXPECT_THAT(batches[0].target, ElementsAre(20, kEosToken, 21, 22, kEosToken));
+  EXPECT_THAT(batches[1].target, ElementsAre(23, kEosToken));
+}
+
 TEST(PackSentencesTest, TooLongNamesTheSentence) {
   const absl::Status status = PackSentences(Views(), {3, 2}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -46,7 +46,7 @@ RunSpec WithLayout(RunSpec spec, const Layout& layout) {
 }
 
 void ExpectSameBits(const RunSpec& base, const std::vector<Layout>& layouts) {
-  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
+  const Corpus corpus = RandomCorpusFor(base.model, 400, 24, 5);
   const RunOutcome reference = Train(base, corpus);
   ASSERT_EQ(static_cast<int>(reference.loss.size()), base.steps);
   for (const double loss : reference.loss) EXPECT_TRUE(std::isfinite(loss));
@@ -93,6 +93,31 @@ TEST(BitIdentityTest, EveryCombinationOfTheAxes) {
 TEST(BitIdentityTest, WhereThreadsBiteAtWidth512) {
   RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 512);
   spec.steps = 2;
+  ExpectSameBits(spec, SomeLayouts());
+}
+
+RunSpec LanguageModelSpec(ResidualMethod method, int d_model) {
+  RunSpec spec = BaseSpec(method, d_model);
+  spec.model = SmallLanguageModel(method, d_model, kVocabulary);
+  return spec;
+}
+
+TEST_P(BitIdentityTest, EveryLayoutOfALanguageModel) {
+  ExpectSameBits(LanguageModelSpec(GetParam(), 32), SomeLayouts());
+}
+
+TEST(BitIdentityTest, LanguageModelsWithTheAxesCrossed) {
+  std::vector<Layout> layouts;
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const int checkpoint_every : {0, 3}) {
+      layouts.push_back({ranks, 2, ScheduleKind::k1F1B, 1, checkpoint_every, true});
+      layouts.push_back({ranks, 1, ScheduleKind::kGpipe, 1, checkpoint_every, false});
+      layouts.push_back({ranks, 2, ScheduleKind::kInterleaved1F1B, 3, checkpoint_every, true});
+    }
+  }
+  RunSpec spec = LanguageModelSpec(ResidualMethod::kDeepNorm, 32);
+  ExpectSameBits(spec, layouts);
+  spec.model.sharing = EmbeddingSharing::kNone;
   ExpectSameBits(spec, SomeLayouts());
 }
 

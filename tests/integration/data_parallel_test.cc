@@ -53,7 +53,7 @@ void ExpectSameLosses(const RunOutcome& reference, const RunOutcome& outcome) {
 }
 
 void ExpectGridsAgree(const RunSpec& base) {
-  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
+  const Corpus corpus = RandomCorpusFor(base.model, 400, 24, 5);
   std::map<int, RunOutcome> references;  // by replicas
   for (const Grid& grid : kGrids) {
     SCOPED_TRACE(ToString(grid));
@@ -79,6 +79,13 @@ TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
   RunSpec spec = BaseSpec();
   spec.model = SmallModel(ResidualMethod::kPreLn, 32, kVocabulary);
   spec.model.sharing = EmbeddingSharing::kNone;
+  ExpectGridsAgree(spec);
+}
+
+TEST(DataParallelTest, LanguageModels) {
+  RunSpec spec = BaseSpec();
+  spec.model = SmallLanguageModel(ResidualMethod::kDeepNorm, 32, kVocabulary);
+  spec.steps = 3;
   ExpectGridsAgree(spec);
 }
 

@@ -150,19 +150,38 @@ std::string FirstDifferenceOf(const char* what, const std::vector<std::vector<fl
 
 }  // namespace
 
-Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
+namespace {
+
+Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabulary, uint32_t seed) {
   uint64_t next = 0;
   const auto draw = [&](int n) { return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n); };
   std::vector<Sample> list(samples);
   for (Sample& sample : list) {
-    sample.source.resize(1 + draw(longest));
+    if (source_vocabulary > 0) sample.source.resize(1 + draw(longest));
     sample.target.resize(1 + draw(longest));
     for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
     for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
   }
-  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(list, vocabulary, vocabulary);
+  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(list, source_vocabulary, vocabulary);
   HADAL_CHECK(corpus.ok());
   return *std::move(corpus);
+}
+
+}  // namespace
+
+Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
+  return MakeCorpus(samples, longest, vocabulary, vocabulary, seed);
+}
+
+Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed) {
+  return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed);
+}
+
+ModelOptions SmallLanguageModel(ResidualMethod method, int d_model, int vocabulary) {
+  ModelOptions model = SmallModel(method, d_model, vocabulary);
+  model.encoder_layers = model.source_vocabulary = 0;
+  ApplyResidualMethod(method, model);
+  return model;
 }
 
 ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary) {

@@ -38,6 +38,10 @@ struct RunOutcome {
 
 // Random sentence pairs of 1 … `longest` tokens.
 Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed);
+// The same for a model: pairs where it has an encoder, else plain text.
+Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed);
+// SmallModel without its encoder.
+ModelOptions SmallLanguageModel(ResidualMethod method, int d_model, int vocabulary);
 // A 5L-7L model with tied embeddings and every kind of dropout.
 ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary);
 

@@ -137,6 +137,19 @@ TEST_F(ResumeGridTest, AdminIsProfiledOnceAndAlikeOnEveryReplica) {
   for (size_t i = 0; i < replicas.size(); ++i) EXPECT_NEAR(replicas[i] / unbroken[i], 1, 1e-6) << "step " << i;
 }
 
+TEST_F(ResumeGridTest, LanguageModelsToo) {
+  options_.model = SmallLanguageModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
+  corpus_ = RandomCorpusFor(options_.model, 200, 16, 5);
+  const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
+  Train(Saving(), {4, 1}, kStepsBefore, "");
+  const std::string checkpoint = saved_;
+  for (const Grid& grid : {Grid{1, 1}, {3, 1}}) {
+    const std::vector<double> losses = Train(options_, grid, kStepsBefore + kStepsAfter, checkpoint);
+    EXPECT_TRUE(std::equal(losses.begin(), losses.end(), unbroken.begin() + kStepsBefore, unbroken.end()))
+        << Name(grid);
+  }
+}
+
 // Whether moments are cut over the replicas is no part of a checkpoint either.
 TEST_F(ResumeGridTest, ShardingMayChangeOnResume) {
   const Grid grid{2, 3};

@@ -36,5 +36,16 @@ TEST(BorderEdgesTest, DecoderCarriesTheMemoryWhileItIsRead) {
   }
 }
 
+TEST(BorderEdgesTest, WithoutAnEncoderThereIsTheStreamAlone) {
+  const ModelPlan plan = ModelPlan::Make(
+      {.encoder_layers = 0, .decoder_layers = 2, .d_model = 8, .d_ff = 16, .heads = 2, .target_vocabulary = 20});
+  for (int32_t position = 1; position <= plan.output_head(); ++position) {
+    const std::vector<Edge> edges = BorderEdges(plan, position);
+    ASSERT_EQ(edges.size(), 1u);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
+    EXPECT_EQ(edges[0].rows, Stack::kDecoder);
+  }
+}
+
 }  // namespace
 }  // namespace hadal

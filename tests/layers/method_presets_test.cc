@@ -58,6 +58,42 @@ TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
   }
 }
 
+// (2M)^1/4 and (8M)^-1/4.
+TEST(ResidualMethodTest, DeepNormWithoutAnEncoder) {
+  struct Row {
+    int layers;
+    double alpha, beta;
+  };
+  for (const Row& row : {Row{6, 1.8612, 0.3799},
+                         {12, 2.2134, 0.3195},
+                         {24, 2.6321, 0.2686},
+                         {100, 3.7606, 0.1880},
+                         {200, 4.4721, 0.1581},
+                         {500, 5.6234, 0.1257},
+                         {1000, 6.6874, 0.1057}}) {
+    const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 0, row.layers);
+    EXPECT_NEAR(deepnorm.decoder.residual_gain, row.alpha, 1e-4);
+    EXPECT_NEAR(deepnorm.decoder.value_gain, row.beta, 1e-4);
+    const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 0, row.layers);
+    EXPECT_EQ(branchnorm.decoder.residual_gain, 1);
+    EXPECT_NEAR(branchnorm.decoder.ffn_gain, row.beta, 1e-4);
+  }
+}
+
+TEST(ResidualMethodTest, ConstantsWithoutAnEncoder) {
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kTFixup, 0, 6).decoder.ffn_gain, std::pow(36, -0.25));
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kTFixup, 0, 6).decoder.embedding_gain, std::pow(36, -0.25));
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kSubLn, 0, 24).decoder.value_gain, std::sqrt(std::log(48)));
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kB2tRescaled, 0, 100).decoder.ffn_gain, 0.1);
+  EXPECT_NEAR(WithDepth(ResidualMethod::kB2tNoLn, 0, 18).decoder.skip_gain, 0.648, 1e-3);
+  for (const ResidualMethod method : AllResidualMethods()) {
+    const ModelOptions options = WithDepth(method, 0, 6);
+    EXPECT_EQ(options.encoder.residual_gain, 1) << ResidualMethodName(method);
+    EXPECT_EQ(options.encoder.ffn_gain, 1) << ResidualMethodName(method) << ": constants of no layers";
+    EXPECT_EQ(options.decoder.norm, WithDepth(method, 6, 6).decoder.norm);
+  }
+}
+
 TEST(ResidualMethodTest, BranchNormHasDeepNormsWeightsAndNoResidualGain) {
   const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 100, 100);
   const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 100, 100);

@@ -37,6 +37,24 @@ TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {
       "model: fixup_scalars of the decoder is not allowed with learned_branch_gain: a branch has one learned gain");
 }
 
+TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
+  ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
+  EXPECT_TRUE(ValidateModelOptions(options).ok()) << "sharing has nothing to share with";
+  options.source_vocabulary = 100;
+  EXPECT_NE(ValidateModelOptions(options).message().find("hadal prepare --monolingual"), absl::string_view::npos);
+  options.encoder_layers = 3;
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.source_vocabulary = 0;
+  EXPECT_NE(ValidateModelOptions(options).message().find("the corpus is plain text"), absl::string_view::npos);
+}
+
+TEST(ModelOptionsTest, DepthInWords) {
+  EXPECT_EQ(DepthName({.encoder_layers = 3, .decoder_layers = 5}), "3L-5L");
+  EXPECT_EQ(DepthName({.encoder_layers = 0, .decoder_layers = 5}), "5L decoder-only");
+  EXPECT_EQ((ModelOptions{.encoder_layers = 3, .decoder_layers = 5}.decoder_sublayers()), 15);
+  EXPECT_EQ((ModelOptions{.encoder_layers = 0, .decoder_layers = 5}.decoder_sublayers()), 10);
+}
+
 TEST(DepthInitTest, FactorsOfEachLayer) {
   for (const DepthInit init : {DepthInit::kFlat, DepthInit::kInverseSqrt, DepthInit::kFromTop}) {
     EXPECT_EQ(DepthInitFactor(init, init == DepthInit::kFromTop ? 17 : 0, 18), 1);

@@ -41,6 +41,32 @@ TEST(ModelPlanTest, TheListIsInOrder) {
   EXPECT_EQ(plan.SublayerName(plan.target_embedding() + 2), "decoder layer 0 cross-attention");
 }
 
+// A layer of self-attention and feed-forward is an encoder's: 3,152,384 parameters at width 512.
+TEST(ModelPlanTest, WithoutAnEncoderThereIsNeitherSourceNorCrossAttention) {
+  for (const EmbeddingSharing sharing : {EmbeddingSharing::kAll, EmbeddingSharing::kDecoder}) {
+    ModelOptions options = Options(0, 12, 512, 2048, 10);
+    options.sharing = sharing;
+    const ModelPlan plan = ModelPlan::Make(options);
+    EXPECT_EQ(plan.ParameterElements(), 12 * 3152384 + 10 * 512);
+    EXPECT_EQ(plan.sublayers.size(), 2 * 12 + 2u);
+    EXPECT_EQ(plan.source_embedding(), -1);
+    EXPECT_EQ(plan.target_embedding(), 0);
+    EXPECT_EQ(plan.sublayers[0].kind, SublayerKind::kTargetEmbedding);
+    EXPECT_EQ(plan.SublayerName(1), "decoder layer 0 self-attention");
+    EXPECT_EQ(plan.SublayerName(2), "decoder layer 0 feed-forward");
+    EXPECT_EQ(plan.Uses(0), (std::vector<int32_t>{0, plan.output_head()}));
+    EXPECT_EQ(plan.ParameterName(0), "decoder.embed_tokens.weight");
+    for (size_t p = 0; p < plan.parameters.size(); ++p) {
+      EXPECT_EQ(plan.ParameterName(static_cast<int32_t>(p)).find("encoder"), std::string::npos);
+    }
+  }
+  ModelOptions untied = Options(0, 12, 512, 2048, 10);
+  untied.sharing = EmbeddingSharing::kNone;
+  const ModelPlan plan = ModelPlan::Make(untied);
+  EXPECT_EQ(plan.ParameterElements(), 12 * 3152384 + 2 * 10 * 512);
+  EXPECT_EQ(plan.ParameterName(plan.sublayers[plan.output_head()].table), "decoder.output_projection.weight");
+}
+
 TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
   const ModelPlan plan = ModelPlan::Make(Options(2, 2, 8, 16, 100));
   std::set<std::string> names;

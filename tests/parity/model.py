@@ -1,4 +1,4 @@
-"""An encoder-decoder Transformer in plain PyTorch: the yardstick that hadal's gradients are held against.
+"""An encoder-decoder Transformer, or a decoder-only language model, in plain PyTorch: the yardstick that hadal's gradients are held against.
 
 Written from the formulas of the papers and fairseq's conventions, sharing no code with hadal. Plain on purpose: parameters are a
 dict under fairseq's names, sentences are a padded rectangle with masks, every sublayer goes through one function. Any dtype.
@@ -51,8 +51,10 @@ def pre_ln(settings):
 
 
 def deepnorm(settings):
-    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4)."""
+    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4); decoder-only (2M)^(1/4)."""
     n, m = settings["model"]["encoder_layers"], settings["model"]["decoder_layers"]
+    if n == 0:
+        return None, Residual(residual_gain=(2 * m) ** 0.25)
     return Residual(residual_gain=0.81 * (n**4 * m) ** (1 / 16)), Residual(residual_gain=(3 * m) ** 0.25)
 
 
@@ -107,7 +109,7 @@ def b2t_no_ln(settings):
     """B2T without layer normalisation, equations 6 to 8."""
     model = settings["model"]
     return tuple(
-        Residual(norm="none", skip_gain=min(n / 12, n**-0.15), layer_gain=model["d_model"] ** -0.2)
+        Residual(norm="none", skip_gain=min(n / 12, n**-0.15), layer_gain=model["d_model"] ** -0.2) if n else None
         for n in (model["encoder_layers"], model["decoder_layers"])
     )
 
@@ -178,10 +180,12 @@ class Model:
         self.parameters = {
             name: torch.tensor(value.astype(np.float64), dtype=dtype, requires_grad=True) for name, value in weights.items()
         }
+        self.has_encoder = self.settings["encoder_layers"] > 0
         source = "encoder.embed_tokens.weight"
-        target = source if self.settings["sharing"] == "all" else "decoder.embed_tokens.weight"
+        target = source if self.has_encoder and self.settings["sharing"] == "all" else "decoder.embed_tokens.weight"
         output = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else target
-        self.source_table, self.target_table, self.output_table = (self.parameters[n] for n in (source, target, output))
+        self.source_table = self.parameters[source] if self.has_encoder else None
+        self.target_table, self.output_table = self.parameters[target], self.parameters[output]
 
     def linear(self, x, name):
         return F.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
@@ -299,23 +303,26 @@ class Model:
             layer, layer_input = f"decoder.layers.{i}", x
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
                               lambda u: self.self_attention(u, future, layer, residual))
-            x = self.sublayer(x, residual, layer, "encoder_attn_layer_norm",
-                              lambda u: self.cross_attention(u, memory, source_mask, layer, residual))
+            if self.has_encoder:
+                x = self.sublayer(x, residual, layer, "encoder_attn_layer_norm",
+                                  lambda u: self.cross_attention(u, memory, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
         x = self.shifted(x, residual, "decoder.shift")
         return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
     def log_probabilities(self, source, target_input):
-        """[B, T, V] of padded tokens [B, S] and [B, T]."""
+        """[B, T, V] of padded tokens [B, S] and [B, T]; `source` None: of the target alone."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
+        if source is None:
+            return torch.log_softmax(self.decode(target_input, None, None) @ self.output_table.T, -1)
         source_mask = (source == PAD)[:, None, None, :]
         x = self.decode(target_input, self.encode(source, source_mask), source_mask)
         return torch.log_softmax(x @ self.output_table.T, -1)
 
     def loss(self, sentences):
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll."""
-        source = pad([s for s, _ in sentences])
+        source = pad([s for s, _ in sentences]) if self.has_encoder else None
         target = pad([t for _, t in sentences])
         target_input = pad([[EOS] + t[:-1] for _, t in sentences])
         log_p = self.log_probabilities(source, target_input)[target != PAD]  # [target tokens, V]

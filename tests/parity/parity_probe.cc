@@ -71,7 +71,7 @@ std::vector<int32_t> RandomSentence(Draws& draws, int rows, int32_t vocabulary) 
   return sentence;
 }
 
-// Ragged; the first pair of each micro-batch is </s> alone on both sides, the second on one.
+// Ragged, of a language model targets alone; the first pair of each micro-batch is </s> alone on both sides, the second on one.
 std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed) {
   Draws draws(seed);
   std::vector<PackedBatch> batches(kMicroBatches);
@@ -82,7 +82,8 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
     for (int s = 0; s < kSentencesPerBatch; ++s) {
       const int source_rows = s == 0 ? 1 : 1 + draws.Below(kLongestSide);
       const int target_rows = s <= 1 ? 1 : 1 + draws.Below(kLongestSide);
-      const std::vector<int32_t> source = RandomSentence(draws, source_rows, model.source_vocabulary);
+      std::vector<int32_t> source;
+      if (model.has_encoder()) source = RandomSentence(draws, source_rows, model.source_vocabulary);
       const std::vector<int32_t> target = RandomSentence(draws, target_rows, model.target_vocabulary);
       batch.source.insert(batch.source.end(), source.begin(), source.end());
       batch.target.insert(batch.target.end(), target.begin(), target.end());
@@ -190,6 +191,7 @@ absl::Status CompleteModel(ProbeOptions& options) {
                                                  : EmbeddingSharing::kNone;
   // Where nothing forces them to be equal they differ, so that a mix-up shows.
   if (model.sharing != EmbeddingSharing::kAll) model.source_vocabulary += 10;
+  if (!model.has_encoder()) model.source_vocabulary = 0;
   return ValidateModelOptions(model);
 }
 

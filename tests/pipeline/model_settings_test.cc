@@ -65,6 +65,18 @@ TEST(ModelSettingsTest, FieldsOfLaterVersionsMayBeMissing) {
   EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
 }
 
+TEST(ModelSettingsTest, ReadsBackLanguageModels) {
+  for (const ResidualMethod method : AllResidualMethods()) {
+    ModelOptions options = SomeOptions(method);
+    options.encoder_layers = options.source_vocabulary = 0;
+    ApplyResidualMethod(method, options);
+    const absl::StatusOr<ModelOptions> read = ParseModelSettings(ModelSettingsJson(options));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_FALSE(read->has_encoder());
+    EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
+  }
+}
+
 TEST(ModelSettingsTest, NamesWhatIsWrong) {
   const std::string text = ModelSettingsJson(SomeOptions(ResidualMethod::kDeepNorm));
   const auto message = [&](const std::string& from, const std::string& to) {

@@ -35,6 +35,12 @@ TEST(InspectCorpus, ScoresOtherTextByTheseFrequencies) {
   EXPECT_NEAR(UnigramNll(counted, text, 7), UnigramNll(counted, text, 0), 1e-12);
 }
 
+TEST(InspectCorpus, PlainTextHasTargetsOnly) {
+  const Corpus corpus = *Corpus::FromSamples({{.target = {4, 5}}, {.target = {4}}}, 0, 6);
+  EXPECT_TRUE(corpus.manifest().monolingual());
+  EXPECT_EQ(DescribeTarget(corpus).tokens, 5);
+}
+
 TEST(InspectCorpus, AnEvenlyUsedVocabularyHasTheLogOfItsSize) {
   const Corpus corpus = *Corpus::FromSamples({{.source = {4, 5, 6}, .target = {7}}}, 8, 8);
   EXPECT_NEAR(DescribeSource(corpus).unigram_entropy, std::log(4), 1e-12);

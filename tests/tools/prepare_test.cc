@@ -100,6 +100,40 @@ TEST_F(PrepareTest, TextRoundTripsThroughAllSplits) {
   EXPECT_THAT(out_.str(), HasSubstr("nothing skipped"));
 }
 
+TEST_F(PrepareTest, PlainTextHasNoSource) {
+  options_.monolingual = true;
+  options_.train = {{"", Path("train.de")}, {"", Path("train.en")}};
+  options_.training.size = 70;
+  Write("train.en", absl::StrCat(kEnglish, "\n"));
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  const Corpus train = OpenCorpus("train");
+  ASSERT_EQ(train.size(), 6);
+  EXPECT_TRUE(train.manifest().monolingual());
+  EXPECT_EQ(train.manifest().target_vocabulary.file, "vocabulary.model");
+  EXPECT_FALSE(train.sample(0).has_source);
+  EXPECT_TRUE(train.sample(0).source.empty());
+  EXPECT_EQ(TargetText(train, 1), "Der Hund frisst den Fisch.");
+  EXPECT_EQ(TargetText(train, 3), "The cat sleeps.");
+  EXPECT_THAT(train.manifest().corpora, ::testing::ElementsAre("train.de", "train.en"));
+  for (const char* said : {"training a BPE vocabulary of 70 ids on 6 lines", "read train: 7 lines",
+                           "wrote train: 6 lines; ", "skipped 1: 1 empty"}) {
+    EXPECT_THAT(out_.str(), HasSubstr(said));
+  }
+  options_.separate = true;
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("one vocabulary"));
+}
+
+TEST_F(PrepareTest, BadLinesOfPlainTextAreNamed) {
+  options_.monolingual = true;
+  options_.train = {{"", Path("train.de")}};
+  options_.on_empty = BadLine::kError;
+  Write("train.de", "Ein Mann\n\n");
+  ExpectError({"train.de:2: the line is empty"});
+  Write("train.de", "");
+  ExpectError({"nothing is left of the train text", "train.de"});
+}
+
 TEST_F(PrepareTest, SameTextSameFiles) {
   ASSERT_TRUE(Run().ok());
   options_.output = Path("again");
@@ -303,6 +337,25 @@ TEST_F(PrepareTest, TheCommandLineSetsTheOptions) {
   ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("hadal prepare: "));
   EXPECT_EQ(exit_code, 1);
+}
+
+TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
+  WriteSyntheticText();
+  const auto run = [&](const std::string& arguments) {
+    CLI::App app;
+    int exit_code = -1;
+    AddPrepareCommand(app, exit_code);
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    app.parse(absl::StrCat("prepare --out ", Path("out"), " --vocab-size 90 ", arguments));
+    out_.str(::testing::internal::GetCapturedStderr() + ::testing::internal::GetCapturedStdout());
+    return exit_code;
+  };
+  EXPECT_EQ(run(absl::StrCat("--train ", Path("train.en"))), 2);
+  EXPECT_THAT(out_.str(), HasSubstr("--monolingual"));
+  ASSERT_EQ(run(absl::StrCat("--train ", Path("train.en"), " --valid ", Path("train.de"), " --monolingual")), 0);
+  EXPECT_EQ(OpenCorpus("train").size(), 100);
+  EXPECT_TRUE(OpenCorpus("valid").manifest().monolingual());
 }
 
 // Real text: HADAL_TEST_DATA names a folder with tatoeba-en-de/{valid,test}.{en,de}.

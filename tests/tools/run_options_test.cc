@@ -309,6 +309,29 @@ TEST(RunOptions, WarnsWhereTheStreamFades) {
               ElementsAre(HasSubstr("the encoder's 60 layers shrink the residual stream to 1.2e-05")));
 }
 
+TEST(RunOptions, LanguageModels) {
+  const RunOptions run = OptionsOf("model { encoder_layers: 0 decoder_layers: 24 } stop { minutes: 1 }");
+  EXPECT_FALSE(run.train.model.has_encoder());
+  EXPECT_NEAR(run.train.model.decoder.residual_gain, 2.6321, 1e-4) << "(2M)^1/4";
+  EXPECT_THAT(run.warnings, IsEmpty());
+  // 2 · 24 sublayers, the embedding and the head.
+  EXPECT_THAT(ErrorOf("model { encoder_layers: 0 decoder_layers: 24 } pipeline { split: [50] }"),
+              HasSubstr("lie in [1, 49]"));
+  EXPECT_THAT(
+      OptionsOf("model { encoder_layers: 0 residual { encoder { ffn_gain: 1 } } } stop { minutes: 1 }").warnings,
+      ElementsAre(HasSubstr("it is not used")));
+}
+
+TEST(CheckTrainable, LanguageModelsHaveNoBleu) {
+  TrainOptions options = OptionsOf(
+                             "data { train: \"t\" validation: \"v\" } model { encoder_layers: 0 } stop { steps: 1 } "
+                             "validation { every_steps: 5 }")
+                             .train;
+  EXPECT_TRUE(CheckTrainable(options).ok());
+  options.validation.bleu_sentences = 7;
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("is a language model"));
+}
+
 TEST(CheckTrainable, NamesWhatIsMissing) {
   TrainOptions options = OptionsOf("data { train: \"t\" } stop { steps: 1 } learning_rate { warmup_updates: 0 }").train;
   EXPECT_TRUE(CheckTrainable(options).ok());
@@ -356,6 +379,19 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
         }
       }
     }
+  }
+}
+
+TEST(ShippedConfigs, TheLanguageModelTakesEveryMethod) {
+  const std::string configs = HADAL_CONFIGS, base = configs + "/language_model/base.textproto";
+  for (const std::string& method : FilesIn(configs + "/method")) {
+    const auto config = LoadConfig({base, method}, {});
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto options = MakeRunOptions(*config);
+    ASSERT_TRUE(options.ok()) << method << ": " << options.status();
+    EXPECT_TRUE(CheckTrainable(options->train).ok());
+    EXPECT_FALSE(options->train.model.has_encoder());
+    EXPECT_THAT(options->warnings, IsEmpty()) << method;
   }
 }
 

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# A language model from the command line: plain text prepared, trained at different layouts, resumed, scored; what does not go
+# together is refused in words.
+# Usage: language_model_test.sh HADAL
+set -u
+hadal=${1:?usage: language_model_test.sh HADAL}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
+# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
+expect() {
+  local wanted=$1 code; shift
+  timeout 120 "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] && return
+  fail "exit code $code instead of $wanted: $*"; tail -n 20 out
+}
+says() { grep -q -- "$1" out || { fail "the output lacks \"$1\""; tail -n 5 out; }; }
+identical() { expect 0 "$hadal" checkpoint diff "$1" "$2"; says identical; }
+
+expect 0 "$hadal" generate --out text --pairs 600 --valid 40 --test 20 --seed 3
+expect 0 "$hadal" prepare --monolingual --train text/train.en --valid text/valid.en --out data --vocab-size 200
+says "wrote train: 600 lines"
+expect 0 "$hadal" prepare --train text/train.en text/train.de --out pairs --vocab-size 300
+cat > small.textproto <<'END'
+data { train: "data/train" validation: "data/valid" }
+model { encoder_layers: 0 decoder_layers: 6 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 label_smoothing: 0 }
+batch { micro_batches: 4 target_tokens: 256 }
+learning_rate { peak: 2e-3 warmup_updates: 4 }
+optimizer { clip_norm: 0.5 }
+stop { steps: 40 }
+validation { every_steps: 20 }
+checkpoint { every_steps: 20 }
+END
+base=("$hadal" train small.textproto --set pipeline.threads=1)
+mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks
+last=checkpoints/step_00000040
+
+expect 0 "$hadal" plan small.textproto --ranks 2 --gflops 50; says "6L decoder-only"; says "14 sublayers"
+expect 0 "$hadal" inspect batch --data data/train --source-tokens 0; says " 0 source rows"
+expect 0 "$hadal" inspect corpus --data data/train
+
+expect 0 "${base[@]}" --run-dir unbroken; says "6L decoder-only"
+expect 0 "${mpi[@]}" 3 "${base[@]}" --set 'pipeline.schedule="interleaved_1f1b"' --set pipeline.chunks=2 \
+  --set pipeline.checkpoint_every=3 --run-dir ranks3
+identical unbroken/$last ranks3/$last
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=20 --run-dir broken
+expect 0 "${base[@]}" --run-dir broken
+identical unbroken/$last broken/$last
+first=$(grep '"event":"validation"' unbroken/metrics.jsonl | head -n 1 | grep -o '"nll":[0-9.]*' | cut -d: -f2)
+then=$(grep '"event":"validation"' unbroken/metrics.jsonl | tail -n 1 | grep -o '"nll":[0-9.]*' | cut -d: -f2)
+awk "BEGIN { exit !($then < $first - 0.2) }" || fail "validation nll went from $first to $then"
+
+# Scoring the validation text gives the validation's nll.
+expect 0 "$hadal" score --checkpoint unbroken/$last --target text/valid.en -o scores
+[ "$(wc -l < scores)" -eq 40 ] || fail "not a score a line"
+says "a token; "; says " words: perplexity "
+nll=$(awk '{ sum -= $1; tokens += $2 } END { print sum / tokens }' scores)
+awk "BEGIN { d = $nll - $then; exit !(d < 2e-3 && d > -2e-3) }" || fail "score says nll $nll, validation $then"
+
+expect 2 "$hadal" translate --checkpoint unbroken/$last --input text/valid.en; says "cannot translate"
+expect 2 "${base[@]}" --set 'data.train="pairs/train"' --set validation.every_steps=0 --set 'data.validation=""' --run-dir bad
+says "prepare --monolingual"
+expect 2 "${base[@]}" --set model.encoder_layers=2 --run-dir bad; says "the corpus is plain text"
+expect 2 "${base[@]}" --set validation.bleu_sentences=5 --run-dir bad; says "language model"
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))
