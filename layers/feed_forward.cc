@@ -31,6 +31,7 @@ void FeedForward::Forward(const SublayerContext& context, ConstMatrix x, float* 
                                  .relu = true,
                                  .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation),
                                  .y = hidden});
+  context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = hidden});
   if (hidden_norm_.present()) {
     float* normed = saved + x.rows * d_ff_;
     hidden_norm_.Forward(context, hidden, Matrix(normed, x.rows, d_ff_), normed + x.rows * d_ff_);

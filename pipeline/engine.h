@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "pipeline/channels.h"
 #include "pipeline/gradient_norm.h"
+#include "pipeline/parameter_update.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/program_place.h"
@@ -39,6 +40,9 @@ struct UpdateSettings {
   OptimizerOptions optimizer;
   double learning_rate = 0;
   StopVote vote = StopVote::kContinue;
+  bool apply = true;  // false: gradients only, no weight changes
+  std::vector<UpdateSize>* sizes =
+      nullptr;  // receives what the update changed of this rank's slices; null: nobody asks
 };
 
 struct StepResult {
@@ -82,6 +86,8 @@ class Engine {
   int64_t arena_bytes() const { return arena_.bytes(); }
   // What training steps record into while it records (off by default).
   TraceBuffer& trace() { return trace_; }
+  // Who looks at the tensors of the programs that follow (it changes no bit of them); null: nobody.
+  void Observe(DepthObserver* observer) { observer_ = observer; }
 
   // One training step over the step's micro-batches, of which this replica runs its share; weights change when the result says
   // applied.  REQUIRES: `batches` is the whole list, numbered from 0; scalars.training.
@@ -126,6 +132,7 @@ class Engine {
   std::function<void()> progress_;
   TraceBuffer trace_;
   ProgramPlace place_;
+  DepthObserver* observer_ = nullptr;
 
   // The program in progress.
   std::span<const PackedBatch> batches_;

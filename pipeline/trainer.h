@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
+#include "pipeline/depth_recorder.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/step_tracer.h"
@@ -93,7 +94,9 @@ class Trainer {
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }
   RunInfo DescribeRun() const;
   void Announce();  // the run, and what of the corpora it leaves out
-  absl::Status CheckHealth(const StepResult& result);
+  absl::Status RecordDepth(const StepResult& result);
+  // `where`: the first number that was not finite, where it has been looked for.
+  absl::Status CheckHealth(const StepResult& result, const std::string& where);
   absl::Status RollBack();
   void Warn(std::string_view text);
 
@@ -109,6 +112,7 @@ class Trainer {
   Collectives collectives_;
   std::unique_ptr<Engine> engine_;
   std::optional<StepTracer> tracer_;
+  std::unique_ptr<DepthRecorder> depth_;  // null: off
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
   int64_t first_step_ = 0;

@@ -6,6 +6,9 @@
 //    "target_tokens":…,"tokens_per_second":…,"step_seconds":…,"elapsed_seconds":…,"epoch":…,"skipped":false,
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
 //    "communication":…,"optimizer":…,"arena_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
+//   {"event":"depth","step":…,"update":…,"model_update":…,"seconds":…,"parameter_gradient":[…],"update_ratio":[…], …}
+//                              a recorded step of the instruments: a list a series of runtime/depth_metrics.h, a value a sublayer;
+//                              null: no such tensor; "not finite": as it says
 //   {"event":"validation","step":…,"nll":…,"perplexity":…,"bleu":…,"best":…,"sentences":…,"seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
 // Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN); an
@@ -40,6 +43,7 @@ class MetricsJsonl : public MetricsSink {
 
   void OnStart(const RunInfo& run) override;
   void OnStep(const StepMetrics& metrics) override;
+  void OnDepth(const DepthMetrics& metrics) override;
   void OnValidation(const ValidationMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;
   void OnFinish(std::string_view reason) override;

@@ -192,6 +192,10 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
   to.health.skipped_steps = from.health().skipped_steps();
   to.log_every_steps = from.logging().every_steps();
+  to.depth.enabled = from.instruments().enabled();
+  to.depth.dense_steps = from.instruments().dense_steps();
+  to.depth.per_decade = from.instruments().per_decade();
+  to.depth.probe_tokens = from.instruments().probe_tokens();
 }
 
 // A fraction of the run in updates.

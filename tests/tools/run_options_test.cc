@@ -91,6 +91,10 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.checkpoint.keep_every, structs.checkpoint.keep_every);
   EXPECT_EQ(from_schema.checkpoint.save_at_end, structs.checkpoint.save_at_end);
   EXPECT_EQ(from_schema.log_every_steps, structs.log_every_steps);
+  EXPECT_EQ(from_schema.depth.enabled, structs.depth.enabled);
+  EXPECT_EQ(from_schema.depth.dense_steps, structs.depth.dense_steps);
+  EXPECT_EQ(from_schema.depth.per_decade, structs.depth.per_decade);
+  EXPECT_EQ(from_schema.depth.probe_tokens, structs.depth.probe_tokens);
 }
 
 TEST(RunOptions, EveryFieldArrives) {
@@ -108,7 +112,8 @@ TEST(RunOptions, EveryFieldArrives) {
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 }
     checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false }
-    logging { every_steps: 8 })");
+    logging { every_steps: 8 }
+    instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })");
   const TrainOptions& train = options.train;
   EXPECT_EQ(train.seed, 9u);
   EXPECT_EQ(train.model.encoder_layers, 3);
@@ -165,6 +170,10 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.checkpoint.keep_every, 50);
   EXPECT_FALSE(train.checkpoint.save_at_end);
   EXPECT_EQ(train.log_every_steps, 8);
+  EXPECT_FALSE(train.depth.enabled);
+  EXPECT_EQ(train.depth.dense_steps, 7);
+  EXPECT_EQ(train.depth.per_decade, 6);
+  EXPECT_EQ(train.depth.probe_tokens, 5);
 }
 
 TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
