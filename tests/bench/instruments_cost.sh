@@ -18,6 +18,7 @@ shape() {  # name, layers a side, d_model, steps
 data { train: "data/train" }
 model { encoder_layers: $2 decoder_layers: $2 d_model: $3 d_ff: $((4 * $3)) heads: 4 max_positions: 256 dropout: 0.1 }
 batch { micro_batches: 4 source_tokens: 1024 target_tokens: 1024 }
+learning_rate { warmup_updates: 4 }
 pipeline { threads: 2 $5 }
 stop { steps: $4 }
 checkpoint { save_at_end: false }
