@@ -15,6 +15,7 @@
 #include "tools/config.h"
 #include "tools/curve.h"
 #include "tools/inspect.h"
+#include "tools/inspect_similarity.h"
 #include "tools/plan.h"
 #include "tools/prepare.h"
 #include "tools/report.h"
@@ -28,23 +29,24 @@ using AddCommand = void (*)(CLI::App& app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddGenerateCommand,    // a synthetic corpus
-    hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
-    hadal::AddPlanCommand,        // stages, memory and bubble before a run
-    hadal::AddTrainCommand,       // the main job
-    hadal::AddSuperviseCommand,   // Ctrl-C saves, a crash restarts
-    hadal::AddTranslateCommand,   // beam search
-    hadal::AddScoreCommand,       // log-probabilities of given pairs
-    hadal::AddBleuCommand,        // sacreBLEU's number
-    hadal::AddConfigCommand,      // show, diff, explain
-    hadal::AddCheckpointCommand,  // ls, verify, diff, export, average
-    hadal::AddInspectCommand,     // what a step trains on
-    hadal::AddCurveCommand,       // loss curves of runs
-    hadal::AddReportCommand,      // runs, their time and their scaling as one HTML file
-    hadal::AddScheduleCommand,    // print, check
-    hadal::AddSimulateCommand,    // a schedule on ranks, costs and links that need not exist
-    hadal::AddDoctorCommand,      // the ranks, links and files of a job, before it runs
-    hadal::AddBenchCommand,       // how fast a step is
+    hadal::AddGenerateCommand,           // a synthetic corpus
+    hadal::AddPrepareCommand,            // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,               // stages, memory and bubble before a run
+    hadal::AddTrainCommand,              // the main job
+    hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
+    hadal::AddTranslateCommand,          // beam search
+    hadal::AddScoreCommand,              // log-probabilities of given pairs
+    hadal::AddBleuCommand,               // sacreBLEU's number
+    hadal::AddConfigCommand,             // show, diff, explain
+    hadal::AddCheckpointCommand,         // ls, verify, diff, export, average
+    hadal::AddInspectCommand,            // what a step trains on
+    hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
+    hadal::AddCurveCommand,              // loss curves of runs
+    hadal::AddReportCommand,             // runs, their time and their scaling as one HTML file
+    hadal::AddScheduleCommand,           // print, check
+    hadal::AddSimulateCommand,           // a schedule on ranks, costs and links that need not exist
+    hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs
+    hadal::AddBenchCommand,              // how fast a step is
 };
 
 }  // namespace

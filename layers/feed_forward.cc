@@ -61,6 +61,7 @@ void FeedForward::Forward(const SublayerContext& context, ConstMatrix x, float* 
     expansion.bias = bias;
   }
   LinearForward(context.stream, expansion);
+  context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = hidden});
   if (hidden_norm_.present()) {
     hidden_norm_.Forward(context, hidden, Matrix(saved + at.inner, x.rows, d_ff_), saved + at.statistics);
   }

@@ -127,11 +127,13 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     args.rstd = {saved + joint.rstd, rows};
   }
   ResidualNormForward(context.stream, args);
-  if (joint.closing_shift < 0) return;
-  ShiftScaleForward(context.stream, {.x = args.sum,
-                                     .shift = context.parameters.WeightVector(joint.closing_shift),
-                                     .scale = context.parameters.WeightVector(joint.closing_scale),
-                                     .y = out});
+  if (joint.closing_shift >= 0) {
+    ShiftScaleForward(context.stream, {.x = args.sum,
+                                       .shift = context.parameters.WeightVector(joint.closing_shift),
+                                       .scale = context.parameters.WeightVector(joint.closing_scale),
+                                       .y = out});
+  }
+  if (context.observer != nullptr) ObserveForward(context, index, x, saved, out);
 }
 
 void Segment::BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const {
@@ -147,12 +149,38 @@ void Segment::BackwardClosing(const SublayerContext& context, const float* saved
                                       .partials = context.workspace.norm_partials()});
 }
 
+void Segment::ObserveForward(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
+                             ConstMatrix out) const {
+  const Joint& joint = joints_[index];
+  const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
+  const bool is_output = index == branches_.size();
+  const ConstMatrix sum = index == 0 ? x : ConstMatrix(saved + joint.sum, x.rows, d_model_);
+  const bool has_norm = joint.norm_scale >= 0;
+  if (!pre_norm_ && has_norm) {
+    context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed, .values = sum});
+  }
+  if (index > 0) {
+    // In front of a closing norm the stream is the sum.
+    const bool sum_is_stream = pre_norm_ && joint.output_is_normed;
+    context.Observe({.tensor = DepthTensor::kOutput,
+                     .sublayer = closed,
+                     .values = sum_is_stream ? sum
+                               : is_output   ? out
+                                             : StreamAfter(index, x, saved),
+                     .before = StreamAfter(index - 1, x, saved)});
+  }
+  if (pre_norm_ && !is_output) {
+    context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed + 1, .values = sum});
+  }
+}
+
 void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
   if (pre_norm_) ForwardJoint(context, 0, x, {}, saved, out);
   for (size_t i = 0; i < branches_.size(); ++i) {
     const int64_t kept = joints_[i + 1].branch;
     const Matrix branch = kept < 0 ? context.workspace.branch(x.rows) : Matrix(saved + kept, x.rows, d_model_);
     branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
+    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = first_ + static_cast<int32_t>(i), .values = branch});
     const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
     const int32_t sublayer = first_ + static_cast<int32_t>(i);
     if (profiles) context.profile->Begin(context.parameters, sublayer);
@@ -208,6 +236,32 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
   ResidualNormBackward(context.stream, args);
 }
 
+void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstMatrix d_normed,
+                                    ConstMatrix d_stream) const {
+  const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
+  if (!pre_norm_) {
+    context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = closed, .values = d_stream});
+    if (joints_[index].norm_scale < 0) return;
+    context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = closed, .values = d_normed});
+  } else if (index < branches_.size()) {
+    context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = closed + 1, .values = d_normed});
+  }
+}
+
+void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstMatrix d_stream,
+                                   ConstMatrix d_branch) const {
+  const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
+  const float gain = context.plan().sublayers[closed].residual_gain;
+  // The kernel leaves r·∂L/∂s; ∂L/∂s itself stays in its registers.
+  if (gain != 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
+    context.Observe({.tensor = pre_norm_ ? DepthTensor::kOutputGradient : DepthTensor::kNormInputGradient,
+                     .sublayer = closed,
+                     .values = d_stream,
+                     .factor = gain});
+  }
+  context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = closed, .values = d_branch});
+}
+
 void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
   const Matrix d_branch = context.workspace.branch(x.rows);
   const Matrix d_input = context.workspace.branch_input_gradient(x.rows);
@@ -215,11 +269,10 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
   for (size_t i = branches_.size(); i > 0; --i) {
     const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();
-    BackwardJoint(context, i, x, saved,
-                  follows_branch  ? d_input
-                  : normed_output ? d_stream
-                                  : Matrix(),
-                  normed_output ? Matrix() : d_stream, d_stream, d_branch);
+    const Matrix d_normed = follows_branch ? d_input : normed_output ? d_stream : Matrix();
+    if (context.observer != nullptr) ObserveBackwardBefore(context, i, d_normed, d_stream);
+    BackwardJoint(context, i, x, saved, d_normed, normed_output ? Matrix() : d_stream, d_stream, d_branch);
+    if (context.observer != nullptr) ObserveBackwardAfter(context, i, d_stream, d_branch);
     const Branch& branch = *branches_[i - 1];
     const float* branch_saved = saved + branch_saved_[i - 1];
     branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
@@ -233,7 +286,10 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
     context.MarkComplete(first_ + static_cast<int32_t>(i));
     context.Progress();
   }
-  if (pre_norm_) BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
+  if (pre_norm_) {
+    if (context.observer != nullptr) ObserveBackwardBefore(context, 0, d_input, d_stream);
+    BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
+  }
   context.MarkComplete(first_);
 }
 

@@ -67,6 +67,14 @@ class Segment {
   Matrix SumOf(size_t index, float* saved, Matrix out) const;
   // The closing scalars' gradient, d_stream in place.
   void BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const;
+  // What joint `index` has made, for whoever looks.  `out`: see Forward.
+  void ObserveForward(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
+                      ConstMatrix out) const;
+  // The gradients around joint `index`, before and after its backward.
+  void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstMatrix d_normed,
+                             ConstMatrix d_stream) const;
+  void ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstMatrix d_stream,
+                            ConstMatrix d_branch) const;
   // The stream after joint `index` (index 0: x).
   ConstMatrix StreamAfter(size_t index, ConstMatrix x, const float* saved) const;
   // What sublayer `index` of this segment reads.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
 #include "layers/residual_profile.h"
 #include "runtime/arena.h"
@@ -85,7 +86,11 @@ struct SublayerContext {
   // Backward lowers it as it goes: this micro-batch has added its part to the gradients of all sublayers ≥ *complete_from of the
   // chunk. Null: nobody asks.
   int32_t* complete_from = nullptr;
+  DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
 
+  void Observe(const DepthObservation& observation) const {
+    if (observer != nullptr) observer->Observe(stream, batch.micro_batch, observation);
+  }
   void Progress() const {
     if (progress != nullptr) (*progress)();
   }

@@ -33,6 +33,7 @@ void TokenEmbedding::Forward(const SublayerContext& context, Matrix x) const {
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                     .x = x});
+  context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = x});
 }
 
 void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
@@ -46,6 +47,7 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
 }
 
 void TokenEmbedding::Backward(const SublayerContext& context, ConstMatrix d_x) const {
+  context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = d_x});
   EmbeddingBackward(context.stream, {.tokens = Tokens(context),
                                      .dx = d_x,
                                      .multiplier = multiplier_,

@@ -185,6 +185,9 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> i
         piece.segment->Forward(context, SlotView(piece.input, batch), SavedOf(piece, batch), OutputOf(i, batch));
         break;
       case Piece::Kind::kHead:
+        context.Observe({.tensor = DepthTensor::kModelOutput,
+                         .sublayer = plan_.output_head(),
+                         .values = ConstMatrix(head_input_, batch.target_rows(), d_model_)});
         sums = piece.head->Forward(context, ConstMatrix(head_input_, batch.target_rows(), d_model_),
                                    head_gradient_ ? SlotView(*head_gradient_, batch) : Matrix(), row_nll);
         break;
@@ -207,7 +210,9 @@ void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, Matrix
   if (spec_.checkpoint_every > 0) {
     const ScopedTimer timer(times.recompute_seconds);
     const TraceScope scope(context.trace, {.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch});
-    piece.segment->Forward(context, x, saved, shared_.discard(x.rows));
+    SublayerContext unobserved = context;
+    unobserved.observer = nullptr;
+    piece.segment->Forward(unobserved, x, saved, shared_.discard(x.rows));
   }
   const ScopedTimer timer(times.backward_seconds);
   piece.segment->Backward(context, x, saved, d_stream);

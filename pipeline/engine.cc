@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "pipeline/parameter_update.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -220,7 +219,8 @@ absl::Status Engine::Execute(const Instruction& instruction) {
                          {.optimizer = update_.optimizer,
                           .learning_rate = update_.learning_rate,
                           .gradient_norm = result_.gradient.norm,
-                          .update = scalars_.update});
+                          .update = scalars_.update,
+                          .sizes = update_.sizes});
       }
       times.optimizer_seconds += watch.Seconds() - times.checkpoint_seconds;
       return absl::OkStatus();
@@ -244,6 +244,7 @@ absl::Status Engine::Receive(ReceiveChannel& channel, const PackedBatch& batch) 
 absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
   Channels::OfChunk& channels = layout_.channels_.chunk(chunk);
   SublayerContext context = stage().Context(batch, scalars_, &progress_);
+  context.observer = observer_;
   if (profile_) {
     context.profile = &profile_->profile();
     if (channels.receive_forward) HADAL_RETURN_IF_ERROR(profile_->Receive(RankBehind(chunk, -1)));
@@ -265,6 +266,7 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
 absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   Channels::OfChunk& channels = layout_.channels_.chunk(chunk);
   SublayerContext context = stage().Context(batch, scalars_, &progress_);
+  context.observer = observer_;
   context.trace = &trace_;
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
@@ -327,7 +329,8 @@ absl::Status Engine::ComputeNorm() {
   for (const LossSums& sums : losses_) loss.Add(sums);
   HADAL_ASSIGN_OR_RETURN(result_.gradient,
                          norm_.Compute(stage().stream(), layout_.state_, loss, update_.vote, collectives_));
-  result_.applied = result_.gradient.finite && result_.gradient.loss.MeanLoss() <= update_.highest_loss;
+  result_.applied =
+      result_.gradient.finite && update_.apply && result_.gradient.loss.MeanLoss() <= update_.highest_loss;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "pipeline/channels.h"
 #include "pipeline/gradient_norm.h"
+#include "pipeline/parameter_update.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/profile_relay.h"
@@ -43,6 +44,9 @@ struct UpdateSettings {
   StopVote vote = StopVote::kContinue;
   double highest_loss = std::numeric_limits<double>::infinity();  // a token; the update of a step above it is left out
   std::function<void()> before_update;  // called just before weights and moments change; may be empty
+  bool apply = true;  // false: gradients only, no weight changes
+  std::vector<UpdateSize>* sizes =
+      nullptr;  // receives what the update changed of this rank's slices; null: nobody asks
 };
 
 struct StepResult {
@@ -86,6 +90,8 @@ class Engine {
   int64_t arena_bytes() const { return arena_.bytes(); }
   // What training steps record into while it records (off by default).
   TraceBuffer& trace() { return trace_; }
+  // Who looks at the tensors of the programs that follow (it changes no bit of them); null: nobody.
+  void Observe(DepthObserver* observer) { observer_ = observer; }
 
   // One training step over the step's micro-batches, of which this replica runs its share; weights change when the result says
   // applied.  REQUIRES: `batches` is the whole list, numbered from 0; scalars.training.
@@ -139,6 +145,7 @@ class Engine {
   std::function<void()> progress_;
   TraceBuffer trace_;
   ProgramPlace place_;
+  DepthObserver* observer_ = nullptr;
 
   // The program in progress.
   std::span<const PackedBatch> batches_;

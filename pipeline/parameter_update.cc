@@ -1,9 +1,16 @@
 #include "pipeline/parameter_update.h"
 
+#include <algorithm>
+#include <array>
+
 #include "kernels/adam.h"
+#include "kernels/sum_of_squares.h"
 
 namespace hadal {
 namespace {
+
+constexpr int64_t kBlock = 4096;  // elements measured at a time: they stay in the first cache level
+constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a slice
 
 struct Run {
   Vector parameter, gradient, first_moment, second_moment;
@@ -36,9 +43,50 @@ void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) 
                     .update = update.update});
 }
 
+Run Part(const Run& run, int64_t first, int64_t size) {
+  return {{run.parameter.data + first, size},
+          {run.gradient.data + first, size},
+          {run.first_moment.data + first, size},
+          {run.second_moment.data + first, size}};
+}
+
+UpdateSize ApplyAndMeasureBlock(const Run& block, const ParameterUpdate& update) {
+  std::array<float, kBlock> change;  // first the old weights
+  const ConstVector weights = block.parameter;
+  std::copy_n(weights.data, weights.size, change.begin());
+  Apply(Stream::Cpu(1), block, update);
+  for (int64_t i = 0; i < weights.size; ++i) change[i] = weights[i] - change[i];
+  return {SumOfSquares({change.data(), weights.size}), SumOfSquares(weights)};
+}
+
+UpdateSize ApplyAndMeasure(const Stream& stream, const Run& slice, const ParameterUpdate& update) {
+  std::array<UpdateSize, kMostBlocks> blocks;
+  const int64_t elements = slice.parameter.size;
+  stream.ForRanges(elements, kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += kBlock) {
+      blocks[first / kBlock] = ApplyAndMeasureBlock(Part(slice, first, std::min(kBlock, end - first)), update);
+    }
+  });
+  UpdateSize size;
+  for (int64_t b = 0; b * kBlock < elements; ++b) {
+    size.change_squares += blocks[b].change_squares;
+    size.weight_squares += blocks[b].weight_squares;
+  }
+  return size;
+}
+
+void UpdateAndMeasure(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
+  update.sizes->clear();
+  for (const StateSlice& slice : state.updated()) {
+    update.sizes->push_back(
+        ApplyAndMeasure(stream, {slice.weight, slice.gradient, slice.first_moment, slice.second_moment}, update));
+  }
+}
+
 }  // namespace
 
 void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
+  if (update.sizes != nullptr) return UpdateAndMeasure(stream, state, update);
   Run run;
   for (const StateSlice& slice : state.updated()) {
     const Run next{slice.weight, slice.gradient, slice.first_moment, slice.second_moment};

@@ -86,6 +86,14 @@ struct HealthOptions {
   int32_t skipped_steps = 10;  // not finite so often in a row: back to the last checkpoint, and the second time the end
 };
 
+// The instruments that see the depth (depth_recorder.h).
+struct DepthOptions {
+  bool enabled = true;
+  int64_t dense_steps = 100;   // the first steps, all recorded
+  int32_t per_decade = 20;     // records behind them, from each step to its tenfold; 0: none
+  int32_t probe_tokens = 128;  // capacity of the probe batch on either side; 0: no probe
+};
+
 struct TrainOptions {
   uint64_t seed = 1;
   std::string run_directory;
@@ -101,6 +109,7 @@ struct TrainOptions {
   ValidationOptions validation;
   CheckpointOptions checkpoint;
   HealthOptions health;
+  DepthOptions depth;
   int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
 };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pipeline/learning_rate.h"
+#include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -87,6 +88,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream,
                                              trainer->engine_->grid().pipeline(), WaitTimeout(options)));
   HADAL_RETURN_IF_ERROR(trainer->engine_->ShareTiedWeights());
+  if (options.depth.enabled) {
+    HADAL_ASSIGN_OR_RETURN(trainer->depth_,
+                           DepthRecorder::Create(options, plan, pipeline, surroundings.train, *trainer->engine_,
+                                                 communicator, WaitTimeout(options)));
+  }
   trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), trainer->engine_->state(),
                                                                 communicator.rank(), trainer->collectives_);
   trainer->saves_.emplace(*trainer->checkpoints_, trainer->IsMain() ? &surroundings.sink : nullptr,
@@ -148,12 +154,18 @@ StopVote Trainer::Vote() const {
 absl::StatusOr<StepResult> Trainer::Step() {
   order_.At(progress_.step, batches_);
   const double learning_rate = LearningRate(options_.rate, progress_.update + 1, options_.stop.steps);
-  const UpdateSettings update{.optimizer = options_.optimizer,
-                              .learning_rate = learning_rate,
-                              .vote = Vote(),
-                              .highest_loss = HighestLoss(progress_.loss_trend, options_.health.loss_spike),
-                              .before_update = [this] { checkpoints_->BeforeUpdate(surroundings_.stream); }};
+  UpdateSettings update{.optimizer = options_.optimizer,
+                        .learning_rate = learning_rate,
+                        .vote = Vote(),
+                        .highest_loss = HighestLoss(progress_.loss_trend, options_.health.loss_spike),
+                        .before_update = [this] { checkpoints_->BeforeUpdate(surroundings_.stream); }};
+  if (depth_) depth_->BeforeStep(progress_.step, update);
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
+  std::string where;
+  if (!result.gradient.finite && skipped_in_a_row_ == 0) {
+    const TracePause pause(engine_->trace());
+    HADAL_ASSIGN_OR_RETURN(where, LocateNonFinite(*engine_, batches_.micro_batches, Scalars(), update, collectives_));
+  }
   ++progress_.step;
   progress_.update += result.applied ? 1 : 0;
   if (result.applied) {
@@ -164,8 +176,16 @@ absl::StatusOr<StepResult> Trainer::Step() {
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
   HADAL_RETURN_IF_ERROR(Report(result, learning_rate));
-  HADAL_RETURN_IF_ERROR(CheckHealth(result));
+  if (depth_) HADAL_RETURN_IF_ERROR(RecordDepth(result));
+  HADAL_RETURN_IF_ERROR(CheckHealth(result, where));
   return result;
+}
+
+absl::Status Trainer::RecordDepth(const StepResult& result) {
+  HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> metrics,
+                         depth_->AfterStep(progress_.step - 1, progress_.update, result));
+  if (metrics.has_value() && IsMain()) surroundings_.sink.OnDepth(*metrics);
+  return absl::OkStatus();
 }
 
 void Trainer::Warn(std::string_view text) {
@@ -185,7 +205,7 @@ std::string Trainer::WhyLeftOut(const GlobalGradient& gradient) const {
                          trend.mean);
 }
 
-absl::Status Trainer::CheckHealth(const StepResult& result) {
+absl::Status Trainer::CheckHealth(const StepResult& result, const std::string& where) {
   if (result.applied) {
     skipped_in_a_row_ = 0;
     return absl::OkStatus();
@@ -193,7 +213,8 @@ absl::Status Trainer::CheckHealth(const StepResult& result) {
   ++skipped_steps_;
   ++skipped_in_a_row_;
   Warn(absl::StrCat(WhyLeftOut(result.gradient), "; the update was skipped (", skipped_in_a_row_, " in a row, ",
-                    skipped_steps_, " since the start)"));
+                    skipped_steps_, " since the start)",
+                    where.empty() ? "" : "; first number that is not finite: ", where));
   return skipped_in_a_row_ < options_.health.skipped_steps ? absl::OkStatus() : RollBack();
 }
 
@@ -358,6 +379,10 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   saves_->Restart(first_step_);
   if (IsMain()) Announce();
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());
+  if (depth_) {
+    HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, depth_->Begin(progress_.step));
+    if (IsMain() && !unrecorded.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, unrecorded);
+  }
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
   while (!reason.has_value()) {

@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
+#include "pipeline/depth_recorder.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/save_cycle.h"
@@ -96,7 +97,9 @@ class Trainer {
   RunInfo DescribeRun() const;
   void Announce();  // the run, and what of the corpora it leaves out
   std::string WhyLeftOut(const GlobalGradient& gradient) const;
-  absl::Status CheckHealth(const StepResult& result);
+  absl::Status RecordDepth(const StepResult& result);
+  // `where`: the first number that was not finite, where it has been looked for.
+  absl::Status CheckHealth(const StepResult& result, const std::string& where);
   absl::Status RollBack();
   void Warn(std::string_view text);
 
@@ -112,6 +115,7 @@ class Trainer {
   Collectives collectives_;
   std::unique_ptr<Engine> engine_;
   std::optional<StepTracer> tracer_;
+  std::unique_ptr<DepthRecorder> depth_;  // null: off
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   std::optional<SaveCycle> saves_;
   TrainingProgress progress_;

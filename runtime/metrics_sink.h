@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/depth_metrics.h"
 
 namespace hadal {
 
@@ -108,6 +109,8 @@ class MetricsSink {
 
   virtual void OnStart(const RunInfo& run) {}
   virtual void OnStep(const StepMetrics& metrics) {}
+  // After OnStep of the same step, at the steps that the instruments record.
+  virtual void OnDepth(const DepthMetrics& metrics) {}
   virtual void OnValidation(const ValidationMetrics& metrics) {}
   virtual void OnCheckpoint(const CheckpointMetrics& metrics) {}
   // An event in words. `text` may hold several lines, without a last newline.
@@ -128,6 +131,9 @@ class MetricsFanOut : public MetricsSink {
   }
   void OnStep(const StepMetrics& metrics) override {
     for (auto& sink : sinks_) sink->OnStep(metrics);
+  }
+  void OnDepth(const DepthMetrics& metrics) override {
+    for (auto& sink : sinks_) sink->OnDepth(metrics);
   }
   void OnValidation(const ValidationMetrics& metrics) override {
     for (auto& sink : sinks_) sink->OnValidation(metrics);

@@ -1,6 +1,7 @@
 #include "tools/metrics_jsonl.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -25,7 +26,7 @@ std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 bool StillHolds(const Json& line, int64_t first_step) {
   const std::string event = line.value("event", "");
   const int64_t step = line.value("step", int64_t{-1});
-  if (event == "step") return step < first_step;
+  if (event == "step" || event == "depth") return step < first_step;
   return event != "validation" || step <= first_step;
 }
 
@@ -66,6 +67,12 @@ Json ToJson(const StageTimes& times) {
           {"optimizer", times.optimizer_seconds},
           {"checkpoint", times.checkpoint_seconds}};
 }
+
+// Four digits are enough for a picture, and a deep model has thousands of these.
+double FourDigits(float value) { return std::strtod(absl::StrFormat("%.3e", value).c_str(), nullptr); }
+
+// NaN stands for "no such tensor", an infinity for one that is not finite.
+Json DepthValue(float value) { return std::isinf(value) ? Json("not finite") : Json(FourDigits(value)); }
 
 void AddOptional(Json& json, const char* key, const std::optional<double>& value) {
   if (value.has_value()) json[key] = *value;
@@ -122,8 +129,18 @@ void MetricsJsonl::OnStep(const StepMetrics& metrics) {
   }
   if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
     for (const float norm : metrics.depth_gradient_norms) {
-      json["depth_gradient_norms"].push_back(std::strtod(absl::StrFormat("%.3e", norm).c_str(), nullptr));
+      json["depth_gradient_norms"].push_back(FourDigits(norm));
     }
+  }
+  WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnDepth(const DepthMetrics& metrics) {
+  Json json = {{"event", "depth"}, {"step", metrics.step}, {"update", metrics.update}};
+  AddOptional(json, "model_update", metrics.model_update);
+  json["seconds"] = metrics.seconds;
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    for (const float value : metrics.series[s]) json[kDepthSeries[s].name].push_back(DepthValue(value));
   }
   WriteLine(Dump(json));
 }

@@ -6,6 +6,9 @@
 //    "target_tokens":…,"tokens_per_second":…,"step_seconds":…,"elapsed_seconds":…,"epoch":…,"skipped":false,
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
 //    "communication":…,"optimizer":…,"arena_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
+//   {"event":"depth","step":…,"update":…,"model_update":…,"seconds":…,"parameter_gradient":[…],"update_ratio":[…], …}
+//                              a recorded step of the instruments: a list a series of runtime/depth_metrics.h, a value a sublayer;
+//                              null: no such tensor; "not finite": as it says
 //   {"event":"validation","step":…,"nll":…,"perplexity":…,"bleu":…,"best":…,"sentences":…,"seconds":…}
 //   {"event":"checkpoint","step":…,"directory":…,"seconds":…,"stall_seconds":…,"interval_seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
@@ -41,6 +44,7 @@ class MetricsJsonl : public MetricsSink {
 
   void OnStart(const RunInfo& run) override;
   void OnStep(const StepMetrics& metrics) override;
+  void OnDepth(const DepthMetrics& metrics) override;
   void OnValidation(const ValidationMetrics& metrics) override;
   void OnCheckpoint(const CheckpointMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;

@@ -10,6 +10,7 @@
 #include "tools/line_chart.h"
 #include "tools/plan_report.h"
 #include "tools/report.h"
+#include "tools/report_depth.h"
 #include "tools/stacked_bars.h"
 #include "tools/svg.h"
 #include "tools/timeline_svg.h"
@@ -249,6 +250,7 @@ std::string ReportToHtml(const Report& report) {
   AppendRuns(report, page);
   AppendScaling(report, page);
   AppendCurves(report, page);
+  page += DepthSection(report);
   AppendTime(report, page);
   return page + "</body></html>\n";
 }

@@ -213,6 +213,10 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.health.loss_spike = {.deviations = from.health().loss_spike_deviations(),
                           .window = from.health().loss_spike_window()};
   to.log_every_steps = from.logging().every_steps();
+  to.depth.enabled = from.instruments().enabled();
+  to.depth.dense_steps = from.instruments().dense_steps();
+  to.depth.per_decade = from.instruments().per_decade();
+  to.depth.probe_tokens = from.instruments().probe_tokens();
 }
 
 // A fraction of the run in updates.

@@ -82,15 +82,33 @@ StepMetrics ReadStep(const Json& json) {
   return step;
 }
 
+DepthMetrics ReadDepth(const Json& json) {
+  DepthMetrics depth{.step = Integer(json, "step"),
+                     .update = Integer(json, "update"),
+                     .model_update = OptionalNumber(json, "model_update"),
+                     .seconds = Number(json, "seconds")};
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    const auto found = json.find(kDepthSeries[s].name);
+    if (found == json.end() || !found->is_array()) continue;
+    for (const Json& value : *found) {
+      depth.series[s].push_back(value.is_number() ? value.get<float>() : value.is_string() ? INFINITY : NAN);
+    }
+  }
+  return depth;
+}
+
 void ReadLine(const Json& json, RunRecord& run) {
   const std::string event = String(json, "event");
   if (event == "run") {
     run.model = String(json, "model");
     run.parameters = Integer(json, "parameters");
+    run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
     run.ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
     run.threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
   } else if (event == "step") {
     run.steps.push_back(ReadStep(json));
+  } else if (event == "depth") {
+    run.depth.push_back(ReadDepth(json));
   } else if (event == "validation") {
     run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu")});
   } else if (event == "warning") {

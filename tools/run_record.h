@@ -41,8 +41,10 @@ struct RunRecord {
   std::string model;
   int64_t parameters = 0;
   int ranks = 1;
-  int threads = 1;  // a rank
+  int threads = 1;                // a rank
+  int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series
   std::vector<StepMetrics> steps;
+  std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
   std::vector<TextRecord> warnings;
   std::optional<LayoutRecord> layout;  // absent: no readable config

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -98,26 +99,41 @@ void AddHistogram(Summary& summary, const std::string& tag, const std::vector<do
   }
 }
 
-void AddGeometricMean(Summary& summary, const std::string& tag, absl::Span<const float> norms) {
-  const std::vector<double> logs = Log10Norms(norms);
-  if (logs.empty()) return;
+double Mean(const std::vector<double>& values) {
   double sum = 0;
-  for (const double value : logs) sum += value;
-  AddScalar(summary, tag, std::pow(10.0, sum / static_cast<double>(logs.size())));
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
 }
 
-void AddSide(Summary& summary, const std::string& side, absl::Span<const float> norms) {
-  if (norms.empty()) return;
-  const size_t tenth = std::max<size_t>(1, norms.size() / 10);
-  AddGeometricMean(summary, absl::StrCat("depth/gradient_norm/", side, "_bottom"), norms.first(tenth));
-  AddGeometricMean(summary, absl::StrCat("depth/gradient_norm/", side, "_top"), norms.last(tenth));
+void AddMean(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric) {
+  std::vector<double> numbers = Log10Norms(values);
+  if (!geometric) {
+    numbers.clear();
+    std::copy_if(values.begin(), values.end(), std::back_inserter(numbers), [](float v) { return std::isfinite(v); });
+  }
+  if (numbers.empty()) return;
+  AddScalar(summary, tag, geometric ? std::pow(10.0, Mean(numbers)) : Mean(numbers));
+}
+
+// `least`: of the lowest and highest sublayers; 3 hold one of each kind.
+void AddSide(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric, size_t least) {
+  if (values.empty()) return;
+  const size_t tenth = std::min(values.size(), std::max(least, values.size() / 10));
+  AddMean(summary, absl::StrCat(tag, "_bottom"), values.first(tenth), geometric);
+  AddMean(summary, absl::StrCat(tag, "_top"), values.last(tenth), geometric);
+}
+
+void AddSides(Summary& summary, const std::string& series, const std::vector<float>& values, int32_t encoder_sublayers,
+              bool geometric, size_t least) {
+  const size_t border = std::min(values.size(), static_cast<size_t>(encoder_sublayers));
+  const absl::Span<const float> all(values);
+  AddSide(summary, absl::StrCat("depth/", series, "/encoder"), all.first(border), geometric, least);
+  AddSide(summary, absl::StrCat("depth/", series, "/decoder"), all.subspan(border), geometric, least);
 }
 
 void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder_sublayers) {
   AddHistogram(summary, "depth/log10_gradient_norm", Log10Norms(norms));
-  const size_t border = std::min(norms.size(), static_cast<size_t>(encoder_sublayers));
-  AddSide(summary, "encoder", absl::MakeConstSpan(norms).first(border));
-  AddSide(summary, "decoder", absl::MakeConstSpan(norms).subspan(border));
+  AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
 }
 
 // events.out.tfevents.<seconds>.<host>.<process>: TensorBoard reads a directory's files in the order of their names.
@@ -168,6 +184,16 @@ void TensorBoard::OnStep(const StepMetrics& metrics) {
   AddStages(summary, metrics.stages);
   if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
     AddDepth(summary, metrics.depth_gradient_norms, run_.encoder_sublayers);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnDepth(const DepthMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddOptional(summary, "depth/model_update", metrics.model_update);
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    AddSides(summary, kDepthSeries[s].name, metrics.series[s], run_.encoder_sublayers, kDepthSeries[s].logarithmic, 3);
   }
   Append(event.SerializeAsString());
 }

@@ -6,6 +6,8 @@
 //   valid/{nll,ppl,bleu}
 //   depth/log10_gradient_norm   histogram over the sublayers, every `depth_every_steps` steps
 //   depth/gradient_norm/{encoder,decoder}_{bottom,top}   geometric mean over that side's lowest or highest tenth
+//   depth/model_update                         at the instruments' recorded steps, for each series of runtime/depth_metrics.h:
+//   depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's lowest or highest tenth
 //   notice, warning, sample     text
 // A value that is not finite is written as it is (TensorBoard marks it); histograms and means leave out zeros and such.
 //
@@ -39,6 +41,7 @@ class TensorBoard : public MetricsSink {
 
   void OnStart(const RunInfo& run) override;
   void OnStep(const StepMetrics& metrics) override;
+  void OnDepth(const DepthMetrics& metrics) override;
   void OnValidation(const ValidationMetrics& metrics) override;
   void OnCheckpoint(const CheckpointMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;

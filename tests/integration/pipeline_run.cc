@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "pipeline/depth_recorder.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
@@ -86,6 +87,24 @@ void ExpectCollectedWeights(Shared& shared, Engine& engine) {
   }
 }
 
+// Null where the run does not ask for one.
+absl::StatusOr<std::unique_ptr<DepthRecorder>> MakeRecorder(Shared& shared, const PipelinePlan& pipeline,
+                                                            Engine& engine, Communicator& communicator) {
+  const RunSpec& spec = shared.spec;
+  if (spec.depth_directory.empty()) return nullptr;
+  const TrainOptions options{.seed = spec.seed,
+                             .run_directory = spec.depth_directory,
+                             .model = spec.model,
+                             .batch = spec.batch,
+                             .depth = {.dense_steps = spec.steps, .probe_tokens = 64}};
+  HADAL_ASSIGN_OR_RETURN(
+      std::unique_ptr<DepthRecorder> recorder,
+      DepthRecorder::Create(options, shared.plan, pipeline, shared.corpus, engine, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, recorder->Begin(0));
+  EXPECT_EQ(unrecorded, "");
+  return recorder;
+}
+
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
   PrepareComputeThread();
   const RunSpec& spec = shared.spec;
@@ -106,16 +125,22 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(first.micro_batches[0], {.seed = spec.seed}).status());
   ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, pipeline,
                       {.beam = {.max_length_b = 20}}, kTimeout);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<DepthRecorder> recorder,
+                         MakeRecorder(shared, pipeline, *engine, communicator));
   for (int step = 0; step < spec.steps; ++step) {
     const StepBatches batches = order.At(step);
     const StepScalars scalars{.seed = spec.seed,
                               .step = step,
                               .update = step + 1,
                               .gradient_scale = 1.0f / static_cast<float>(batches.target_tokens)};
-    HADAL_ASSIGN_OR_RETURN(const StepResult result,
-                           engine->TrainingStep(batches.micro_batches, scalars,
-                                                {.optimizer = spec.optimizer, .learning_rate = spec.learning_rate}));
+    UpdateSettings update{.optimizer = spec.optimizer, .learning_rate = spec.learning_rate};
+    if (recorder) recorder->BeforeStep(step, update);
+    HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches.micro_batches, scalars, update));
     const bool records = communicator.rank() == 0;
+    if (recorder) {
+      HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> depth, recorder->AfterStep(step, step + 1, result));
+      if (records) shared.outcome.depth.push_back(depth.value());
+    }
     if (spec.validate_every_step) {
       HADAL_ASSIGN_OR_RETURN(const double loss, Evaluate(shared, *engine, batches.micro_batches));
       if (records) shared.outcome.validation_loss.push_back(loss);

@@ -9,6 +9,7 @@
 #include "pipeline/train_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
+#include "runtime/depth_metrics.h"
 
 namespace hadal::testing {
 
@@ -24,6 +25,7 @@ struct RunSpec {
   uint64_t seed = 11;
   bool validate_every_step = false;
   bool translate_every_step = false;  // the validation BLEU of some sentences
+  std::string depth_directory;        // record the depth at every step, the probe's file there; empty: do not
 };
 
 struct RunOutcome {
@@ -34,6 +36,7 @@ struct RunOutcome {
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
   std::vector<std::vector<float>> first_moments;
   std::vector<int64_t> moment_bytes;  // [ranks] Adam's state
+  std::vector<DepthMetrics> depth;    // [steps] with depth_directory
 };
 
 // Random sentence pairs of 1 … `longest` tokens.

@@ -11,6 +11,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal::testing {
 namespace {
@@ -39,8 +40,6 @@ class LossSink final : public MetricsSink {
 class ResumeGridTest : public ::testing::Test {
  protected:
   ResumeGridTest() : corpus_(RandomCorpus(200, 16, kVocabulary, 5)) {
-    directory_ = ::testing::TempDir() + "resume_grid_test";
-    std::filesystem::remove_all(directory_);
     options_.model = SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
     options_.model.encoder_layers = 2;
     options_.model.decoder_layers = 2;
@@ -51,9 +50,8 @@ class ResumeGridTest : public ::testing::Test {
     options_.checkpoint.save_at_end = false;
     options_.pipeline.wait_timeout_seconds = 60;
   }
-  ~ResumeGridTest() override { std::filesystem::remove_all(directory_); }
 
-  std::string RunDirectory(const Grid& grid) const { return directory_ + "/" + Name(grid); }
+  std::string RunDirectory(const Grid& grid) const { return directory_ / Name(grid); }
   // Trains to step `steps`, from `checkpoint` where it is not empty; the losses of the steps done here.
   std::vector<double> Train(TrainOptions options, const Grid& grid, int steps, const std::string& checkpoint) {
     options.stop.steps = steps;
@@ -91,7 +89,7 @@ class ResumeGridTest : public ::testing::Test {
   }
 
   Corpus corpus_;
-  std::string directory_;
+  TemporaryDirectory directory_;
   TrainOptions options_;
   std::string saved_;  // the last run's checkpoint, if it saved one
 };

@@ -112,6 +112,16 @@ expect 0 "${base[@]}" --set stop.steps=4 --run-dir again
 echo "sentences longer than the model's positions are left out, and said"
 expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --run-dir short; says "samples are left out"
 
+echo "the instruments of the depth change no bit, at default and off"
+expect 0 "${base[@]}" --set instruments.enabled=false --run-dir unseen
+identical unbroken/$last unseen/$last
+[ "$(grep -c '"event":"depth"' unbroken/metrics.jsonl)" -eq 10 ] || fail "not every one of the first steps was recorded"
+[ "$(grep -c '"event":"depth"' unseen/metrics.jsonl)" -eq 0 ] || fail "recorded although off"
+expect 0 "$hadal" inspect similarity --checkpoint unbroken --data data/valid --output alike; says "encoder, 5 layers"
+says "decoder, 7 layers"
+for file in alike.json alike.html; do [ -s $file ] || fail "no $file"; done
+expect 1 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
+
 echo "bad input"
 expect 2 "${base[@]}" --set model.d_modle=64 --run-dir bad; says "d_model"
 expect 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad; says "0.99"

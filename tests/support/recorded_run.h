@@ -1,6 +1,7 @@
 // A run directory as a training run leaves it, with numbers of a test's choosing.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,20 @@ struct RecordedRun {
   int replicas = 1;
   std::vector<StageTimes> stages;  // [ranks] of every step but the first, which takes twice as long
   double other_seconds = 0;        // of a step, beside the first stage's parts
+  bool depth = false;              // two encoder and three decoder sublayers, recorded at every step
 };
+
+inline DepthMetrics RecordedDepth(int step) {
+  DepthMetrics depth{.step = step, .update = step + 1, .model_update = 0.5 * step};
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    for (int sublayer = 0; sublayer < 5; ++sublayer) {
+      depth.series[s].push_back(0.01f * static_cast<float>((sublayer + 1) * (step + 1)));
+    }
+  }
+  depth[DepthSeries::kActive][0] = std::numeric_limits<float>::quiet_NaN();
+  depth[DepthSeries::kOutputGradient][1] = std::numeric_limits<float>::infinity();
+  return depth;
+}
 
 inline double StepSeconds(const RecordedRun& run) {
   const StageTimes& t = run.stages.front();
@@ -39,7 +53,13 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
   auto sink = MetricsJsonl::Open({.path = JoinPath(directory, "metrics.jsonl")});
   HADAL_CHECK(sink.ok());
   const int ranks = static_cast<int>(run.stages.size());
-  (*sink)->OnStart({.model = "a model", .parameters = 12345, .ranks = ranks, .stages = ranks, .threads = run.threads});
+  (*sink)->OnStart({.model = "a model",
+                    .parameters = 12345,
+                    .encoder_sublayers = run.depth ? 2 : 0,
+                    .decoder_sublayers = run.depth ? 3 : 0,
+                    .ranks = ranks,
+                    .stages = ranks,
+                    .threads = run.threads});
   double elapsed = 0;
   for (int step = 0; step < run.steps; ++step) {
     const double seconds = (step == 0 ? 2 : 1) * StepSeconds(run);
@@ -56,6 +76,7 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
                      .elapsed_seconds = elapsed,
                      .stages = run.stages,
                      .memory = std::vector<StageMemory>(run.stages.size(), {int64_t{300} << 20, int64_t{350} << 20})});
+    if (run.depth) (*sink)->OnDepth(RecordedDepth(step));
   }
   (*sink)->OnValidation({.step = run.steps, .nll = 6.2, .bleu = 12.5});
   (*sink)->OnFinish("all steps done");

@@ -85,6 +85,28 @@ TEST_F(MetricsJsonlTest, DepthNormsAppearAtTheirInterval) {
   EXPECT_TRUE(json::parse(Lines()[2]).contains("depth_gradient_norms"));
 }
 
+TEST_F(MetricsJsonlTest, DepthIsAListASeries) {
+  const auto sink = Open(0);
+  DepthMetrics depth{.step = 4, .update = 5, .model_update = 0.25, .seconds = 0.5};
+  depth[DepthSeries::kUpdateRatio] = {1.23456e-5f, 2.0f};
+  depth[DepthSeries::kNormInput] = {NAN, INFINITY};
+  sink->OnDepth(depth);
+  EXPECT_EQ(json::parse(Lines().at(0)),
+            json::parse(R"({"event":"depth","step":4,"update":5,"model_update":0.25,"seconds":0.5,
+                            "update_ratio":[1.235e-05,2.0],"norm_input":[null,"not finite"]})"));
+}
+
+TEST_F(MetricsJsonlTest, AResumedRunLosesTheDepthOfTheStepsThatComeAgain) {
+  for (const int64_t begin : {0, 2}) {
+    const auto sink = Open(begin);
+    for (int64_t step = begin; step < 4; ++step) {
+      sink->OnStep({.step = step});
+      sink->OnDepth({.step = step});
+    }
+  }
+  EXPECT_THAT(Steps("depth"), ElementsAre(0, 1, 2, 3));
+}
+
 TEST_F(MetricsJsonlTest, ValuesThatAreNotFiniteAreNull) {
   const auto sink = Open(0);
   sink->OnStep({.step = 0, .loss = NAN, .perplexity = INFINITY, .skipped = true, .depth_gradient_norms = {NAN}});

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
@@ -15,6 +16,7 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -52,6 +54,27 @@ TEST(Report, OneRunOnOnePageThatLoadsNothing) {
                           HasSubstr("Memory of one"), HasSubstr("Step 3, traced"), HasSubstr("validation nll")));
   EXPECT_THAT(html, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href=")),
                           Not(HasSubstr("@import")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
+}
+
+TEST(Report, DepthIsDrawnAsHeatMapsAndCurves) {
+  const TemporaryDirectory directory;
+  RecordedRun run = TwoRanks();
+  WriteRecordedRun(directory / "without", run);
+  run.depth = true;
+  WriteRecordedRun(directory / "with", run);
+  const auto report = MakeReport({directory / "with"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const DepthMetrics& read = report->runs[0].depth.at(3);
+  EXPECT_EQ(report->runs[0].encoder_sublayers, 2);
+  EXPECT_EQ(read.model_update, 1.5);
+  EXPECT_THAT(read[DepthSeries::kUpdateRatio], ElementsAre(0.04f, 0.08f, 0.12f, 0.16f, 0.2f));
+  EXPECT_TRUE(std::isnan(read[DepthSeries::kActive][0]));
+  EXPECT_TRUE(std::isinf(read[DepthSeries::kOutputGradient][1]));
+  const std::string html = ReportToHtml(*report);
+  for (const DepthSeriesInfo& series : kDepthSeries) EXPECT_THAT(html, HasSubstr(series.title));
+  EXPECT_THAT(html, AllOf(HasSubstr("<h2>Depth</h2>"), HasSubstr("Change of the model since its first weights"),
+                          Not(HasSubstr("<script")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
+  EXPECT_THAT(ReportToHtml(*MakeReport({directory / "without"})), Not(HasSubstr("<h2>Depth</h2>")));
 }
 
 TEST(Report, SeveralRunsHaveTheSameScalingInAllThreeForms) {

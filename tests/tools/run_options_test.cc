@@ -95,6 +95,10 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.health.loss_spike.deviations, structs.health.loss_spike.deviations);
   EXPECT_EQ(from_schema.health.loss_spike.window, structs.health.loss_spike.window);
   EXPECT_EQ(from_schema.log_every_steps, structs.log_every_steps);
+  EXPECT_EQ(from_schema.depth.enabled, structs.depth.enabled);
+  EXPECT_EQ(from_schema.depth.dense_steps, structs.depth.dense_steps);
+  EXPECT_EQ(from_schema.depth.per_decade, structs.depth.per_decade);
+  EXPECT_EQ(from_schema.depth.probe_tokens, structs.depth.probe_tokens);
 }
 
 TEST(RunOptions, EveryFieldArrives) {
@@ -113,7 +117,8 @@ TEST(RunOptions, EveryFieldArrives) {
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 }
     checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
-    logging { every_steps: 8 })");
+    logging { every_steps: 8 }
+    instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })");
   const TrainOptions& train = options.train;
   EXPECT_EQ(train.seed, 9u);
   EXPECT_EQ(train.model.encoder_layers, 3);
@@ -174,6 +179,10 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.health.loss_spike.deviations, 4.5);
   EXPECT_EQ(train.health.loss_spike.window, 33);
   EXPECT_EQ(train.log_every_steps, 8);
+  EXPECT_FALSE(train.depth.enabled);
+  EXPECT_EQ(train.depth.dense_steps, 7);
+  EXPECT_EQ(train.depth.per_decade, 6);
+  EXPECT_EQ(train.depth.probe_tokens, 5);
 }
 
 TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {

@@ -186,6 +186,21 @@ TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {
   EXPECT_EQ(Values(events[1]).count("depth/log10_gradient_norm"), 0u);
 }
 
+TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
+  sink_->OnStart({.encoder_sublayers = 4, .decoder_sublayers = 3});
+  DepthMetrics depth{.step = 7, .model_update = 0.75};
+  depth[DepthSeries::kUpdateRatio] = {0.01f, 1.0f, 0.1f, 50.0f, 4.0f, 4.0f, INFINITY};
+  depth[DepthSeries::kActive] = {NAN, 0.5f, NAN, 0.25f, NAN, NAN, 0.125f};
+  sink_->OnDepth(depth);
+  auto values = Values(Events().at(0));
+  EXPECT_EQ(values["depth/model_update"].Number<float>(2), 0.75f);
+  EXPECT_NEAR(values["depth/update_ratio/encoder_bottom"].Number<float>(2), 0.1, 1e-6);  // geometric
+  EXPECT_NEAR(values["depth/update_ratio/decoder_top"].Number<float>(2), 4, 1e-5);
+  EXPECT_EQ(values["depth/active/encoder_top"].Number<float>(2), 0.375f);  // of those that have it
+  EXPECT_EQ(values["depth/active/decoder_bottom"].Number<float>(2), 0.125f);
+  EXPECT_EQ(values.count("depth/similarity/encoder_top"), 0u);
+}
+
 TEST_F(TensorBoardTest, WritesValidationAndText) {
   sink_->OnValidation({.step = 8, .nll = 2.5, .perplexity = 12, .bleu = 31.25});
   sink_->OnValidation({.step = 9, .nll = 2.5});

@@ -1,0 +1,266 @@
+// What observers are shown, against double precision: the residual connection and LayerNorm, forward and backward, from the shown tensors
+// alone; and where the search for the first number that is not finite ends.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/engine.h"
+#include "pipeline/non_finite_search.h"
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/pipeline_run.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kVocabulary = 61;
+constexpr int64_t kWidth = 32;
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+using Values = std::vector<double>;
+
+// Copies of the tensors of micro-batch 0.
+class Copies : public DepthObserver {
+ public:
+  void Observe(const Stream&, int32_t micro_batch, const DepthObservation& o) override {
+    if (micro_batch != 0) return;
+    EXPECT_EQ(tensors_.count({o.sublayer, o.tensor}), 0u) << "shown twice: " << o.sublayer;
+    Values& copy = tensors_[{o.sublayer, o.tensor}];
+    for (int64_t i = 0; i < o.values.rows * o.values.columns; ++i) copy.push_back(double{o.values.data[i]} / o.factor);
+    if (!o.before.empty()) before_[o.sublayer].assign(o.before.data, o.before.data + o.before.rows * o.before.columns);
+  }
+  const Values& At(int32_t sublayer, DepthTensor tensor) const { return tensors_.at({sublayer, tensor}); }
+  const Values& Before(int32_t sublayer) const { return before_.at(sublayer); }
+  bool Has(int32_t sublayer, DepthTensor tensor) const { return tensors_.count({sublayer, tensor}) > 0; }
+
+ private:
+  std::map<std::pair<int32_t, DepthTensor>, Values> tensors_;
+  std::map<int32_t, Values> before_;
+};
+
+struct OneStep {
+  Engine& engine;
+  Communicator& communicator;
+  const StepBatches& batches;
+  StepScalars scalars;
+  UpdateSettings update;
+};
+
+// A 5L-7L model without dropout and its first batch, laid over `ranks` ranks; `body` runs on each.
+void OnRanks(ResidualMethod method, int ranks, int checkpoint_every,
+             const std::function<absl::Status(const OneStep&)>& body) {
+  ModelOptions model = SmallModel(method, kWidth, kVocabulary);
+  model.dropout = model.attention_dropout = model.activation_dropout = 0;
+  model.sharing = EmbeddingSharing::kNone;
+  const ModelPlan plan = ModelPlan::Make(model);
+  const BatchOptions batch{.micro_batches = 2, .source_tokens = 48, .target_tokens = 48};
+  const PipelinePlan pipeline = MakePipelinePlan(plan, batch, {.checkpoint_every = checkpoint_every}, ranks).value();
+  const Corpus corpus = RandomCorpus(100, 12, kVocabulary, 3);
+  SamplingOrder order =
+      SamplingOrder::Create(corpus, {.seed = 1, .capacity = {48, 48}, .micro_batches_per_step = 2}).value();
+  const StepBatches batches = order.At(0);
+  InProcessWorld world(ranks);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    PrepareComputeThread();
+    const Stream stream = Stream::Cpu(1);
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                           Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
+    HADAL_RETURN_IF_ERROR(
+        InitializeParameters(pipeline, engine->stage().parameters(), 1, stream, engine->grid().pipeline(), kTimeout));
+    return body({*engine,
+                 communicator,
+                 batches,
+                 {.seed = 1, .gradient_scale = 1.0f / static_cast<float>(batches.target_tokens)},
+                 {.learning_rate = 1e-3}});
+  });
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+void ExpectNear(const Values& actual, const Values& expected, const char* what, int32_t sublayer) {
+  ASSERT_EQ(actual.size(), expected.size()) << what << " of sublayer " << sublayer;
+  double error = 0, size = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  EXPECT_GT(size, 0) << what << " of sublayer " << sublayer;
+  EXPECT_LE(std::sqrt(error), 2e-5 * std::sqrt(size)) << what << " of sublayer " << sublayer;
+}
+
+// LayerNorm of rows of kWidth, and ∂L/∂x from ∂L/∂y.
+void Norm(const Values& x, ConstVector scale, ConstVector shift, const Values& dy, Values& y, Values& dx) {
+  for (size_t first = 0; first < x.size(); first += kWidth) {
+    double mean = 0, variance = 0, mean_g = 0, mean_gh = 0;
+    for (int64_t i = 0; i < kWidth; ++i) mean += x[first + i] / kWidth;
+    for (int64_t i = 0; i < kWidth; ++i) variance += (x[first + i] - mean) * (x[first + i] - mean) / kWidth;
+    const double q = 1 / std::sqrt(variance + 1e-5);
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const double h = (x[first + i] - mean) * q, g = dy[first + i] * scale[i];
+      y.push_back(h * scale[i] + shift[i]);
+      mean_g += g / kWidth;
+      mean_gh += g * h / kWidth;
+    }
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const double h = (x[first + i] - mean) * q;
+      dx.push_back(q * (dy[first + i] * scale[i] - mean_g - h * mean_gh));
+    }
+  }
+}
+
+// s = r·x + b·(F(x) + bias), no dropout.
+Values Sum(const OneStep& step, int32_t sublayer, const Copies& seen) {
+  const ModelPlan& plan = step.engine.stage().plan();
+  const SublayerRecord& record = plan.sublayers[sublayer];
+  const bool feeds_forward = record.kind == SublayerKind::kFeedForward;
+  const ConstVector bias = step.engine.stage().parameters().WeightVector(
+      plan.ParameterOf(sublayer, feeds_forward ? ParameterRole::kContractionBias : ParameterRole::kOutputBias));
+  Values sum = seen.Before(sublayer);
+  const Values& branch = seen.At(sublayer, DepthTensor::kBranch);
+  const double b = BranchGain(record, 1);
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] = record.residual_gain * sum[i] + b * (branch[i] + bias[i % kWidth]);
+  return sum;
+}
+
+class ObservedTensors : public ::testing::TestWithParam<int> {};  // checkpoint_every
+
+TEST_P(ObservedTensors, PostNorm) {
+  OnRanks(ResidualMethod::kDeepNorm, 1, GetParam(), [](const OneStep& step) -> absl::Status {
+    Copies seen;
+    step.engine.Observe(&seen);
+    HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
+    // The update has been applied: the norms' weights are read from before it, 1 and 0.
+    const std::vector<float> ones(kWidth, 1.0f), zeros(kWidth, 0.0f);
+    const ModelPlan& plan = step.engine.stage().plan();
+    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+      if (plan.sublayers[s].layer < 0) continue;
+      const Values& input = seen.At(s, DepthTensor::kNormInput);
+      Values output, gradient;
+      Norm(input, {ones.data(), kWidth}, {zeros.data(), kWidth}, seen.At(s, DepthTensor::kNormOutputGradient), output,
+           gradient);
+      ExpectNear(seen.At(s, DepthTensor::kOutput), output, "output", s);
+      ExpectNear(seen.At(s, DepthTensor::kNormInputGradient), gradient, "gradient of the norm's input", s);
+      ExpectNear(seen.At(s, DepthTensor::kOutputGradient), seen.At(s, DepthTensor::kNormOutputGradient),
+                 "gradient of the output", s);
+      Values branch_gradient = gradient;
+      for (double& g : branch_gradient) g *= BranchGain(plan.sublayers[s], 1);
+      ExpectNear(seen.At(s, DepthTensor::kBranchGradient), branch_gradient, "gradient of F(x)", s);
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn}) {
+    OnRanks(method, 1, GetParam(), [](const OneStep& step) -> absl::Status {
+      Copies seen;
+      step.engine.Observe(&seen);
+      UpdateSettings update = step.update;
+      update.apply = false;
+      HADAL_ASSIGN_OR_RETURN(const StepResult result,
+                             step.engine.TrainingStep(step.batches.micro_batches, step.scalars, update));
+      EXPECT_FALSE(result.applied);
+      const ModelPlan& plan = step.engine.stage().plan();
+      for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+        if (plan.sublayers[s].layer < 0) continue;
+        const bool pre = plan.sublayers[s].norm == NormPlacement::kPre;
+        ExpectNear(seen.At(s, pre ? DepthTensor::kOutput : DepthTensor::kNormInput), Sum(step, s, seen), "sum", s);
+        ExpectNear(seen.Before(s), seen.At(s - 1, DepthTensor::kOutput), "stream in front", s);
+        EXPECT_EQ(seen.Has(s, DepthTensor::kHidden), plan.sublayers[s].kind == SublayerKind::kFeedForward);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+// ∂L/∂x_k = r·∂L/∂x_{k+1} + the norm's share, so that the observed gradients fix each other.
+TEST_P(ObservedTensors, PreNormGradients) {
+  OnRanks(ResidualMethod::kPreLn, 1, GetParam(), [](const OneStep& step) -> absl::Status {
+    Copies seen;
+    step.engine.Observe(&seen);
+    HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
+    const std::vector<float> ones(kWidth, 1.0f), zeros(kWidth, 0.0f);
+    const ModelPlan& plan = step.engine.stage().plan();
+    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+      if (plan.sublayers[s].layer < 0) continue;
+      Values normed, expected;
+      Norm(seen.At(s, DepthTensor::kNormInput), {ones.data(), kWidth}, {zeros.data(), kWidth},
+           seen.At(s, DepthTensor::kNormOutputGradient), normed, expected);
+      const Values& behind = seen.At(s, DepthTensor::kOutputGradient);
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] += plan.sublayers[s].residual_gain * behind[i];
+      ExpectNear(seen.At(s - 1, DepthTensor::kOutputGradient), expected, "gradient in front", s);
+    }
+    return absl::OkStatus();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(CheckpointEvery, ObservedTensors, ::testing::Values(0, 3),
+                         ::testing::PrintToStringParamName());
+
+class NonFiniteSearch : public ::testing::TestWithParam<int> {  // ranks
+ protected:
+  // Where the search ends once `spoil` has been at the weights and scalars; every rank must say the same.
+  static std::string Locate(const std::function<void(const ParameterStore&, StepScalars&)>& spoil) {
+    std::vector<std::string> places(GetParam());
+    OnRanks(ResidualMethod::kDeepNorm, GetParam(), 0, [&](const OneStep& step) -> absl::Status {
+      StepScalars scalars = step.scalars;
+      spoil(step.engine.stage().parameters(), scalars);
+      Collectives collectives(step.communicator, kTimeout);
+      HADAL_ASSIGN_OR_RETURN(places[step.communicator.rank()], LocateNonFinite(step.engine, step.batches.micro_batches,
+                                                                               scalars, step.update, collectives));
+      return absl::OkStatus();
+    });
+    for (const std::string& place : places) EXPECT_EQ(place, places[0]);
+    return places[0];
+  }
+
+  static void Spoil(const ParameterStore& parameters, const std::string& name, float value) {
+    const ModelPlan& plan = parameters.plan();
+    for (size_t p = 0; p < plan.parameters.size(); ++p) {
+      const auto parameter = static_cast<int32_t>(p);
+      if (plan.ParameterName(parameter) == name && parameters.Holds(parameter)) {
+        parameters.WeightVector(parameter)[0] = value;
+      }
+    }
+  }
+};
+
+TEST_P(NonFiniteSearch, NamesTheTensorOfTheForwardPass) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Locate([](const ParameterStore& p, StepScalars&) { Spoil(p, "decoder.layers.4.fc1.weight", kNaN); }),
+            "forward, decoder layer 4 feed-forward, hidden layer (micro-batch 0)");
+  EXPECT_EQ(
+      Locate([](const ParameterStore& p, StepScalars&) { Spoil(p, "encoder.layers.1.self_attn.out_proj.bias", kNaN); }),
+      "forward, encoder layer 1 self-attention, input of its LayerNorm (micro-batch 0)");
+  EXPECT_EQ(Locate([](const ParameterStore& p, StepScalars&) {
+              Spoil(p, "decoder.layers.3.encoder_attn_layer_norm.weight", INFINITY);
+            }),
+            "forward, decoder layer 3 cross-attention, output (micro-batch 0)");
+}
+
+TEST_P(NonFiniteSearch, TellsTheHeadFromTheLayerInFrontOfIt) {
+  EXPECT_EQ(Locate([](const ParameterStore& p, StepScalars&) { Spoil(p, "decoder.output_projection.weight", NAN); }),
+            "forward, output head, logits or loss");
+}
+
+TEST_P(NonFiniteSearch, NamesTheTensorOfTheBackwardPass) {
+  EXPECT_EQ(Locate([](const ParameterStore&, StepScalars& scalars) { scalars.gradient_scale = INFINITY; }),
+            "backward, decoder layer 6 feed-forward, gradient of its output (micro-batch 0)");
+}
+
+TEST_P(NonFiniteSearch, AFiniteStepIsTheMachinesFault) {
+  EXPECT_THAT(Locate([](const ParameterStore&, StepScalars&) {}), HasSubstr("suspect the machine"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, NonFiniteSearch, ::testing::Values(1, 3), ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace hadal::testing
