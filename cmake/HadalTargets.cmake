@@ -10,7 +10,9 @@ target_compile_options(hadal_build_flags INTERFACE -Wno-missing-field-initialize
 target_compile_options(hadal_build_flags INTERFACE -ffp-contract=off)
 # No program of hadal exports a symbol: a shared library with its own copy of one of our dependencies keeps to its copy.
 target_compile_options(hadal_build_flags INTERFACE -fvisibility=hidden -fvisibility-inlines-hidden)
-target_link_options(hadal_build_flags INTERFACE -Wl,--exclude-libs,ALL)
+if(NOT HADAL_FUZZ)  # clang's AddressSanitizer is a static library whose operators new and delete must be exported
+  target_link_options(hadal_build_flags INTERFACE -Wl,--exclude-libs,ALL)
+endif()
 if(HADAL_WARNINGS_AS_ERRORS)
   target_compile_options(hadal_build_flags INTERFACE -Werror)
 endif()

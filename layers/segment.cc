@@ -252,8 +252,8 @@ void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index,
                                    ConstMatrix d_branch) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
-  // The kernel leaves r·∂L/∂s; ∂L/∂s itself stays in its registers.
-  if (gain != 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
+  // The kernel leaves r·∂L/∂s; ∂L/∂s itself stays in its registers. Where r is Admin's vector it is not had back.
+  if (gain != 0 && joints_[index].omega < 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
     context.Observe({.tensor = pre_norm_ ? DepthTensor::kOutputGradient : DepthTensor::kNormInputGradient,
                      .sublayer = closed,
                      .values = d_stream,
