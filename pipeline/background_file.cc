@@ -57,7 +57,7 @@ absl::Status BackgroundFile::WriteSlice(size_t index, const CheckpointWriter::Ap
     busy_ = true;
     slice = slices_[index];
   }
-  const absl::Status status = append(slice);
+  absl::Status status = append(slice);
   const std::lock_guard lock(mutex_);
   under_way_ = index + 1;
   busy_ = false;

@@ -50,7 +50,7 @@ absl::StatusOr<DepthProbe> DepthProbe::Create(const TrainOptions& options, const
 absl::Status DepthProbe::Run(Engine& engine, int64_t update) {
   statistics_->Clear();
   engine.Observe(statistics_.get());
-  const absl::Status status = engine.Evaluate(batches_, {.seed = seed_, .update = update, .training = false}).status();
+  absl::Status status = engine.Evaluate(batches_, {.seed = seed_, .update = update, .training = false}).status();
   engine.Observe(nullptr);
   return status;
 }

@@ -154,7 +154,7 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string
 }
 
 absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(const std::string& directory, bool weights_only) {
-  const absl::StatusOr<TrainingProgress> progress = LoadHere(directory, weights_only);
+  absl::StatusOr<TrainingProgress> progress = LoadHere(directory, weights_only);
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(progress.status(), "loading a checkpoint"));
   return progress;
 }

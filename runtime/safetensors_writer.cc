@@ -101,7 +101,7 @@ absl::Status SafetensorsWriter::WriteBuffered(std::string_view bytes) {
 }
 
 absl::Status SafetensorsWriter::Flush() {
-  const absl::Status status = WriteAll(file_, buffer_, path_);
+  absl::Status status = WriteAll(file_, buffer_, path_);
   buffer_.clear();
   return status;
 }

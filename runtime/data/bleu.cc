@@ -91,6 +91,7 @@ BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std:
   counts.reference_tokens = ClosestLength(counts.hypothesis_tokens, reference_tokens);
   for (int order = 1; order <= kBleuOrders; ++order) {
     std::vector<NgramCounts> reference_ngrams;
+    reference_ngrams.reserve(reference_tokens.size());
     for (const TokenIds& reference : reference_tokens) reference_ngrams.push_back(CountNgrams(reference, order));
     for (const auto& [ngram, count] : CountNgrams(tokens, order)) {
       int64_t allowed = 0;  // the n-gram's largest count in one reference

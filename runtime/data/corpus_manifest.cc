@@ -79,7 +79,7 @@ class FieldReader {
 
   // A file beside the manifest: a name that leads elsewhere is refused.
   std::string FileName(const std::string& name) {
-    const std::string file = Text(name);
+    std::string file = Text(name);
     if (status_.ok() && !IsPlainFileName(file))
       Fail(name, absl::StrCat("is '", file, "', a plain file name is wanted"));
     return file;
