@@ -4,7 +4,7 @@
 #   tests/bench/save_stall.sh path/to/hadal [DIRECTORY] > tests/bench/results/save_stall.txt     DIRECTORY: on the disk to measure
 # The headline depth at d_model 64 (2,500 sublayers, 0.68 GB of weights and moments) trains on two threads and saves every 2nd step,
 # with the buffer at its default and with none. The stall is the run's own figure (metrics.jsonl): before updates, in votes; what the
-# writing costs the steps beside it shows in their times. After each run dd copies the newest checkpoint's file. About six minutes.
+# writing costs the steps beside it shows in their times. After each run dd copies the newest checkpoint's file. About four minutes.
 set -euo pipefail
 hadal=$(realpath "$1")
 work=$(mktemp -d -p "${2:-.}")
@@ -29,7 +29,7 @@ field() { sed -nE "s/.*\"event\":\"$1\".*\"$2\":([0-9.e+-]+).*/\1/p" "$3"; }
 "$hadal" train run.textproto --run-dir quiet --set checkpoint.every_steps=0 > log 2>&1 || { cat log; exit 1; }
 echo "without checkpoints: step $(field step step_seconds quiet/metrics.jsonl | tail -n +3 | median) s (median)"
 for buffer in 256 0; do
-  for round in 1 2 3; do
+  for round in 1 2; do
     rm -rf run
     "$hadal" train run.textproto --run-dir run --set checkpoint.buffer_mebibytes=$buffer > log 2>&1 || { cat log; exit 1; }
     file=$(ls -d run/checkpoints/step_*/rank_00000.safetensors | tail -1)
