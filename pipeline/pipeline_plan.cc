@@ -62,7 +62,7 @@ absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
                                                    options.stages * replicas,
                                                    "`, or leave stages unset to use every rank."));
   }
-  return GridShape{.stages = ranks / replicas, .replicas = replicas};
+  return GridShape{.stages = ranks / replicas, .replicas = replicas, .placement = options.placement};
 }
 
 // Programs of the plan's own share of micro-batches, checked and timed.

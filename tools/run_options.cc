@@ -36,6 +36,8 @@ constexpr Word<Omega> kOmegas[] = {
 constexpr Word<DepthInit> kDepthInits[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
 constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
+constexpr Word<Placement> kPlacements[] = {{"replicas_together", Placement::kReplicasTogether},
+                                           {"stages_together", Placement::kStagesTogether}};
 constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
                                          {"polynomial", RateSchedule::kPolynomial},
                                          {"t_fixup", RateSchedule::kTFixup}};
@@ -135,6 +137,7 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
 absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& model, PipelineOptions& to) {
   to.stages = from.stages();
   to.replicas = from.replicas();
+  to.placement = FromWord(kPlacements, from.placement());
   to.shard_optimizer_state = FromWord(kShardings, from.optimizer_sharding());
   to.chunks = from.chunks();
   HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));

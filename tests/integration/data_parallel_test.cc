@@ -70,6 +70,10 @@ void ExpectGridsAgree(const RunSpec& base) {
     RunSpec unsharded = On(base, grid);
     unsharded.pipeline.shard_optimizer_state = false;
     EXPECT_EQ(FirstDifference(references[grid.replicas], Train(unsharded, corpus)), "") << "sharding off";
+    if (grid.stages == 1) continue;
+    RunSpec stages_together = On(base, grid);
+    stages_together.pipeline.placement = Placement::kStagesTogether;
+    EXPECT_EQ(FirstDifference(references[grid.replicas], Train(stages_together, corpus)), "") << "placement";
   }
 }
 

@@ -50,8 +50,10 @@ hostfile 1 2
 train two; wait $job || fail "two hosts: exit code $?"
 identical two
 hostfile 1 2 3 4
-train four --set pipeline.replicas=1; wait $job || fail "four hosts: exit code $?"
+train four; wait $job || fail "four hosts: exit code $?"
 identical four
+train grid --set pipeline.replicas=2 --set 'pipeline.placement=\"stages_together\"' --set stop.steps=5; wait $job || fail "2 x 2: exit code $?"
+grep -q "h3 *rank 2 *stage 0: replica 1" out || fail "no map of the grid on the hosts"
 host_lab_on h1 mpirun --hostfile "$work/hosts" --bind-to none "$hadal" doctor > out 2>&1  # on a busy machine it may find a link slow
 for host in h1 h2 h3 h4; do grep -q " $host " out || fail "doctor does not name $host"; done
 echo "2 and 4 hosts: the weights of one process"
