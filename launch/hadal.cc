@@ -4,6 +4,7 @@
 #include "CLI/CLI.hpp"
 #include "launch/bench.h"
 #include "launch/build_info.h"
+#include "launch/compare.h"
 #include "launch/doctor.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
@@ -33,6 +34,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddPrepareCommand,            // raw text → vocabulary and token shards
     hadal::AddPlanCommand,               // stages, memory and bubble before a run
     hadal::AddTrainCommand,              // the main job
+    hadal::AddCompareCommand,            // a grid of runs and one report
     hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
     hadal::AddTranslateCommand,          // beam search
     hadal::AddScoreCommand,              // log-probabilities of given pairs

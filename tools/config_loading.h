@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "configs/compare.pb.h"
 #include "configs/run.pb.h"
 
 namespace hadal {
@@ -24,6 +25,9 @@ namespace hadal {
 // Errors: NotFound for a file that cannot be read, InvalidArgument for what is in it and for a bad override.
 absl::StatusOr<config::RunConfig> LoadConfig(const std::vector<std::string>& files,
                                              const std::vector<std::string>& overrides);
+
+// One file of a grid of runs (configs/compare.proto), with the same errors.
+absl::StatusOr<config::Comparison> LoadComparison(const std::string& file);
 
 // Merges one file's text over `config`; `name` stands for the file in errors. On error `config` is unchanged.
 absl::Status MergeConfigText(const std::string& text, const std::string& name, config::RunConfig& config);
