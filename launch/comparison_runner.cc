@@ -16,6 +16,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/comparison_report.h"
 #include "tools/comparison_result.h"
 #include "tools/comparison_run.h"
 #include "tools/human_units.h"
@@ -23,6 +24,8 @@
 
 namespace hadal {
 namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(20);  // between two looks at a child
 
 // Why a child was asked to stop.
 enum class StopCause { kNone, kRunBudget, kTotalBudget, kSignal };
@@ -43,6 +46,12 @@ std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOpti
   command.insert(command.end(), {"--run-dir", CellDirectory(options.out, cell)});
   if (options.accept_changes) command.push_back("--accept-changes");
   return command;
+}
+
+std::vector<std::string> TranslateCommand(const GridCell& cell, const ComparisonOptions& options,
+                                          const std::string& output) {
+  return {options.program, "translate",         "--checkpoint", CellDirectory(options.out, cell),
+          "--input",       options.test_source, "--output",     output};
 }
 
 CellEnd EndOf(int exit_code, StopCause cause) {
@@ -155,7 +164,7 @@ class Runner {
     if (plan.task == CellTask::kNothing) {
       ++outcome_.finished;
       log_ << Tag(index) << cell.name << ": " << ToString(run.end) << " before" << std::endl;
-      return absl::OkStatus();
+      return Translate(index, /*anew=*/false, run.end);
     }
     if (outcome_.stopped || BudgetUsedUp(0)) {
       ++outcome_.waiting;
@@ -199,7 +208,36 @@ class Runner {
       log_ << "\n  exit code " << run.exit_code << "; its output is in " << LogPath(options_.out, cell);
     }
     log_ << std::endl;
-    return absl::OkStatus();
+    return Translate(index, /*anew=*/true, run.end);
+  }
+
+  // The test set, by a cell that is finished and has weights to translate with. A translation appears whole or not at all.
+  absl::Status Translate(int index, bool anew, CellEnd end) {
+    const GridCell& cell = grid_.cells[index];
+    const std::string path = JoinPath(CellDirectory(options_.out, cell), kTranslationFile);
+    if (options_.test_source.empty() || (end != CellEnd::kDone && end != CellEnd::kCut)) return absl::OkStatus();
+    if ((!anew && PathExists(path)) || outcome_.stopped) return absl::OkStatus();
+    const Stopwatch watch;
+    const std::string draft = path + ".draft";
+    HADAL_ASSIGN_OR_RETURN(ChildProcess child,
+                           ChildProcess::Start(TranslateCommand(cell, options_, draft), LogPath(options_.out, cell)));
+    std::optional<ChildEnd> end_of_child;
+    while (!end_of_child && !options_.stopped()) {
+      absl::SleepFor(kPause);
+      end_of_child = child.Poll();
+    }
+    if (!end_of_child) {
+      outcome_.stopped = true;
+      return absl::OkStatus();
+    }
+    if (end_of_child->exit_code != kExitDone) {
+      ++outcome_.failed;
+      log_ << Tag(index) << cell.name << ": not translated, exit code " << end_of_child->exit_code
+           << "; its output is in " << LogPath(options_.out, cell) << std::endl;
+      return absl::OkStatus();
+    }
+    log_ << Tag(index) << cell.name << ": translated in " << HumanDuration(watch.Seconds()) << std::endl;
+    return RenamePath(draft, path);
   }
 
   void Count(CellEnd end) {
@@ -217,7 +255,6 @@ class Runner {
   // Waits for the child's end, asking it to stop when a limit is reached: again and again, because a process that is still coming up may
   // miss the first time.
   std::pair<ChildEnd, StopCause> Wait(ChildProcess& child, const Stopwatch& watch, double before_seconds) {
-    constexpr absl::Duration kPause = absl::Milliseconds(20);
     constexpr double kRemindSeconds = 1;
     StopCause cause = StopCause::kNone;
     double asked_at = 0;

@@ -68,6 +68,17 @@ steps whole/runs/method=deepnorm,depth=1 9
 expect 0 "$hadal" compare grids/small.textproto --out whole --list
 says '4  method=post_ln,depth=3 .* done'
 
+echo "every finished run translates a test set; the report compares them"
+expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-source text/test.en --test-reference text/test.de
+says 'method=post_ln,depth=1: translated'; says 'report: whole/comparison.html'
+[ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 10 ] || fail "not 10 lines translated"
+grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
+grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
+rm whole/comparison.*
+expect 0 "$hadal" compare grids/small.textproto --out whole --report-only; lacks starts
+for file in html md json; do [ -s whole/comparison.$file ] || fail "no comparison.$file"; done
+if command -v python3 > /dev/null; then python3 -m json.tool whole/comparison.json > /dev/null || fail "no JSON"; fi
+
 echo "a signal: the running child saves, and the same command goes on"
 for signal in INT USR1; do
   "$hadal" compare grids/small.textproto --out stopped-$signal --set stop.steps=100000 --set validation.every_steps=0 > out 2>&1 & grid=$!
