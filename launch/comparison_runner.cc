@@ -1,9 +1,8 @@
 #include "launch/comparison_runner.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,16 +10,15 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "launch/child_process.h"
+#include "launch/comparison_corpora.h"
 #include "launch/exit_code.h"
 #include "runtime/clock.h"
-#include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/comparison_report.h"
 #include "tools/comparison_result.h"
 #include "tools/comparison_run.h"
 #include "tools/human_units.h"
-#include "tools/run_options.h"
 
 namespace hadal {
 namespace {
@@ -86,7 +84,7 @@ class Runner {
   absl::StatusOr<ComparisonOutcome> Run() {
     HADAL_RETURN_IF_ERROR(Prepare());
     HADAL_RETURN_IF_ERROR(MakeDirectories(JoinPath(options_.out, "logs")));
-    HADAL_RETURN_IF_ERROR(Sum());
+    HADAL_RETURN_IF_ERROR(SumSpent());
     for (const int index : chosen_) {
       outcome_.stopped = outcome_.stopped || options_.stopped();
       HADAL_RETURN_IF_ERROR(RunCell(index));
@@ -94,6 +92,7 @@ class Runner {
     return outcome_;
   }
 
+ private:
   // Chooses the cells and refuses what no child could run.
   absl::Status Prepare() {
     const int cells = static_cast<int>(grid_.cells.size());
@@ -106,7 +105,7 @@ class Runner {
     }
     for (int i = 0; i < cells && options_.chosen.empty(); ++i) chosen_.push_back(i);
     for (const int index : chosen_) {
-      const absl::Status status = CheckCell(grid_.cells[index]);
+      const absl::Status status = corpora_.Check(grid_.cells[index].config);
       if (!status.ok()) {
         return absl::Status(status.code(), absl::StrCat(grid_.cells[index].name, ": ", status.message()));
       }
@@ -114,23 +113,8 @@ class Runner {
     return absl::OkStatus();
   }
 
-  const std::vector<int>& chosen() const { return chosen_; }
-
- private:
-  absl::Status CheckCell(const GridCell& cell) {
-    HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(cell.config));
-    HADAL_RETURN_IF_ERROR(CheckTrainable(options.train));
-    const std::string& prefix = options.train.train_data;
-    if (vocabularies_.count(prefix) == 0) {
-      HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(prefix));
-      vocabularies_[prefix] = {corpus.manifest().source_vocabulary.size, corpus.manifest().target_vocabulary.size};
-    }
-    std::tie(options.train.model.source_vocabulary, options.train.model.target_vocabulary) = vocabularies_[prefix];
-    return ValidateModelOptions(options.train.model);
-  }
-
   // The wall time that earlier calls have spent.
-  absl::Status Sum() {
+  absl::Status SumSpent() {
     for (const GridCell& cell : grid_.cells) {
       HADAL_ASSIGN_OR_RETURN(const CellRun run, ReadCellRun(CellDirectory(options_.out, cell)));
       spent_seconds_ += run.wall_seconds;
@@ -184,7 +168,7 @@ class Runner {
     log_ << Tag(index) << cell.name << (again ? absl::StrCat(": goes on (was ", ToString(run.end), ")") : ": starts")
          << Expected(cell) << std::endl;
     if (!run.unigram_nll) {
-      HADAL_ASSIGN_OR_RETURN(run.unigram_nll, Unigram(cell));
+      HADAL_ASSIGN_OR_RETURN(run.unigram_nll, corpora_.Unigram(cell.config));
     }
     run.end = CellEnd::kRunning;
     HADAL_RETURN_IF_ERROR(WriteCellRun(directory, run));
@@ -283,16 +267,6 @@ class Runner {
     return absl::StrCat(", about ", HumanDuration(measured_seconds_ / measured_cost_ * cell.cost));
   }
 
-  absl::StatusOr<std::optional<double>> Unigram(const GridCell& cell) {
-    const auto key =
-        std::make_tuple(cell.config.data().train(), cell.config.data().validation(),
-                        cell.config.validation().max_sentences(), cell.config.validation().every_steps() > 0);
-    if (unigram_levels_.count(key) == 0) {
-      HADAL_ASSIGN_OR_RETURN(unigram_levels_[key], UnigramLevel(cell.config));
-    }
-    return unigram_levels_[key];
-  }
-
   const ComparisonGrid& grid_;
   const ComparisonOptions& options_;
   std::ostream& log_;
@@ -301,8 +275,7 @@ class Runner {
   double spent_seconds_ = 0;                         // wall time of all cells
   double measured_seconds_ = 0, measured_cost_ = 0;  // of the runs that this call did from start to end
   bool told_budget_ = false;
-  std::map<std::string, std::pair<int32_t, int32_t>> vocabularies_;  // sizes, by corpus
-  std::map<std::tuple<std::string, std::string, int32_t, bool>, std::optional<double>> unigram_levels_;
+  ComparisonCorpora corpora_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -127,40 +128,42 @@ Points NormRatios(const RunRecord& run) {
   return MeanPoints(points, kMostPoints);
 }
 
-std::string PlaceName(const ComparisonReport& report, const ComparisonPanel& panel, size_t axis,
-                      const std::string& label) {
-  std::string name = label.empty() ? "" : absl::StrCat(report.axes[axis].name, " ", label);
-  if (!panel.name.empty()) absl::StrAppend(&name, name.empty() ? "" : ", ", panel.name);
-  return name;
+LineChart Titled(std::string title, std::string x_label, std::string y_label) {
+  return {.title = std::move(title), .x_label = std::move(x_label), .y_label = std::move(y_label)};
 }
 
-LineChart Titled(std::string title, const std::string& place, std::string x_label, std::string y_label) {
-  return {.title = place.empty() ? std::move(title) : absl::StrCat(title, ": ", place),
-          .x_label = std::move(x_label),
-          .y_label = std::move(y_label)};
+// Charts under a heading; "" without charts.
+std::string Group(std::string_view heading, const std::string& charts) {
+  if (charts.empty()) return "";
+  return absl::StrCat(heading.empty() ? "" : absl::StrCat("<h3>", EscapeMarkup(heading), "</h3>\n"),
+                      "<div class=\"charts\">\n", charts, "</div>\n");
 }
 
-std::string ColumnInstruments(const std::vector<Line>& lines, const std::string& place) {
+// "depth 18, warmup=none".
+std::string ColumnHeading(const ComparisonReport& report, const ComparisonPanel& panel, size_t column) {
+  const std::string& label = panel.columns[column];
+  std::string heading = label.empty() ? "" : absl::StrCat(report.axes[1].name, " ", label);
+  if (!panel.name.empty()) absl::StrAppend(&heading, heading.empty() ? "" : ", ", panel.name);
+  return heading;
+}
+
+std::string ColumnInstruments(const std::vector<Line>& lines) {
   const auto over_depth = [&](const char* title, const char* unit, DepthSeries series, bool last) {
-    return Chart(Titled(title, place, "sublayer, encoder then decoder", unit), lines, [=](const RunRecord& run) {
+    return Chart(Titled(title, "sublayer, encoder then decoder", unit), lines, [=](const RunRecord& run) {
       return OverDepth(last ? LastRecord(run, series) : FirstRecord(run, series), series);
     });
   };
   return absl::StrCat(
-      Chart(Titled("‖ΔF‖", place, "update", "log10, a target token"), lines, ModelUpdates),
+      Chart(Titled("Change of the model, ‖ΔF‖", "update", "log10, a target token"), lines, ModelUpdates),
       over_depth("Gradient of the activations, first step", "log10 of the 2-norm", DepthSeries::kOutputGradient, false),
       over_depth("Gradient of the parameters, first step", "log10 of the 2-norm", DepthSeries::kParameterGradient,
                  false),
       over_depth("Gradient of the parameters, at the end", "log10 of the 2-norm", DepthSeries::kParameterGradient,
                  true),
-      Chart(Titled("Gradient before / behind each norm", place, "sublayer, encoder then decoder", "log10, first step"),
-            lines, NormRatios),
+      Chart(Titled("Gradient before / behind each norm", "sublayer, encoder then decoder", "log10, first step"), lines,
+            NormRatios),
       over_depth("Similarity to the sublayer in front", "mean cosine, at the end", DepthSeries::kSimilarity, true),
       over_depth("Active hidden units", "share, at the end", DepthSeries::kActive, true));
-}
-
-std::string Wrap(const std::string& charts) {
-  return charts.empty() ? "" : absl::StrCat("<div class=\"charts\">\n", charts, "</div>\n");
 }
 
 }  // namespace
@@ -182,28 +185,29 @@ Points MeanPoints(const Points& points, size_t most) {
 }
 
 std::string CurvesMarkup(const ComparisonReport& report, const ComparisonPanel& panel) {
-  std::string charts;
+  std::string markup;
   for (size_t column = 0; column < panel.columns.size(); ++column) {
     const std::vector<Line> lines = ColumnLines(panel, column);
-    const std::string place = PlaceName(report, panel, 1, panel.columns[column]);
-    absl::StrAppend(&charts,
-                    LossChart(Titled("Validation", place, "step", "nll, nats a target token"), lines, Validations),
-                    LossChart(Titled("Loss", place, "step", "nats a target token"), lines, Losses));
+    markup += Group(ColumnHeading(report, panel, column),
+                    LossChart(Titled("Validation", "step", "nll, nats a target token"), lines, Validations) +
+                        LossChart(Titled("Loss", "step", "nats a target token"), lines, Losses));
   }
-  for (size_t row = 0; row < panel.rows.size() && panel.columns.size() > 1; ++row) {
-    const std::string place = PlaceName(report, panel, 0, panel.rows[row]);
-    charts +=
-        LossChart(Titled("Validation", place, "step", "nll, nats a target token"), RowLines(panel, row), Validations);
+  if (panel.columns.size() == 1) return markup;
+  std::string charts;
+  for (size_t row = 0; row < panel.rows.size(); ++row) {
+    charts += LossChart(Titled(absl::StrCat("Validation: ", panel.rows[row]), "step", "nll, nats a target token"),
+                        RowLines(panel, row), Validations);
   }
-  return Wrap(charts);
+  const std::string heading = absl::StrCat("each ", report.axes[0].name, " over ", report.axes[1].name);
+  return markup + Group(panel.name.empty() ? heading : absl::StrCat(heading, ", ", panel.name), charts);
 }
 
 std::string InstrumentsMarkup(const ComparisonReport& report, const ComparisonPanel& panel) {
-  std::string charts;
+  std::string markup;
   for (size_t column = 0; column < panel.columns.size(); ++column) {
-    charts += ColumnInstruments(ColumnLines(panel, column), PlaceName(report, panel, 1, panel.columns[column]));
+    markup += Group(ColumnHeading(report, panel, column), ColumnInstruments(ColumnLines(panel, column)));
   }
-  return Wrap(charts);
+  return markup;
 }
 
 }  // namespace hadal

@@ -37,10 +37,6 @@ std::string PanelTable(const ComparisonReport& report, const ComparisonPanel& pa
   return std::move(table).Finish();
 }
 
-void Heading(const ComparisonPanel& panel, std::string& page) {
-  if (!panel.name.empty()) absl::StrAppend(&page, "<h3>", EscapeMarkup(panel.name), "</h3>\n");
-}
-
 }  // namespace
 
 std::string ComparisonToHtml(const ComparisonReport& report) {
@@ -50,24 +46,18 @@ std::string ComparisonToHtml(const ComparisonReport& report) {
   page += HtmlNote(RuleText(report));
   const std::vector<ComparisonPanel> panels = Panels(report);
   for (const ComparisonPanel& panel : panels) {
-    Heading(panel, page);
+    if (!panel.name.empty()) absl::StrAppend(&page, "<h3>", EscapeMarkup(panel.name), "</h3>\n");
     page += PanelTable(report, panel);
   }
   page += "<h2>Curves</h2>\n";
-  for (const ComparisonPanel& panel : panels) {
-    Heading(panel, page);
-    page += CurvesMarkup(report, panel);
-  }
+  for (const ComparisonPanel& panel : panels) page += CurvesMarkup(report, panel);
   page += "<h2>Depth</h2>\n";
   HtmlTable instruments(InstrumentHeader());
   for (const ComparedCell* cell : InTableOrder(panels)) {
     if (cell->has_run()) instruments.Add(InstrumentCells(*cell));
   }
   page += std::move(instruments).Finish() + HtmlNote(InstrumentNote());
-  for (const ComparisonPanel& panel : panels) {
-    Heading(panel, page);
-    page += InstrumentsMarkup(report, panel);
-  }
+  for (const ComparisonPanel& panel : panels) page += InstrumentsMarkup(report, panel);
   page += "<h2>Runs</h2>\n";
   HtmlTable runs(RunHeader());
   for (const ComparedCell* cell : InTableOrder(panels)) runs.Add(RunCells(*cell));

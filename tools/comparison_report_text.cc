@@ -91,12 +91,13 @@ std::string ComparisonToMarkdown(const ComparisonReport& report) {
 }
 
 std::string ComparisonToJson(const ComparisonReport& report) {
-  Json json{{"title", report.title}, {"note", report.note}};
-  json["rule"] = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
-  json["cells"] = Json::array();
-  for (const ComparedCell& cell : report.cells) json["cells"].push_back(ToJson(report, cell));
-  // A validation that was not finite is null.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  // A line a cell: small, and readable side by side. A number that is not finite is null.
+  const auto text = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const Json rule = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
+  std::vector<std::string> cells;
+  for (const ComparedCell& cell : report.cells) cells.push_back(text(ToJson(report, cell)));
+  return absl::StrCat("{\"title\":", text(report.title), ",\n\"note\":", text(report.note), ",\n\"rule\":", text(rule),
+                      ",\n\"cells\":[\n", absl::StrJoin(cells, ",\n"), "\n]}\n");
 }
 
 }  // namespace hadal

@@ -160,10 +160,10 @@ TEST_F(ComparisonReportTest, ThePageIsOneFileWithItsDrawings) {
   Record(1, {.end = CellEnd::kDone, .unigram_nll = 6});
   const std::string page = ComparisonToHtml(Make());
   EXPECT_THAT(page, AllOf(HasSubstr("<h1>Which &lt;methods&gt; train</h1>"), HasSubstr("<td class=\"good\">6.200</td>"),
-                          HasSubstr("<td class=\"bad\">6.200 fails</td>"), HasSubstr("‖ΔF‖: depth 6"),
-                          HasSubstr("Similarity to the sublayer in front: depth 6")));
+                          HasSubstr("<td class=\"bad\">6.200 fails</td>"), HasSubstr("<h3>depth 6</h3>"),
+                          HasSubstr("Change of the model, ‖ΔF‖"), HasSubstr("Similarity to the sublayer in front")));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<link")), Not(HasSubstr("src=")),
-                          Not(HasSubstr("‖ΔF‖: depth 18")), Not(HasSubstr("nan"))));
+                          Not(HasSubstr("<h3>depth 18</h3>")), Not(HasSubstr("nan"))));
 }
 
 TEST_F(ComparisonReportTest, ALossThatExplodesLeavesTheChartToTheOthers) {
