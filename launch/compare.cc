@@ -13,6 +13,7 @@
 #include "launch/signals.h"
 #include "runtime/status_macros.h"
 #include "tools/comparison_grid.h"
+#include "tools/comparison_report.h"
 
 namespace hadal {
 namespace {
@@ -21,8 +22,17 @@ struct CompareArguments {
   std::string grid;
   std::vector<std::string> overrides;
   ComparisonOptions options{.out = "comparison", .ranks = 0};  // 0 ranks: the grid's
-  bool list = false;
+  std::string test_reference;
+  bool list = false, report_only = false;
 };
+
+absl::Status Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
+  const std::string& out = arguments.options.out;
+  HADAL_ASSIGN_OR_RETURN(const ComparisonReport report, MakeComparisonReport(grid, out, arguments.test_reference));
+  HADAL_RETURN_IF_ERROR(WriteComparison(report, out));
+  std::cout << "report: " << out << "/comparison.html, .md, .json" << std::endl;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<int> Compare(CompareArguments arguments) {
   HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides));
@@ -30,6 +40,10 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   if (options.ranks == 0) options.ranks = grid.settings.ranks();
   if (arguments.list) {
     HADAL_RETURN_IF_ERROR(ListComparison(grid, options, std::cout));
+    return kExitDone;
+  }
+  if (arguments.report_only) {
+    HADAL_RETURN_IF_ERROR(Report(grid, arguments));
     return kExitDone;
   }
   std::error_code error;
@@ -42,6 +56,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   if (outcome.changed > 0) std::cout << ", " << outcome.changed << " with another config left alone";
   if (outcome.waiting > 0) std::cout << ", " << outcome.waiting << " to go on with: start the same command again";
   std::cout << std::endl;
+  HADAL_RETURN_IF_ERROR(Report(grid, arguments));
   if (outcome.stopped) return kExitRequeue;
   return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
 }
@@ -63,6 +78,10 @@ void AddCompareCommand(CLI::App& app, int& exit_code) {
   command->add_option("--ranks", arguments->options.ranks, "ranks of each run, instead of the grid's")
       ->check(CLI::Range(1, 65536));
   command->add_flag("--accept-changes", arguments->options.accept_changes, "go on with runs whose config has changed");
+  command->add_option("--test-source", arguments->options.test_source,
+                      "a file that every finished run translates, for BLEU");
+  command->add_option("--test-reference", arguments->test_reference, "its translation by people");
+  command->add_flag("--report-only", arguments->report_only, "run nothing; write the report of what there is");
   command->add_flag("--list", arguments->list,
                     "print the runs, their shares of the work and their states; run nothing");
   command->callback([arguments, &exit_code] {

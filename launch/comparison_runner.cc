@@ -1,9 +1,8 @@
 #include "launch/comparison_runner.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,18 +10,20 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "launch/child_process.h"
+#include "launch/comparison_corpora.h"
 #include "launch/exit_code.h"
 #include "runtime/clock.h"
-#include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/comparison_report.h"
 #include "tools/comparison_result.h"
 #include "tools/comparison_run.h"
 #include "tools/human_units.h"
-#include "tools/run_options.h"
 
 namespace hadal {
 namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(20);  // between two looks at a child
 
 // Why a child was asked to stop.
 enum class StopCause { kNone, kRunBudget, kTotalBudget, kSignal };
@@ -44,6 +45,12 @@ std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOpti
   command.insert(command.end(), {"--run-dir", CellDirectory(options.out, cell)});
   if (options.accept_changes) command.push_back("--accept-changes");
   return command;
+}
+
+std::vector<std::string> TranslateCommand(const GridCell& cell, const ComparisonOptions& options,
+                                          const std::string& output) {
+  return {options.program, "translate",         "--checkpoint", CellDirectory(options.out, cell),
+          "--input",       options.test_source, "--output",     output};
 }
 
 CellEnd EndOf(int exit_code, StopCause cause) {
@@ -78,7 +85,7 @@ class Runner {
   absl::StatusOr<ComparisonOutcome> Run() {
     HADAL_RETURN_IF_ERROR(Prepare());
     HADAL_RETURN_IF_ERROR(MakeDirectories(JoinPath(options_.out, "logs")));
-    HADAL_RETURN_IF_ERROR(Sum());
+    HADAL_RETURN_IF_ERROR(SumSpent());
     for (const int index : chosen_) {
       outcome_.stopped = outcome_.stopped || options_.stopped();
       HADAL_RETURN_IF_ERROR(RunCell(index));
@@ -86,6 +93,7 @@ class Runner {
     return outcome_;
   }
 
+ private:
   // Chooses the cells and refuses what no child could run.
   absl::Status Prepare() {
     const int cells = static_cast<int>(grid_.cells.size());
@@ -98,7 +106,7 @@ class Runner {
     }
     for (int i = 0; i < cells && options_.chosen.empty(); ++i) chosen_.push_back(i);
     for (const int index : chosen_) {
-      const absl::Status status = CheckCell(grid_.cells[index]);
+      const absl::Status status = corpora_.Check(grid_.cells[index].config);
       if (!status.ok()) {
         return absl::Status(status.code(), absl::StrCat(grid_.cells[index].name, ": ", status.message()));
       }
@@ -106,23 +114,8 @@ class Runner {
     return absl::OkStatus();
   }
 
-  const std::vector<int>& chosen() const { return chosen_; }
-
- private:
-  absl::Status CheckCell(const GridCell& cell) {
-    HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(cell.config));
-    HADAL_RETURN_IF_ERROR(CheckTrainable(options.train));
-    const std::string& prefix = options.train.train_data;
-    if (vocabularies_.count(prefix) == 0) {
-      HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(prefix));
-      vocabularies_[prefix] = {corpus.manifest().source_vocabulary.size, corpus.manifest().target_vocabulary.size};
-    }
-    std::tie(options.train.model.source_vocabulary, options.train.model.target_vocabulary) = vocabularies_[prefix];
-    return ValidateModelOptions(options.train.model);
-  }
-
   // The wall time that earlier calls have spent.
-  absl::Status Sum() {
+  absl::Status SumSpent() {
     for (const GridCell& cell : grid_.cells) {
       HADAL_ASSIGN_OR_RETURN(const CellRun run, ReadCellRun(CellDirectory(options_.out, cell)));
       spent_seconds_ += run.wall_seconds;
@@ -156,7 +149,7 @@ class Runner {
     if (plan.task == CellTask::kNothing) {
       ++outcome_.finished;
       log_ << Tag(index) << cell.name << ": " << ToString(run.end) << " before" << std::endl;
-      return absl::OkStatus();
+      return Translate(index, /*anew=*/false, run.end);
     }
     if (outcome_.stopped || BudgetUsedUp(0)) {
       ++outcome_.waiting;
@@ -176,7 +169,7 @@ class Runner {
     log_ << Tag(index) << cell.name << (again ? absl::StrCat(": goes on (was ", ToString(run.end), ")") : ": starts")
          << Expected(cell) << std::endl;
     if (!run.unigram_nll) {
-      HADAL_ASSIGN_OR_RETURN(run.unigram_nll, Unigram(cell));
+      HADAL_ASSIGN_OR_RETURN(run.unigram_nll, corpora_.Unigram(cell.config));
     }
     run.end = CellEnd::kRunning;
     HADAL_RETURN_IF_ERROR(WriteCellRun(directory, run));
@@ -200,7 +193,36 @@ class Runner {
       log_ << "\n  exit code " << run.exit_code << "; its output is in " << LogPath(options_.out, cell);
     }
     log_ << std::endl;
-    return absl::OkStatus();
+    return Translate(index, /*anew=*/true, run.end);
+  }
+
+  // The test set, by a cell that is finished and has weights to translate with. A translation appears whole or not at all.
+  absl::Status Translate(int index, bool anew, CellEnd end) {
+    const GridCell& cell = grid_.cells[index];
+    const std::string path = JoinPath(CellDirectory(options_.out, cell), kTranslationFile);
+    if (options_.test_source.empty() || (end != CellEnd::kDone && end != CellEnd::kCut)) return absl::OkStatus();
+    if ((!anew && PathExists(path)) || outcome_.stopped) return absl::OkStatus();
+    const Stopwatch watch;
+    const std::string draft = path + ".draft";
+    HADAL_ASSIGN_OR_RETURN(ChildProcess child,
+                           ChildProcess::Start(TranslateCommand(cell, options_, draft), LogPath(options_.out, cell)));
+    std::optional<ChildEnd> end_of_child;
+    while (!end_of_child && !options_.stopped()) {
+      absl::SleepFor(kPause);
+      end_of_child = child.Poll();
+    }
+    if (!end_of_child) {
+      outcome_.stopped = true;
+      return absl::OkStatus();
+    }
+    if (end_of_child->exit_code != kExitDone) {
+      ++outcome_.failed;
+      log_ << Tag(index) << cell.name << ": not translated, exit code " << end_of_child->exit_code
+           << "; its output is in " << LogPath(options_.out, cell) << std::endl;
+      return absl::OkStatus();
+    }
+    log_ << Tag(index) << cell.name << ": translated in " << HumanDuration(watch.Seconds()) << std::endl;
+    return RenamePath(draft, path);
   }
 
   void Count(CellEnd end) {
@@ -218,7 +240,6 @@ class Runner {
   // Waits for the child's end, asking it to stop when a limit is reached: again and again, because a process that is still coming up may
   // miss the first time.
   std::pair<ChildEnd, StopCause> Wait(ChildProcess& child, const Stopwatch& watch, double before_seconds) {
-    constexpr absl::Duration kPause = absl::Milliseconds(20);
     constexpr double kRemindSeconds = 1;
     StopCause cause = StopCause::kNone;
     double asked_at = 0;
@@ -247,16 +268,6 @@ class Runner {
     return absl::StrCat(", about ", HumanDuration(measured_seconds_ / measured_cost_ * cell.cost));
   }
 
-  absl::StatusOr<std::optional<double>> Unigram(const GridCell& cell) {
-    const auto key =
-        std::make_tuple(cell.config.data().train(), cell.config.data().validation(),
-                        cell.config.validation().max_sentences(), cell.config.validation().every_steps() > 0);
-    if (unigram_levels_.count(key) == 0) {
-      HADAL_ASSIGN_OR_RETURN(unigram_levels_[key], UnigramLevel(cell.config));
-    }
-    return unigram_levels_[key];
-  }
-
   const ComparisonGrid& grid_;
   const ComparisonOptions& options_;
   std::ostream& log_;
@@ -265,8 +276,7 @@ class Runner {
   double spent_seconds_ = 0;                         // wall time of all cells
   double measured_seconds_ = 0, measured_cost_ = 0;  // of the runs that this call did from start to end
   bool told_budget_ = false;
-  std::map<std::string, std::pair<int32_t, int32_t>> vocabularies_;  // sizes, by corpus
-  std::map<std::tuple<std::string, std::string, int32_t, bool>, std::optional<double>> unigram_levels_;
+  ComparisonCorpora corpora_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 //
 //   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/comparison_run.h)
 //   OUT/logs/CELL.log        what the child printed
+// A finished cell may then translate a test set; that time counts neither for its hours nor for the budget.
 // A run whose time is over is asked to save; so is the one that runs when a signal comes. A child that does not react to that goes on: a
 // second Ctrl-C ends this process, and the child with it, saving.
 // Threads: one, and no other may run in the process. Blocking until the last cell has ended.
@@ -23,6 +24,7 @@ struct ComparisonOptions {
   std::vector<int> chosen;        // numbers of cells, from 1 in the grid's order; empty: all
   int ranks = 1;                  // of each run that has no number of its own
   bool accept_changes = false;    // go on with cells whose config has changed
+  std::string test_source;        // translated by every finished cell (kTranslationFile in its directory); "": none
   std::function<bool()> stopped;  // whether a signal asked to stop
 };
 

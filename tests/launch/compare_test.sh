@@ -68,11 +68,27 @@ steps whole/runs/method=deepnorm,depth=1 9
 expect 0 "$hadal" compare grids/small.textproto --out whole --list
 says '4  method=post_ln,depth=3 .* done'
 
+echo "every finished run translates a test set; the report compares them"
+expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-source text/test.en --test-reference text/test.de
+says 'method=post_ln,depth=1: translated'; says 'report: whole/comparison.html'
+[ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 10 ] || fail "not 10 lines translated"
+grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
+grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
+rm whole/comparison.*
+expect 0 "$hadal" compare grids/small.textproto --out whole --report-only; lacks starts
+for file in html md json; do [ -s whole/comparison.$file ] || fail "no comparison.$file"; done
+if command -v python3 > /dev/null; then python3 -m json.tool whole/comparison.json > /dev/null || fail "no JSON"; fi
+
 echo "a signal: the running child saves, and the same command goes on"
+# start OUT [OPTION…]: a grid in the background, its pid in $grid, until its first run has made steps.
+start() {
+  first=$1/runs/method=deepnorm,depth=1
+  "$hadal" compare grids/small.textproto --out "$@" --set stop.steps=100000 --set validation.every_steps=0 > out 2>&1 & grid=$!
+  for _ in $(seq 400); do [ "$(grep -c '"event":"step"' $first/metrics.jsonl 2> /dev/null)" -ge 3 ] 2> /dev/null && return; sleep 0.05; done
+  fail "no step within 20 seconds"
+}
 for signal in INT USR1; do
-  "$hadal" compare grids/small.textproto --out stopped-$signal --set stop.steps=100000 --set validation.every_steps=0 > out 2>&1 & grid=$!
-  first=stopped-$signal/runs/method=deepnorm,depth=1
-  for _ in $(seq 200); do [ "$(grep -c '"event":"step"' $first/metrics.jsonl 2> /dev/null)" -ge 3 ] 2> /dev/null && break; sleep 0.05; done
+  start stopped-$signal
   kill -$signal $grid; wait $grid; code=$?
   [ $code -eq 85 ] || { fail "exit code $code instead of 85 after $signal"; cat out; }
   says 'to go on with'; ended $first interrupted
@@ -82,6 +98,21 @@ saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
 expect 0 "$hadal" compare grids/small.textproto --out stopped-USR1 --set stop.steps=$((saved + 2)) --set validation.every_steps=0
 says 'method=deepnorm,depth=1: goes on (was interrupted)'; says '4 of 4'; steps $first $((saved + 2))
 [ "$(grep -c '"event":"run"' $first/metrics.jsonl)" -eq 2 ] || fail "the run did not go on"
+
+echo "the same with two ranks"
+start ranks-stopped --ranks 2
+kill -INT $grid; wait $grid; code=$?
+[ $code -eq 85 ] || { fail "exit code $code instead of 85 with two ranks"; cat out; }
+ended $first interrupted; [ -e $first/checkpoints/latest ] || fail "two ranks have not saved"
+
+echo "killed without warning: its child saves and ends, and the same command goes on"
+start killed
+kill -KILL $grid; wait $grid 2> /dev/null
+for _ in $(seq 200); do grep -q '"event":"finish"' $first/metrics.jsonl && break; sleep 0.05; done
+ended $first running; [ -e $first/checkpoints/latest ] || fail "the child has not saved"
+saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
+expect 0 "$hadal" compare grids/small.textproto --out killed --set stop.steps=$((saved + 2)) --set validation.every_steps=0 --run 1
+says 'goes on (was running)'; ended $first done; steps $first $((saved + 2))
 
 echo "budgets: a run's cap cuts it, the grid's total stops before the dear runs"
 sed 's/^title.*/run_minutes: 0.01/' grids/small.textproto > grids/cap.textproto
