@@ -97,6 +97,13 @@ Share ShareOf(int count, int replicas, int replica) {
   return {begin(replica), begin(replica + 1) - begin(replica)};
 }
 
+ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch) {
+  const int32_t source_rows = model.has_encoder() ? batch.source_tokens : 0;
+  return {.source_rows = source_rows,
+          .target_rows = batch.target_tokens,
+          .max_length = std::min(model.max_positions, std::max(source_rows, batch.target_tokens))};
+}
+
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length) {
   const double d = plan.options.d_model;
   const double source = static_cast<double>(capacity.source_rows);
@@ -163,11 +170,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.outstanding_sends = options.outstanding_sends;
   result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
-  const int32_t source_rows = plan.options.has_encoder() ? batch.source_tokens : 0;
-  result.capacity = {.source_rows = source_rows,
-                     .target_rows = batch.target_tokens,
-                     .max_length = std::min(plan.options.max_positions, std::max(source_rows, batch.target_tokens))};
-  constexpr double kTypicalSentenceRows = 32;
+  result.capacity = CapacityOf(plan.options, batch);
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));

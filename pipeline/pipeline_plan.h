@@ -28,6 +28,11 @@ struct Share {
 // What replica `replica` of `replicas` takes of a list of `count`.
 Share ShareOf(int count, int replicas, int replica);
 
+// What micro-batches of this batch need room for.
+ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch);
+// Rows of a sentence that costs are estimated with.
+inline constexpr double kTypicalSentenceRows = 32;
+
 struct PipelinePlan {
   GridShape grid;
   int replica = 0;                    // whose plan this is

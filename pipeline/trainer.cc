@@ -1,7 +1,5 @@
 #include "pipeline/trainer.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -13,6 +11,7 @@
 #include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/clock.h"
+#include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -38,12 +37,6 @@ std::string LeftOut(const char* what, int64_t too_long, int64_t samples, const T
       "%d of %d %s samples are left out: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or "
       "model.max_positions = %d",
       too_long, samples, what, options.batch.source_tokens, options.batch.target_tokens, options.model.max_positions);
-}
-
-// The most physical memory this process has held so far.
-int64_t PeakResidentBytes() {
-  struct rusage usage = {};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
 }  // namespace

@@ -168,7 +168,8 @@ double CellCost(const config::RunConfig& config) {
 }
 
 absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides) {
-  HADAL_ASSIGN_OR_RETURN(const config::Comparison settings, LoadComparison(file));
+  config::Comparison settings;
+  HADAL_RETURN_IF_ERROR(LoadMessage(file, settings));
   absl::StatusOr<ComparisonGrid> grid = Unroll(settings, DirectoryName(file), overrides);
   if (!grid.ok()) return absl::Status(grid.status().code(), absl::StrCat(file, ": ", grid.status().message()));
   return grid;

@@ -169,14 +169,6 @@ absl::Status MergeConfigText(const std::string& text, const std::string& name, c
   return absl::OkStatus();
 }
 
-absl::StatusOr<config::Comparison> LoadComparison(const std::string& file) {
-  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-  config::Comparison comparison;
-  Locations locations;
-  HADAL_RETURN_IF_ERROR(ParseLayer(text, file, comparison, locations));
-  return comparison;
-}
-
 absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& config) {
   const auto fail = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("--set ", override_text, ": ", what));
@@ -212,6 +204,13 @@ absl::StatusOr<config::RunConfig> LoadConfig(const std::vector<std::string>& fil
   }
   for (const std::string& override_text : overrides) HADAL_RETURN_IF_ERROR(ApplyOverride(override_text, config));
   return config;
+}
+
+absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message) {
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
+  Locations locations;
+  message.Clear();
+  return ParseLayer(text, file, message, locations);
 }
 
 }  // namespace hadal

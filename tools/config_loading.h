@@ -17,7 +17,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "configs/compare.pb.h"
 #include "configs/run.pb.h"
 
 namespace hadal {
@@ -26,13 +25,13 @@ namespace hadal {
 absl::StatusOr<config::RunConfig> LoadConfig(const std::vector<std::string>& files,
                                              const std::vector<std::string>& overrides);
 
-// One file of a grid of runs (configs/compare.proto), with the same errors.
-absl::StatusOr<config::Comparison> LoadComparison(const std::string& file);
-
 // Merges one file's text over `config`; `name` stands for the file in errors. On error `config` is unchanged.
 absl::Status MergeConfigText(const std::string& text, const std::string& name, config::RunConfig& config);
 
 // Applies one override "a.b=c". On error `config` may hold the wrong value.
 absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& config);
+
+// Reads one file of another schema (configs/compare.proto, configs/machine.proto), with the same checks and the same errors.
+absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message);
 
 }  // namespace hadal
