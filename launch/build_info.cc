@@ -23,7 +23,7 @@ std::string MpiVersion() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string version(text, static_cast<size_t>(length));
-  return version.substr(0, version.find(','));
+  return version.substr(0, version.find_first_of(",\n"));  // MPICH goes on for pages
 }
 
 std::string OneDnnVersion() {
