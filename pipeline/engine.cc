@@ -95,6 +95,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   stage().stream().ForRanges(gradients.size, 1024, [&](int64_t begin, int64_t end) {
     std::memset(gradients.data + begin, 0, (end - begin) * sizeof(float));
   });
+  result_.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
