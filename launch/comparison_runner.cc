@@ -34,9 +34,10 @@ std::string LogPath(const std::string& out, const GridCell& cell) {
 
 std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOptions& options) {
   std::vector<std::string> command;
-  if (options.ranks > 1) {
-    command = {options.program, "supervise",      "--", "mpirun", "-n", absl::StrCat(options.ranks), "--bind-to",
-               "none",          "--oversubscribe"};
+  const int ranks = cell.ranks > 0 ? cell.ranks : options.ranks;
+  if (ranks > 1) {
+    command = {options.program,     "supervise", "--",   "mpirun",         "-n",
+               absl::StrCat(ranks), "--bind-to", "none", "--oversubscribe"};
   }
   command.insert(command.end(), {options.program, "train"});
   command.insert(command.end(), cell.files.begin(), cell.files.end());

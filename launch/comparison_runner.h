@@ -22,7 +22,7 @@ struct ComparisonOptions {
   std::string out;                // directory of the comparison
   std::string program;            // path of the `hadal` that trains
   std::vector<int> chosen;        // numbers of cells, from 1 in the grid's order; empty: all
-  int ranks = 1;                  // of each run
+  int ranks = 1;                  // of each run that has no number of its own
   bool accept_changes = false;    // go on with cells whose config has changed
   std::string test_source;        // translated by every finished cell (kTranslationFile in its directory); "": none
   std::function<bool()> stopped;  // whether a signal asked to stop

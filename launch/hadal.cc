@@ -9,6 +9,7 @@
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "launch/supervise.h"
+#include "launch/sweep.h"
 #include "launch/train.h"
 #include "launch/translate.h"
 #include "tools/bleu.h"
@@ -36,6 +37,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddTrainCommand,              // the main job
     hadal::AddCompareCommand,            // a grid of runs and one report
     hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
+    hadal::AddSweepCommand,              // a list of layouts and how they scale
     hadal::AddTranslateCommand,          // beam search
     hadal::AddScoreCommand,              // log-probabilities of given pairs
     hadal::AddBleuCommand,               // sacreBLEU's number

@@ -30,6 +30,8 @@
 #include "tools/config_arguments.h"
 #include "tools/config_difference.h"
 #include "tools/config_loading.h"
+#include "tools/doctor_facts.h"
+#include "tools/placement_map.h"
 #include "tools/resolved_config.h"
 #include "tools/run_options.h"
 #include "tools/trace_json.h"
@@ -215,6 +217,15 @@ absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, T
       }};
 }
 
+// Which host has which part, where there are several.
+absl::Status PrintPlacement(const World& world, Collectives& collectives, const GridShape& grid) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, collectives.AllGather(HostName(), "hosts"));
+  const bool several =
+      std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts[0]; });
+  if (world.rank() == 0 && several) std::cerr << PlacementMap(grid, hosts) << std::flush;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) {
   absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
@@ -249,6 +260,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
                                           .config_text = prepared.config_text,
                                           .attachments = prepared.vocabularies,
                                           .warn = [&](std::string_view text) { sinks.Warn(text); }}));
+  HADAL_RETURN_IF_ERROR(PrintPlacement(world, collectives, pipeline.grid));
   HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Open(prepared.config_text, trainer->progress().step), "run directory"));
   const Watchdog watchdog(world.communicator(), trainer->engine().place(),

@@ -65,7 +65,8 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
 // The same pipeline as another replica has it.
 absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 
-// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query.
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a combination of
+// layers counts what its memory traffic takes.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

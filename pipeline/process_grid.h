@@ -1,14 +1,17 @@
 // Who is who among the ranks of a training run: S stages of a pipeline times R replicas of it.
 //
-//   world rank = stage·R + replica        replicas of a stage are neighbours
+//   world rank = stage·R + replica        Placement::kReplicasTogether: replicas of a stage are neighbours
+//   world rank = replica·S + stage        Placement::kStagesTogether: stages of a replica are neighbours
 //
-// Why this order: launchers fill a host with consecutive ranks, and the replicas of a stage exchange whole gradients and weights
-// every step, while stages exchange a border's activations.
+// Launchers fill a host with consecutive ranks. The replicas of a stage exchange whole gradients and weights every step, stages a
+// border's activations for every micro-batch: which of them should share a host depends on the model and on the links. It
+// changes no bit.
 // The pipeline of one replica and the replicas of one stage are communicators of their own (group_communicator.h); they share no
 // pair of different ranks, so that their tags cannot meet.
 // Threads: those of the communicators. Blocking: none.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "runtime/comm/communicator.h"
@@ -16,14 +19,19 @@
 
 namespace hadal {
 
+enum class Placement : int32_t { kReplicasTogether, kStagesTogether };
+
 struct GridShape {
   int stages = 1;    // S
   int replicas = 1;  // R
+  Placement placement = Placement::kReplicasTogether;
 
   int ranks() const { return stages * replicas; }
-  int RankOf(int stage, int replica) const { return stage * replicas + replica; }
-  int StageOf(int rank) const { return rank / replicas; }
-  int ReplicaOf(int rank) const { return rank % replicas; }
+  int RankOf(int stage, int replica) const {
+    return placement == Placement::kReplicasTogether ? stage * replicas + replica : replica * stages + stage;
+  }
+  int StageOf(int rank) const { return placement == Placement::kReplicasTogether ? rank / replicas : rank % stages; }
+  int ReplicaOf(int rank) const { return placement == Placement::kReplicasTogether ? rank % replicas : rank / stages; }
 };
 
 class ProcessGrid {

@@ -7,6 +7,7 @@
 
 #include "layers/model_options.h"
 #include "pipeline/loss_spike.h"
+#include "pipeline/process_grid.h"
 #include "pipeline/schedule.h"
 
 namespace hadal {
@@ -20,6 +21,7 @@ struct BatchOptions {
 struct PipelineOptions {
   int32_t stages = 0;    // S; 0: ranks / replicas
   int32_t replicas = 1;  // R, pipelines that train side by side, each on its share of a step's micro-batches
+  Placement placement = Placement::kReplicasTogether;
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
   ScheduleKind schedule = ScheduleKind::k1F1B;

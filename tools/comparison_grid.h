@@ -27,6 +27,7 @@ struct GridCell {
   std::vector<std::string> overrides;  // … and its --set
   config::RunConfig config;            // both together
   double cost = 0;                     // CellCost
+  int ranks = 0;                       // of the run; 0: as many as the others
 };
 
 struct ComparisonGrid {

@@ -32,11 +32,6 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
-
 // Of the running program: ranks of one job must run one binary.
 uint32_t BinaryCrc32c() {
   std::ifstream in("/proc/self/exe", std::ios::binary);
@@ -81,6 +76,11 @@ std::string EnvironmentRank() {
 }
 
 }  // namespace
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
 
 RankFacts GatherFacts(int rank, int threads) {
   return {.rank = rank,

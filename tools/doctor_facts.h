@@ -29,6 +29,9 @@ struct RankFacts {
   int64_t shared_memory_bytes = -1;  // free in /dev/shm
 };
 
+// Of the machine this process runs on; empty where it cannot be found out.
+std::string HostName();
+
 // REQUIRES: Linux. Blocking: reads files of /proc and the program itself. Never fails: what is not known stays unknown.
 // `local_rank` and `ranks_on_host` are left for whoever knows all ranks (PlaceOnHosts).
 RankFacts GatherFacts(int rank, int threads);

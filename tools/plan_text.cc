@@ -140,6 +140,7 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       std::string edges;
       for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
         absl::StrAppend(&edges, edges.empty() ? "" : " + ", edge.kind == EdgeKind::kMemory ? "memory" : "stream");
+        if (edge.entries > 1) absl::StrAppend(&edges, " x ", edge.entries);
       }
       if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);
       absl::StrAppendFormat(

@@ -94,35 +94,43 @@ void AppendRuns(const Report& report, std::string& page) {
   }
 }
 
-// The rank's own times; waiting is split for the run as a whole, not for a rank.
+// The stage's own times, means over its replicas; waiting is split for the run as a whole, not for a stage.
 void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& page) {
-  StackedBars bars{.title = absl::StrCat("Where each rank's step goes: ", run.name), .unit = "ms"};
-  bars.parts = {{"forward", "#3b7dd8"},       {"recompute", "#7fb3f0"},  {"backward", "#d9822b"},
-                {"optimizer", "#6b4fa0"},     {"checkpoint", "#c2559d"}, {"wait", "#e05a5a"},
-                {"communication", "#14746f"}, {"other", "#8d6e63"}};
-  for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
-    const StageTimes& t = summary.stages[rank];
-    std::vector<double> values{t.forward_seconds,    t.recompute_seconds, t.backward_seconds,     t.optimizer_seconds,
-                               t.checkpoint_seconds, t.wait_seconds,      t.communication_seconds};
+  StackedBars bars{.title = absl::StrCat("Where each stage's step goes: ", run.name), .unit = "ms"};
+  bars.parts = {{"forward", "#3b7dd8"},   {"recompute", "#7fb3f0"},          {"backward", "#d9822b"},
+                {"optimizer", "#6b4fa0"}, {"waiting for a core", "#b59a00"}, {"checkpoint", "#c2559d"},
+                {"wait", "#e05a5a"},      {"communication", "#14746f"},      {"other", "#8d6e63"}};
+  for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
+    const StageTimes& t = summary.stages[stage];
+    const double busy = t.forward_seconds + t.recompute_seconds + t.backward_seconds + t.optimizer_seconds;
+    const double core_wait = std::min(t.core_wait_seconds, busy), had_core = busy > 0 ? 1 - core_wait / busy : 1;
+    std::vector<double> values{t.forward_seconds * had_core,
+                               t.recompute_seconds * had_core,
+                               t.backward_seconds * had_core,
+                               t.optimizer_seconds * had_core,
+                               core_wait,
+                               t.checkpoint_seconds,
+                               t.wait_seconds,
+                               t.communication_seconds};
     double other = summary.step_seconds;
     for (double& value : values) {
       other -= value;
       value *= 1e3;
     }
     values.push_back(1e3 * std::max(0.0, other));
-    bars.rows.push_back({absl::StrCat("rank ", rank), std::move(values), Milliseconds(summary.step_seconds)});
+    bars.rows.push_back({absl::StrCat("stage ", stage), std::move(values), Milliseconds(summary.step_seconds)});
   }
   absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n");
   const TimeParts& parts = *summary.parts;
   if (summary.wait_is_split) {
     Note(absl::StrFormat(
-             "Waiting, mean over the ranks: %s the schedule's bubble, %s imbalance between ranks, %s exposed "
+             "Waiting, mean over the stages: %s the schedule's bubble, %s imbalance between stages, %s exposed "
              "transfers and jitter.",
              Milliseconds(parts.bubble), Milliseconds(parts.imbalance), Milliseconds(parts.exposed_transfers)),
          page);
   }
   if (run.ranks > 1) {
-    Note(absl::StrFormat("Rank %d computes longest, %s above the mean.", summary.slowest_rank,
+    Note(absl::StrFormat("Stage %d computes longest, %s above the mean.", summary.slowest_stage,
                          Percent(summary.slowest_excess)),
          page);
   }
@@ -132,11 +140,11 @@ void AppendMemory(const RunRecord& run, const RunSummary& summary, std::string& 
   if (summary.memory.empty()) return;
   absl::StrAppend(&page, "<h3>Memory of ", EscapeMarkup(run.name), "</h3>\n");
   HtmlTable table(
-      {"rank", "arena (planned)", "with allowance (predicted)", "peak resident (measured)", "measured / predicted"});
-  for (const int rank : ChooseRows(static_cast<int>(summary.memory.size()), 64)) {
-    const StageMemory& memory = summary.memory[rank];
+      {"stage", "arena (planned)", "with allowance (predicted)", "peak resident (measured)", "measured / predicted"});
+  for (const int stage : ChooseRows(static_cast<int>(summary.memory.size()), 64)) {
+    const StageMemory& memory = summary.memory[stage];
     const int64_t predicted = memory.arena_bytes + MemoryAllowance::Bytes(run.threads);
-    table.Add({absl::StrCat(rank), Mebibytes(memory.arena_bytes), Mebibytes(predicted),
+    table.Add({absl::StrCat(stage), Mebibytes(memory.arena_bytes), Mebibytes(predicted),
                Mebibytes(memory.peak_resident_bytes),
                Percent(static_cast<double>(memory.peak_resident_bytes) / static_cast<double>(predicted))});
   }

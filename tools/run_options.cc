@@ -36,6 +36,8 @@ constexpr Word<Omega> kOmegas[] = {
 constexpr Word<DepthInit> kDepthInits[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
 constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
+constexpr Word<Placement> kPlacements[] = {{"replicas_together", Placement::kReplicasTogether},
+                                           {"stages_together", Placement::kStagesTogether}};
 constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
                                          {"polynomial", RateSchedule::kPolynomial},
                                          {"t_fixup", RateSchedule::kTFixup}};
@@ -77,6 +79,7 @@ void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_branch_gain()) to.branch_gain = from.branch_gain();
   if (from.has_skip_gain()) to.skip_gain = from.skip_gain();
   if (from.has_layer_gain()) to.layer_gain = from.layer_gain();
+  if (from.has_combine_layers()) to.combine_layers = from.combine_layers();
   if (from.has_learned_branch_gain()) to.learned_branch_gain = from.learned_branch_gain();
   if (from.has_attention_inner_norm()) to.attention_inner_norm = from.attention_inner_norm();
   if (from.has_attention_output_norm()) to.attention_output_norm = from.attention_output_norm();
@@ -135,6 +138,7 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
 absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& model, PipelineOptions& to) {
   to.stages = from.stages();
   to.replicas = from.replicas();
+  to.placement = FromWord(kPlacements, from.placement());
   to.shard_optimizer_state = FromWord(kShardings, from.optimizer_sharding());
   to.chunks = from.chunks();
   HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));
@@ -343,6 +347,7 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   residual.set_branch_gain(method.branch_gain);
   residual.set_skip_gain(method.skip_gain);
   residual.set_layer_gain(method.layer_gain);
+  residual.set_combine_layers(method.combine_layers);
   residual.set_learned_branch_gain(method.learned_branch_gain);
   residual.set_attention_inner_norm(method.attention_inner_norm);
   residual.set_attention_output_norm(method.attention_output_norm);

@@ -70,6 +70,10 @@ void ExpectGridsAgree(const RunSpec& base) {
     RunSpec unsharded = On(base, grid);
     unsharded.pipeline.shard_optimizer_state = false;
     EXPECT_EQ(FirstDifference(references[grid.replicas], Train(unsharded, corpus)), "") << "sharding off";
+    if (grid.stages == 1) continue;
+    RunSpec stages_together = On(base, grid);
+    stages_together.pipeline.placement = Placement::kStagesTogether;
+    EXPECT_EQ(FirstDifference(references[grid.replicas], Train(stages_together, corpus)), "") << "placement";
   }
 }
 
@@ -79,6 +83,13 @@ TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
   RunSpec spec = BaseSpec();
   spec.model = SmallModel(ResidualMethod::kPreLn, 32, kVocabulary);
   spec.model.sharing = EmbeddingSharing::kNone;
+  ExpectGridsAgree(spec);
+}
+
+TEST(DataParallelTest, CombinedLayers) {
+  RunSpec spec = BaseSpec();
+  spec.model = SmallModel(ResidualMethod::kDlclPost, 32, kVocabulary);
+  spec.steps = 3;
   ExpectGridsAgree(spec);
 }
 

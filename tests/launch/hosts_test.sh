@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Training over several hosts by mpirun and TCP (tests/support/host_lab.sh: network namespaces): on 2 and on 4 hosts the weights are those
+# of one process; a host that is cut off in the middle of a run ends the job in time and by name, and the supervisor starts it again.
+# Skipped (code 77) where no such hosts can be made.  Usage: hosts_test.sh HADAL SOURCE_DIR
+set -u
+hadal=${1:?usage: hosts_test.sh HADAL SOURCE_DIR}
+source=${2:?usage: hosts_test.sh HADAL SOURCE_DIR}
+. "$source/tests/support/host_lab.sh"
+missing=$(host_lab_missing)
+[ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }
+
+work=$(mktemp -d) || exit 1
+trap 'host_lab_down; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 20 out; }
+until_() { local n=600; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
+steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
+nobody_left() { ! pgrep -f -- "^$hadal train .*--run-dir $1\$"; }
+identical() {
+  "$hadal" checkpoint diff "unbroken/$last" "$1/$last" > out 2>&1 && grep -q identical out || fail "$1: other weights than one process's"
+}
+
+"$hadal" generate --out text --pairs 400 --valid 20 --test 10 --seed 3 > out 2>&1 &&
+  "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 >> out 2>&1 ||
+  { fail "no corpus"; exit 1; }
+cat > small.textproto <<'END'
+data { train: "data/train" }
+model { encoder_layers: 3 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
+batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
+pipeline { threads: 1 wait_timeout_seconds: 60 }
+learning_rate { peak: 1e-3 warmup_updates: 4 }
+stop { steps: 400 }
+checkpoint { every_steps: 20 }
+END
+last=checkpoints/step_00000400
+"$hadal" train small.textproto --run-dir unbroken > out 2>&1 || { fail "no undisturbed run"; exit 1; }
+
+host_lab_up 4 "$work/lab" || { echo "FAILED: no hosts"; exit 1; }
+export HADAL=$hadal
+hostfile() { printf 'h%s slots=1\n' "$@" > hosts; }
+# train RUN [OPTION…]: launch/hosts/train, started on h1, in the background; output to `out`.
+train() {
+  local run=$1; shift
+  host_lab_on h1 timeout 120 "$source/launch/hosts/train" "$work/hosts" "$work/small.textproto" "$@" --run-dir "$work/$run" > out 2>&1 &
+  job=$!
+}
+
+hostfile 1 2
+train two; wait $job || fail "two hosts: exit code $?"
+identical two
+hostfile 1 2 3 4
+train four; wait $job || fail "four hosts: exit code $?"
+identical four
+train grid --set pipeline.replicas=2 --set 'pipeline.placement=\"stages_together\"' --set stop.steps=5; wait $job || fail "2 x 2: exit code $?"
+grep -q "h3 *rank 2 *stage 0: replica 1" out || fail "no map of the grid on the hosts"
+host_lab_on h1 mpirun --hostfile "$work/hosts" --bind-to none "$hadal" doctor > out 2>&1  # on a busy machine it may find a link slow
+for host in h1 h2 h3 h4; do grep -q " $host " out || fail "doctor does not name $host"; done
+echo "2 and 4 hosts: the weights of one process"
+
+# Bare mpirun and a host that never comes back: the job ends, and within the keepalive's time.
+hostfile 1 2
+keepalive=(--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3)
+host_lab_on h1 timeout 120 mpirun --hostfile "$work/hosts" --bind-to none "${keepalive[@]}" "$hadal" train "$work/small.textproto" \
+  --run-dir "$work/cut" > out 2>&1 &
+job=$!
+until_ steps_of cut 30; begin=$SECONDS; host_lab_cut h2
+wait $job; code=$?; took=$((SECONDS - begin))
+[ $code -eq 205 ] || fail "a host cut off: exit code $code instead of 205"
+[ $took -le 25 ] || fail "a host cut off: noticed after $took s"
+grep -qi "lost communication" out && grep -q h2 out || fail "the lost host is not named"
+until_ nobody_left "$work/cut"
+host_lab_mend h2
+echo "a host cut off, bare mpirun: exit code $code after $took s, no rank left"
+
+# Supervised: it starts again when the host is there again, and ends with the same bits.
+train supervised
+until_ steps_of supervised 30; begin=$SECONDS; host_lab_cut h2
+until_ grep -q "starting it again" out; took=$((SECONDS - begin)); host_lab_mend h2
+wait $job; code=$?
+[ $code -eq 0 ] || fail "a host cut off, supervised: exit code $code"
+identical supervised
+echo "a host cut off, supervised: started again after $took s, same bits"
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))

@@ -1,0 +1,19 @@
+// Which host has which part of the grid, as lines for people:
+//
+//   placement  4 stages x 2 replicas on 2 hosts, replicas of a stage together
+//     n1  ranks 0-3  stages 0-1: replicas 0-1
+//     n2  ranks 4-7  stages 2-3: replicas 0-1
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/process_grid.h"
+
+namespace hadal {
+
+// `hosts`: of every rank. Hosts in order of their first rank; of more than `most_hosts` the rest is counted.
+// REQUIRES: hosts.size() = grid.ranks().
+std::string PlacementMap(const GridShape& grid, const std::vector<std::string>& hosts, int most_hosts = 32);
+
+}  // namespace hadal
