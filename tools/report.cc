@@ -16,11 +16,11 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> runs;
-  std::string output;
+  std::string output, profile;
 };
 
 absl::StatusOr<std::string> WriteReport(const Arguments& arguments) {
-  HADAL_ASSIGN_OR_RETURN(const Report report, MakeReport(arguments.runs));
+  HADAL_ASSIGN_OR_RETURN(const Report report, MakeReport(arguments.runs, arguments.profile));
   const std::string stem = !arguments.output.empty() ? arguments.output : JoinPath(arguments.runs.front(), "report");
   const std::pair<const char*, std::string> files[] = {
       {".html", ReportToHtml(report)}, {".json", ReportToJson(report)}, {".md", ReportToMarkdown(report)}};
@@ -32,11 +32,15 @@ absl::StatusOr<std::string> WriteReport(const Arguments& arguments) {
 
 }  // namespace
 
-absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories) {
+absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, const std::string& profile) {
   Report report;
   for (const std::string& directory : directories) {
     HADAL_ASSIGN_OR_RETURN(RunRecord run, ReadRun(directory));
     HADAL_ASSIGN_OR_RETURN(RunSummary summary, Summarize(run));
+    if (!profile.empty()) {
+      HADAL_ASSIGN_OR_RETURN(RunPrediction prediction, PredictRun(run, summary, profile));
+      report.predictions.push_back(std::move(prediction));
+    }
     report.runs.push_back(std::move(run));
     report.summaries.push_back(std::move(summary));
   }
@@ -55,6 +59,8 @@ void AddReportCommand(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   command.add_option("runs", arguments->runs, "Run directories")->required();
   command.add_option("-o,--output", arguments->output, "Path without extension (default: report in the first run)");
+  command.add_option("--profile", arguments->profile,
+                     "Show what this `hadal bench profile` predicts beside the measured");
   command.callback([arguments, &exit_code] {
     constexpr int kDone = 0, kRefused = 1;
     const absl::StatusOr<std::string> written = WriteReport(*arguments);
