@@ -1,7 +1,6 @@
 #include "pipeline/chunk.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -9,13 +8,23 @@
 namespace hadal {
 namespace {
 
-void Copy(ConstMatrix from, Matrix to) {
+int64_t BytesOf(ConstMatrix m) { return m.rows * m.columns * int64_t{sizeof(float)}; }
+
+void CheckAlike(ConstMatrix from, ConstMatrix to) {
   HADAL_CHECK_EQ(from.rows, to.rows);
   HADAL_CHECK_EQ(from.columns, to.columns);
-  std::memcpy(to.data, from.data, sizeof(float) * from.rows * from.columns);
 }
 
-void Clear(Matrix m) { std::memset(m.data, 0, sizeof(float) * m.rows * m.columns); }
+void Copy(const Stream& stream, ConstMatrix from, Matrix to) {
+  CheckAlike(from, to);
+  stream.Copy(to.data, from.data, BytesOf(from));
+}
+
+// `from`: a border's edge as it has come, in the host's memory.
+void CopyFromHost(const Stream& stream, ConstMatrix from, Matrix to) {
+  CheckAlike(from, to);
+  stream.FromHost(to.data, from.data, BytesOf(from));
+}
 
 // Adds the time of its scope to `seconds`.
 class ScopedTimer {
@@ -164,7 +173,7 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstMatr
       if (first.kind == Piece::Kind::kSegment) place = SlotView(first.input, context.batch);
       if (first.kind == Piece::Kind::kHead) place = Matrix(head_input_, context.batch.target_rows(), d_model_);
     }
-    Copy(inputs[i], place);
+    CopyFromHost(context.stream, inputs[i], place);
   }
 }
 
@@ -194,13 +203,15 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> i
     }
     context.Progress();
   }
-  CopyMemoryOut(batch);
+  CopyMemoryOut(context);
+  context.stream.Synchronize();  // so that times are the work's
   return sums;
 }
 
-void Chunk::CopyMemoryOut(const PackedBatch& batch) {
+void Chunk::CopyMemoryOut(const SublayerContext& context) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = 0; i < output_edges_.size(); ++i) {
-    if (output_edges_[i].kind == EdgeKind::kMemory) Copy(MemoryView(batch), output(i, batch));
+    if (output_edges_[i].kind == EdgeKind::kMemory) Copy(context.stream, MemoryView(batch), output(i, batch));
   }
 }
 
@@ -224,9 +235,9 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
   Matrix d_source = shared_.gradient(Stack::kEncoder, batch.source_rows());
   Matrix d_target = shared_.gradient(Stack::kDecoder, batch.target_rows());
   // The memory's gradient is the encoder's incoming gradient: one buffer, which the decoder's readers add to first.
-  if (memory_) Clear(d_source);
+  if (memory_) context.stream.Clear(d_source.data, BytesOf(d_source));
   for (size_t i = 0; i < output_gradients.size(); ++i) {
-    Copy(output_gradients[i], output_edges_[i].rows == Stack::kEncoder ? d_source : d_target);
+    CopyFromHost(context.stream, output_gradients[i], output_edges_[i].rows == Stack::kEncoder ? d_source : d_target);
   }
   context.memory = MemoryView(batch);
   context.d_memory = d_source;
@@ -235,7 +246,7 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     const Matrix d_stream = piece.stack == Stack::kEncoder ? d_source : d_target;
     switch (piece.kind) {
       case Piece::Kind::kHead:
-        Copy(SlotView(*head_gradient_, batch), d_target);
+        Copy(context.stream, SlotView(*head_gradient_, batch), d_target);
         break;
       case Piece::Kind::kSegment:
         BackwardSegment(context, piece, d_stream, times);
@@ -248,13 +259,15 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     }
     context.Progress();
   }
-  StoreInputGradients(batch);
+  StoreInputGradients(context);
+  context.stream.Synchronize();
 }
 
-void Chunk::StoreInputGradients(const PackedBatch& batch) {
+void Chunk::StoreInputGradients(const SublayerContext& context) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = 0; i < input_edges_.size(); ++i) {
     const Matrix to = input_gradient(i, batch);
-    Copy(shared_.gradient(input_edges_[i].rows, to.rows), to);
+    Copy(context.stream, shared_.gradient(input_edges_[i].rows, to.rows), to);
   }
 }
 

@@ -109,9 +109,9 @@ class Chunk {
   // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
   Matrix OutputOf(size_t index, const PackedBatch& batch) const;
   void LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs);
-  void CopyMemoryOut(const PackedBatch& batch);
+  void CopyMemoryOut(const SublayerContext& context);
   void BackwardSegment(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
-  void StoreInputGradients(const PackedBatch& batch);
+  void StoreInputGradients(const SublayerContext& context);
 
   const ModelPlan& plan_;
   ChunkSpec spec_;
