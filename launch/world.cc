@@ -32,6 +32,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
     HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
     HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
+    world->local_rank_ = placement.local_rank;
     HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
     world->communicator_ = world->mpi_communicator_.get();
   } else {

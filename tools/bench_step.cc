@@ -23,6 +23,23 @@
 #include "tools/gemm_limit.h"
 
 namespace hadal {
+
+ModelOptions BenchModel(const BenchStepOptions& options) {
+  ModelOptions model{.encoder_layers = options.encoder_layers,
+                     .decoder_layers = options.decoder_layers,
+                     .d_model = options.d_model,
+                     .d_ff = options.d_ff > 0 ? options.d_ff : 4 * options.d_model,
+                     .heads = options.heads,
+                     .source_vocabulary = options.vocabulary,
+                     .target_vocabulary = options.vocabulary,
+                     .max_positions = std::max(16, 2 * options.length),
+                     .dropout = options.dropout,
+                     .attention_dropout = options.dropout,
+                     .activation_dropout = options.dropout};
+  ApplyResidualMethod(options.method, model);
+  return model;
+}
+
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(30);
@@ -45,22 +62,6 @@ int64_t PeakResidentBytes() {
     if (words.size() >= 2 && words[0] == "VmHWM:" && absl::SimpleAtoi(words[1], &kib)) return kib * 1024;
   }
   return 0;
-}
-
-ModelOptions ModelOf(const BenchStepOptions& options) {
-  ModelOptions model{.encoder_layers = options.encoder_layers,
-                     .decoder_layers = options.decoder_layers,
-                     .d_model = options.d_model,
-                     .d_ff = options.d_ff > 0 ? options.d_ff : 4 * options.d_model,
-                     .heads = options.heads,
-                     .source_vocabulary = options.vocabulary,
-                     .target_vocabulary = options.vocabulary,
-                     .max_positions = std::max(16, 2 * options.length),
-                     .dropout = options.dropout,
-                     .attention_dropout = options.dropout,
-                     .activation_dropout = options.dropout};
-  ApplyResidualMethod(options.method, model);
-  return model;
 }
 
 // Rows of each sentence, in all `options.tokens`.
@@ -126,7 +127,7 @@ class StepBench {
         communicator_(communicator),
         collectives_(communicator, kTimeout),
         stream_(stream),
-        plan_(ModelPlan::Make(ModelOf(options))) {}
+        plan_(ModelPlan::Make(BenchModel(options))) {}
 
   absl::StatusOr<Measured> Measure();
   const ModelPlan& plan() const { return plan_; }
@@ -365,7 +366,7 @@ void PrintJson(const BenchStepOptions& options, const StepBench& bench, const Me
 
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,
                           std::ostream& out) {
-  HADAL_RETURN_IF_ERROR(ValidateModelOptions(ModelOf(options)));
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(BenchModel(options)));
   StepBench bench(options, communicator, stream);
   HADAL_ASSIGN_OR_RETURN(const Measured measured, bench.Measure());
   if (communicator.rank() != 0) return absl::OkStatus();
