@@ -22,6 +22,7 @@
 namespace hadal::cuda {
 
 inline constexpr int64_t kDeviceRowBlock = 32;
+inline constexpr int64_t kWidestRow = 3072;  // kMaxTeamWidth of row_team.h
 
 template <typename Residual, typename Compute>
 struct ResidualNormForwardArgs {

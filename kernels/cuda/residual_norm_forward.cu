@@ -8,6 +8,7 @@ namespace hadal::cuda {
 namespace {
 
 constexpr int64_t kRowsOfBlock = 8;  // so that 4,096 rows fill a device
+static_assert(kWidestRow == kMaxTeamWidth);
 
 // s of a thread's columns in one row, rounded to the stream's type: fma(b, f·(y + bias), fma(a, e, r·x)).
 template <bool kAligned, typename Residual, typename Compute>
