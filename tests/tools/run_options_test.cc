@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "tests/support/temporary_directory.h"
 #include "tools/config_loading.h"
 #include "tools/config_schema.h"
 
@@ -371,8 +373,12 @@ std::vector<std::string> FilesIn(const std::string& folder) {
 TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
   const std::string configs = HADAL_CONFIGS;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
+    const std::string path = entry.path().string();
     if (entry.path().extension() != ".textproto") continue;
-    EXPECT_TRUE(LoadConfig({entry.path().string()}, {}).ok()) << LoadConfig({entry.path().string()}, {}).status();
+    const bool grid =
+        absl::StartsWith(Contents(path), "# proto-message: hadal.config.Comparison\n");  // paper_grids_test
+    const absl::Status status = grid ? LoadComparison(path).status() : LoadConfig({path}, {}).status();
+    EXPECT_TRUE(status.ok()) << status;
   }
   for (const std::string& base : FilesIn(configs)) {
     for (const std::string& size : FilesIn(configs + "/size")) {
@@ -382,8 +388,7 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
           ASSERT_TRUE(config.ok()) << config.status();
           const auto options = MakeRunOptions(*config);
           ASSERT_TRUE(options.ok()) << base << " " << size << " " << depth << " " << method << ": " << options.status();
-          const bool fades =
-              method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 100;
+          const bool fades = method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 50;
           if (fades) continue;
           EXPECT_THAT(options->warnings, IsEmpty()) << base << " " << depth << " " << method;
         }
@@ -406,7 +411,7 @@ TEST(ShippedConfigs, TheLanguageModelTakesEveryMethod) {
 }
 
 TEST(ShippedConfigs, DepthFilesSayTheirDepth) {
-  for (const int layers : {6, 18, 100, 500}) {
+  for (const int layers : {6, 18, 50, 100, 250, 500}) {
     const std::string name = std::string(HADAL_CONFIGS) + "/depth/" + std::to_string(layers) + ".textproto";
     const auto config = LoadConfig({name}, {});
     ASSERT_TRUE(config.ok()) << config.status();
