@@ -200,10 +200,11 @@ void Segment::ForwardLayers(const SublayerContext& context, ConstMatrix x, float
     context.Observe({.tensor = DepthTensor::kBranch, .sublayer = first_ + static_cast<int32_t>(i), .values = branch});
     const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
     const int32_t sublayer = first_ + static_cast<int32_t>(i);
-    if (profiles) context.profile->Begin(context.parameters, sublayer);
+    if (profiles) context.profile->Begin(context.stream, context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
     if (profiles) {
-      context.profile->End(context.plan().sublayers[sublayer], StreamAfter(i, x, saved), SumOf(i + 1, saved, out));
+      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved),
+                           SumOf(i + 1, saved, out));
     }
     context.Progress();
   }

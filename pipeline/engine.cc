@@ -152,7 +152,8 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
     HADAL_RETURN_IF_ERROR(Run(program));
     HADAL_RETURN_IF_ERROR(profile_->Drain());
   }
-  absl::StatusOr<std::vector<ResidualProfile::Entry>> entries = profile_->Share(stage().parameters(), collectives_);
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> entries =
+      profile_->Share(stage().stream(), stage().parameters(), collectives_);
   profile_.reset();
   return entries;
 }

@@ -7,6 +7,7 @@ set(HADAL_CUDA_SOURCES
   attention_forward.cu
   cross_entropy.cu
   embedding.cu
+  head_scale.cu
   linear_epilogue.cu
   residual_norm_backward.cu
   residual_norm_forward.cu

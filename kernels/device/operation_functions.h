@@ -13,6 +13,8 @@ void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs&
 void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
 void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
 void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
+void HeadScaleForward(const Stream& stream, const hadal::HeadScaleForwardArgs& args);
+void HeadScaleBackward(const Stream& stream, const hadal::HeadScaleBackwardArgs& args);
 void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
 void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
 void LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args);

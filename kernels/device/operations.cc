@@ -14,6 +14,8 @@ const DeviceKernels& Operations() {
                                                 .cross_entropy = operation::CrossEntropy,
                                                 .embedding_forward = operation::EmbeddingForward,
                                                 .embedding_backward = operation::EmbeddingBackward,
+                                                .head_scale_forward = operation::HeadScaleForward,
+                                                .head_scale_backward = operation::HeadScaleBackward,
                                                 .linear_forward = operation::LinearForward,
                                                 .linear_backward_input = operation::LinearBackwardInput,
                                                 .linear_backward_weight = operation::LinearBackwardWeight,
@@ -21,6 +23,7 @@ const DeviceKernels& Operations() {
                                                 .residual_norm_forward = operation::ResidualNormForward,
                                                 .residual_norm_backward = operation::ResidualNormBackward,
                                                 .sums_of_squares = operation::SumsOfSquares,
+                                                .learned_gains = true,
                                                 .widest_row = kWidestRow,
                                                 .widest_head = kWidestHead};
   return kOperations;

@@ -6,7 +6,6 @@
 namespace hadal::cuda {
 
 void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args) {
-  HADAL_CHECK(args.learned_residual_gain.empty() && args.learned_branch_gain.empty());
   LaunchDevice& device = DeviceOf(stream);
   cuda::ResidualNormForward<float, float>(device.handle(), {.rows = args.stream.rows,
                                                             .width = args.stream.columns,
@@ -17,6 +16,8 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
                                                             .residual_gain = args.residual_gain,
                                                             .skip_gain = args.skip_gain,
                                                             .branch_gain = FactorOf(args.branch_gain, device),
+                                                            .learned_residual_gain = args.learned_residual_gain.data,
+                                                            .learned_branch_gain = args.learned_branch_gain.data,
                                                             .dropout = ViewOf(args.dropout, device),
                                                             .scale = args.scale.data,
                                                             .shift = args.shift.data,
@@ -27,28 +28,35 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
 }
 
 void operation::ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args) {
-  HADAL_CHECK(args.learned_residual_gain.empty() && args.learned_branch_gain.empty());
   static_assert(hadal::ResidualNormPartials(1000, 100) >= cuda::ResidualNormPartials(1000, 100));
   LaunchDevice& device = DeviceOf(stream);
-  cuda::ResidualNormBackward<float, float>(device.handle(), {.rows = args.d_stream.rows,
-                                                             .width = args.d_stream.columns,
-                                                             .d_normed = ViewOf(args.d_normed),
-                                                             .d_sum = ViewOf(args.d_sum),
-                                                             .sum = ViewOf(args.sum),
-                                                             .mean = args.mean.data,
-                                                             .rstd = args.rstd.data,
-                                                             .scale = args.scale.data,
-                                                             .residual_gain = args.residual_gain,
-                                                             .skip_gain = args.skip_gain,
-                                                             .branch_gain = FactorOf(args.branch_gain, device),
-                                                             .dropout = ViewOf(args.dropout, device),
-                                                             .d_stream = ViewOf(args.d_stream),
-                                                             .d_branch = ViewOf(args.d_branch),
-                                                             .d_skip = ViewOf(args.d_skip),
-                                                             .d_bias = args.d_bias.data,
-                                                             .d_scale = args.d_scale.data,
-                                                             .d_shift = args.d_shift.data,
-                                                             .partials = args.partials.data});
+  cuda::ResidualNormBackward<float, float>(device.handle(),
+                                           {.rows = args.d_stream.rows,
+                                            .width = args.d_stream.columns,
+                                            .d_normed = ViewOf(args.d_normed),
+                                            .d_sum = ViewOf(args.d_sum),
+                                            .sum = ViewOf(args.sum),
+                                            .mean = args.mean.data,
+                                            .rstd = args.rstd.data,
+                                            .scale = args.scale.data,
+                                            .residual_gain = args.residual_gain,
+                                            .skip_gain = args.skip_gain,
+                                            .branch_gain = FactorOf(args.branch_gain, device),
+                                            .learned_residual_gain = args.learned_residual_gain.data,
+                                            .learned_branch_gain = args.learned_branch_gain.data,
+                                            .stream = ViewOf(args.stream),
+                                            .branch = ViewOf(args.branch),
+                                            .bias = args.bias.data,
+                                            .dropout = ViewOf(args.dropout, device),
+                                            .d_stream = ViewOf(args.d_stream),
+                                            .d_branch = ViewOf(args.d_branch),
+                                            .d_skip = ViewOf(args.d_skip),
+                                            .d_bias = args.d_bias.data,
+                                            .d_scale = args.d_scale.data,
+                                            .d_shift = args.d_shift.data,
+                                            .d_learned_residual_gain = args.d_learned_residual_gain.data,
+                                            .d_learned_branch_gain = args.d_learned_branch_gain.data,
+                                            .partials = args.partials.data});
 }
 
 }  // namespace hadal::cuda

@@ -5,6 +5,7 @@ set(HADAL_OPERATION_SOURCES
   attention_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
+  head_scale_operation.cc
   launch_memory.cc
   linear_operation.cc
   operations.cc
