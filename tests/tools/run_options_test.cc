@@ -402,8 +402,7 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
           ASSERT_TRUE(config.ok()) << config.status();
           const auto options = MakeRunOptions(*config);
           ASSERT_TRUE(options.ok()) << base << " " << size << " " << depth << " " << method << ": " << options.status();
-          const bool fades =
-              method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 50;
+          const bool fades = method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 50;
           EXPECT_EQ(options->warnings.empty(), !fades) << base << " " << depth << " " << method;
         }
       }
