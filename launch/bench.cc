@@ -1,14 +1,29 @@
 #include "launch/bench.h"
 
+#include <unistd.h>
+
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "google/protobuf/text_format.h"
 #include "launch/exit_code.h"
 #include "launch/world.h"
 #include "layers/method_presets.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/data/corpus.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/bench_profile.h"
 #include "tools/bench_step.h"
+#include "tools/config_arguments.h"
+#include "tools/config_loading.h"
+#include "tools/plan_report.h"
+#include "tools/run_options.h"
 
 namespace hadal {
 namespace {
@@ -29,14 +44,81 @@ absl::Status BenchInWorld(BenchArguments arguments, World& world) {
   return RunBenchStep(arguments.step, world.communicator(), world.stream(), std::cout);
 }
 
-int RunBench(const BenchArguments& arguments) {
-  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
+struct ProfileArguments {
+  ConfigArguments config;
+  BenchProfileOptions options;
+  std::string out;
+  int threads = 0;
+  bool products = false;  // only their speed
+};
+
+absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
+  HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
+                         LoadConfig(arguments.config.files, arguments.config.overrides));
+  HADAL_ASSIGN_OR_RETURN(const RunOptions run, MakeRunOptions(config));
+  TrainOptions& train = arguments.options.train;
+  train = run.train;
+  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
+  if (arguments.products) {
+    Collectives collectives(world.communicator(), absl::Minutes(10));
+    HADAL_RETURN_IF_ERROR(collectives.Barrier("before the products"));
+    const double mine[] = {MeasureRate(train.model, CapacityOf(train.model, train.batch), world.stream()).gflops};
+    HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(mine, "the speed of products"));
+    double sum = 0;
+    for (const std::vector<double>& of_rank : all) sum += of_rank[0];
+    if (world.rank() == 0) std::cout << absl::StrFormat("%.2f GFLOP/s a rank\n", sum / static_cast<double>(all.size()));
+    return absl::OkStatus();
+  }
+  if (train.train_data.empty()) {
+    return absl::InvalidArgumentError(
+        "data.train is not set; a profile measures the micro-batches of a prepared corpus");
+  }
+  HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(train.train_data));
+  train.model.source_vocabulary = corpus.manifest().source_vocabulary.size;
+  train.model.target_vocabulary = corpus.manifest().target_vocabulary.size;
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
+  HADAL_ASSIGN_OR_RETURN(const config::Profile profile,
+                         MeasureProfile(arguments.options, corpus, world.communicator(), world.stream()));
+  if (world.rank() != 0) return absl::OkStatus();
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(profile, &text);
+  text = absl::StrCat("# proto-file: configs/machine.proto\n# proto-message: hadal.config.Profile\n", text);
+  if (!arguments.out.empty()) return ReplaceFile(arguments.out, text, absl::StrCat(getpid()));
+  std::cout << text << std::flush;
+  return absl::OkStatus();
+}
+
+// Runs a measurement in a world of its own.
+int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
+  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
   if (!world.ok()) return ReportNoWorld("bench", world.status());
-  const absl::Status status = BenchInWorld(arguments, **world);
+  const absl::Status status = measure(**world);
   if (status.ok()) return kExitDone;
   std::cerr << "hadal bench: " << status.message() << "\n";
   if ((*world)->size() > 1) (*world)->communicator().Abort(ExitCodeOf(status));
   return ExitCodeOf(status);
+}
+
+void AddProfileCommand(CLI::App& bench, int& exit_code) {
+  CLI::App* command = bench.add_subcommand("profile", "What `hadal plan --profile` wants to know of this machine");
+  auto arguments = std::make_shared<ProfileArguments>();
+  AddConfigArguments(*command, arguments->config);
+  command->add_option("-o,--out", arguments->out, "File (default: standard output)");
+  command->add_option("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
+      ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--halvings", arguments->options.halvings,
+                   "Measure micro-batches of 1/2, 1/4, ... of the tokens too, so many times halved")
+      ->check(CLI::Range(0, 8))
+      ->capture_default_str();
+  command->add_option("--rounds", arguments->options.rounds, "Measured rounds, of which medians are taken")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--products", arguments->products,
+                    "Measure only the speed of matrix products: what to divide two runs by on a machine that is busy");
+  command->callback([arguments, &exit_code] {
+    exit_code = InWorld(arguments->threads, [&](World& world) { return ProfileInWorld(*arguments, world); });
+  });
 }
 
 void AddModelFlags(CLI::App& command, BenchStepOptions& step) {
@@ -86,7 +168,10 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
   command->add_flag("--json", step.json, "Print everything as JSON");
-  command->callback([arguments, &exit_code] { exit_code = RunBench(*arguments); });
+  command->callback([arguments, &exit_code] {
+    exit_code = InWorld(arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
+  });
+  AddProfileCommand(*bench, exit_code);
 }
 
 }  // namespace hadal

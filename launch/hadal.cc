@@ -4,10 +4,12 @@
 #include "CLI/CLI.hpp"
 #include "launch/bench.h"
 #include "launch/build_info.h"
+#include "launch/compare.h"
 #include "launch/doctor.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "launch/supervise.h"
+#include "launch/sweep.h"
 #include "launch/train.h"
 #include "launch/translate.h"
 #include "tools/bleu.h"
@@ -33,7 +35,9 @@ constexpr AddCommand kCommands[] = {
     hadal::AddPrepareCommand,            // raw text → vocabulary and token shards
     hadal::AddPlanCommand,               // stages, memory and bubble before a run
     hadal::AddTrainCommand,              // the main job
+    hadal::AddCompareCommand,            // a grid of runs and one report
     hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
+    hadal::AddSweepCommand,              // a list of layouts and how they scale
     hadal::AddTranslateCommand,          // beam search
     hadal::AddScoreCommand,              // log-probabilities of given pairs
     hadal::AddBleuCommand,               // sacreBLEU's number

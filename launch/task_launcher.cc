@@ -42,4 +42,31 @@ absl::Status CheckTasks(const Environment& environment, int ranks) {
                                                  "PMI-2), or with mpirun inside sbatch or salloc."));
 }
 
+std::vector<std::string> PlaceDisagreements(const Environment& environment, int rank, int local_rank) {
+  struct Variable {
+    const char* name;
+    bool local;
+    bool of_step;  // Slurm's: set for the daemons of mpirun, too, whose ranks inherit them
+  };
+  constexpr Variable kVariables[] = {
+      {"OMPI_COMM_WORLD_RANK", false, false},
+      {"PMIX_RANK", false, false},
+      {"PMI_RANK", false, false},
+      {"SLURM_PROCID", false, true},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", true, false},
+      {"MPI_LOCALRANKID", true, false},
+      {"SLURM_LOCALID", true, true},
+  };
+  const bool in_step = TaskOfStep(environment).has_value();
+  std::vector<std::string> disagreements;
+  for (const Variable& variable : kVariables) {
+    const std::optional<int> said = Integer(environment, variable.name);
+    const int found = variable.local ? local_rank : rank;
+    if (!said || *said == found || (variable.of_step && !in_step)) continue;
+    disagreements.push_back(
+        absl::StrCat(variable.name, " says ", variable.local ? "local rank " : "rank ", *said, ", MPI says ", found));
+  }
+  return disagreements;
+}
+
 }  // namespace hadal

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -28,5 +29,9 @@ std::optional<SlurmTask> TaskOfStep(const Environment& environment);
 // OK where as many ranks found each other as were started. Errors: InvalidArgument, with what to try; on other tasks than the first
 // its message is empty, so that people read it once.
 absl::Status CheckTasks(const Environment& environment, int ranks);
+
+// What the launcher's variables say of this process's place against what MPI found: "SLURM_PROCID says rank 3, MPI says 2", a line each.
+// MPI's word counts. Empty where they agree or say nothing; what speaks of mpirun's daemon instead of the rank is passed over.
+std::vector<std::string> PlaceDisagreements(const Environment& environment, int rank, int local_rank);
 
 }  // namespace hadal

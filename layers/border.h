@@ -5,6 +5,8 @@
 //   cut inside the decoder            stream [target rows, d], and memory [source rows, d] while a cross-attention
 //   still follows
 // A model without an encoder has one edge everywhere: stream [target rows, d].
+// In a stack that combines its layers' outputs (layer_combination.h) the stream is all of them so far: in front of layer l, counted
+// from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].
 // Forward carries the tensors, backward their gradients, both fp32. The memory is relayed hop by hop; its gradient is
 // added to in descending sublayer order on the way back.
 #pragma once
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
 
 namespace hadal {
 
@@ -21,7 +24,11 @@ enum class EdgeKind : int32_t { kStream, kMemory };
 struct Edge {
   EdgeKind kind = EdgeKind::kStream;
   Stack rows = Stack::kEncoder;  // counted in source or in target rows
+  int64_t entries = 1;           // tensors of that many rows on top of each other
 };
+
+// At full capacity.
+int64_t EdgeBytes(const Edge& edge, const ActivationCapacity& capacity, int64_t width);
 
 // The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most two.
 std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position);

@@ -55,7 +55,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   output_weight_ = find(feed_forward ? ParameterRole::kContractionWeight : ParameterRole::kOutputWeight);
   output_bias_ = find(feed_forward ? ParameterRole::kContractionBias : ParameterRole::kOutputBias);
   norm_scale_ = find(ParameterRole::kNormScale);
-  closing_norm_scale_ = find(ParameterRole::kClosingNormScale);
+  if (record_.norm == NormPlacement::kPre) norm_behind_ = plan.NormBehind(sublayer);
   head_scale_ = find(ParameterRole::kHeadScale);
   inner_norm_scale_ = find(feed_forward ? ParameterRole::kHiddenNormScale : ParameterRole::kInnerNormScale);
   output_norm_scale_ = find(ParameterRole::kOutputNormScale);
@@ -176,7 +176,7 @@ ConstMatrix IncrementalSublayer::BranchInput(const IncrementalContext& context, 
 }
 
 void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const {
-  const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : closing_norm_scale_;
+  const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : norm_behind_;
   ResidualNormForwardArgs args{.stream = x,
                                .branch = branch,
                                .residual_gain = record_.residual_gain,

@@ -4,7 +4,8 @@
 //   cross-attention   q = x·W_qᵀ + b; context over the encoder memory's k|v, cached once a sentence by CacheMemory
 //   feed-forward      as in training
 // and then the same residual connection and norm as layers/segment.h, here one sublayer at a time: for pre-norm the sublayer's
-// norm runs alone in front, bit-equal to the fused one.
+// norm runs alone in front, bit-equal to the fused one. Where layers combine all outputs in front of them, the caller does
+// (layers/layer_combination.h): x of a layer's first sublayer is the combination.
 //
 // Cache: one matrix a decoder layer, rows [k | v] of 2d floats, for self- and cross-attention alike. A row is written once and
 // never moved: which rows a hypothesis sees is an index (kernels/cached_attention.h), so reordering a beam moves integers only.
@@ -116,7 +117,7 @@ class IncrementalSublayer {
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention
   int32_t output_weight_ = -1, output_bias_ = -1;        // out_proj, or fc2
   // -1 where the method has none; shifts follow scales.
-  int32_t norm_scale_ = -1, closing_norm_scale_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
+  int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
   int32_t omega_ = -1;
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };

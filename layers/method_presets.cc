@@ -117,10 +117,12 @@ void ApplySubLn(ModelOptions& options) {
 
 const std::vector<ResidualMethod>& AllResidualMethods() {
   static const auto& all = *new std::vector<ResidualMethod>{
-      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,  ResidualMethod::kDeepNorm,    ResidualMethod::kBranchNorm,
-      ResidualMethod::kPostLnInit, ResidualMethod::kDsInit, ResidualMethod::kAdmin,       ResidualMethod::kAdminClosed,
-      ResidualMethod::kReZero,     ResidualMethod::kRFixup, ResidualMethod::kTFixup,      ResidualMethod::kNormFormer,
-      ResidualMethod::kSubLn,      ResidualMethod::kB2t,    ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
+      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,       ResidualMethod::kDeepNorm,
+      ResidualMethod::kBranchNorm, ResidualMethod::kPostLnInit,  ResidualMethod::kDsInit,
+      ResidualMethod::kAdmin,      ResidualMethod::kAdminClosed, ResidualMethod::kReZero,
+      ResidualMethod::kRFixup,     ResidualMethod::kTFixup,      ResidualMethod::kDlclPre,
+      ResidualMethod::kDlclPost,   ResidualMethod::kNormFormer,  ResidualMethod::kSubLn,
+      ResidualMethod::kB2t,        ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
   return all;
 }
 
@@ -159,6 +161,10 @@ std::string ResidualMethodName(ResidualMethod method) {
       return "r_fixup";
     case ResidualMethod::kTFixup:
       return "t_fixup";
+    case ResidualMethod::kDlclPre:
+      return "dlcl_pre";
+    case ResidualMethod::kDlclPost:
+      return "dlcl_post";
     case ResidualMethod::kNormFormer:
       return "normformer";
     case ResidualMethod::kSubLn:
@@ -202,6 +208,11 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
     case ResidualMethod::kRFixup:
       return SetBoth(RFixupStack(2.0 * options.encoder_layers + options.decoder_sublayers()),
                      WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kDlclPre:
+      return SetBoth({.norm = NormPlacement::kPre, .combine_layers = true}, WeightDistribution::kXavierUniform,
+                     options);
+    case ResidualMethod::kDlclPost:
+      return SetBoth({.combine_layers = true}, WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kNormFormer:
       return SetBoth(
           {.norm = NormPlacement::kPre, .attention_output_norm = true, .head_scale = true, .ffn_inner_norm = true},

@@ -18,6 +18,10 @@
 //                                                         output projection of its own 0; L = 2N + 3M branches
 //   t_fixup        none  1                                uniform; v, o, FFN 0.67 N^-1/4 / (9M)^-1/4, q, k 1/sqrt(2);
 //                                                         embeddings times (9N)^-1/4 / (9M)^-1/4
+//   dlcl_pre       pre   1; a layer reads a learned    as post_ln; W[l,k] 1/(l + 1)
+//                        combination of all outputs
+//                        in front of it
+//   dlcl_post      post  1; likewise                      as dlcl_pre
 //   normformer     pre   1; head scale, attention's       as post_ln
 //                        output norm, FFN's inner norm
 //   sub_ln         pre   1; inner norms of                normal; v, o, FFN sqrt(ln(3M) ln(2N) / 3) / sqrt(ln 3M);
@@ -37,7 +41,8 @@
 // initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); Admin (Liu et al. 2020; the profile of its
 // code, which starts from 1; the closed form of admin-torch, "O(log n)"); ReZero (Bachlechner et al. 2020; one
 // scalar a layer, as its code); R-Fixup (Zhang, Dauphin and Ma 2019: Fixup's rule for its Transformer code, whose cross-attention counts 12
-// branches by omission: L here); T-Fixup (Huang et al. 2020; gains of q, k as its code); NormFormer (Shleifer et al. 2021; in an
+// branches by omission: L here); T-Fixup (Huang et al. 2020; gains of q, k as its code); DLCL (Wang et al. 2019; the
+// embedding joins without a norm, as in its code); NormFormer (Shleifer et al. 2021; in an
 // encoder-decoder its parts go to self-attention and feed-forward of both stacks: ours); Sub-LN: Magneto (arXiv 2210.06423); B2T
 // (arXiv 2206.00330) equations 5 to 8, its code's division by sqrt(n) since 2023, n layers of the stack.
 #pragma once
@@ -63,6 +68,8 @@ enum class ResidualMethod : int32_t {
   kReZero,
   kRFixup,
   kTFixup,
+  kDlclPre,
+  kDlclPost,
   kNormFormer,
   kSubLn,
   kB2t,

@@ -15,11 +15,13 @@ absl::Status InRange(const char* field, double value, double low, double high) {
 }
 
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
-  if (!stack.fixup_scalars || (!stack.learned_branch_gain && !stack.ffn_inner_norm)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: fixup_scalars of the ", name, " is not allowed with ",
-                                                 stack.learned_branch_gain
-                                                     ? "learned_branch_gain: a branch has one learned gain"
-                                                     : "ffn_inner_norm: both stand in front of W_2"));
+  if (!stack.fixup_scalars) return absl::OkStatus();
+  const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
+                            : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"
+                            : stack.combine_layers    ? "combine_layers: both stand behind the stack"
+                                                      : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model: fixup_scalars of the ", name, " is not allowed with ", other));
 }
 
 // Whether there is something to encode, and an encoder.

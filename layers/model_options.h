@@ -60,6 +60,10 @@ struct StackMethod {
   double skip_gain = 0;   // a; 0: no such skip
   double layer_gain = 1;  // c
 
+  // A layer reads a learned combination of the outputs of all layers in front of it and of the embedding, and so does what follows the
+  // stack (DLCL, Wang et al. 2019; layer_combination.h).
+  bool combine_layers = false;
+
   // What the branches hold besides their products, each learned and starting from the identity (inner_norm.h).
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
@@ -82,8 +86,9 @@ struct StackMethod {
   double embedding_gain = 1;   // of the standard deviation 1/sqrt(d) of the stack's own embedding
   double projection_gain = 1;  // likewise of an output projection of its own; read in the decoder only
 
-  // Whether a layer's sublayers share something and must stay together on a rank and in a segment.
-  bool couples_layer() const { return learned_branch_gain || skip_gain != 0; }
+  // Whether a layer's sublayers share something, or what crosses a cut within it is more than it is worth: then they stay together on
+  // a rank and in a segment.
+  bool couples_layer() const { return learned_branch_gain || skip_gain != 0 || combine_layers; }
 };
 
 struct ModelOptions {

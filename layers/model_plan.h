@@ -88,6 +88,10 @@ enum class ParameterRole : int32_t {
   kClosingShift,      // behind the stack
   kClosingScale,
   kOmega,  // the learned vector on the residual stream
+  // Of a stack that combines its layers' outputs (layer_combination.h).
+  kCombinationWeight,  // a row of its weights
+  kCombinationNormScale,
+  kCombinationNormShift,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -132,6 +136,15 @@ struct ModelPlan {
   int64_t ParameterElements() const;
   // The parameter of a sublayer's own with this role; -1 where it has none.
   int32_t ParameterOf(int32_t sublayer, ParameterRole role) const;
+  // Whether a stack's layers read a combination of all outputs in front of them.
+  bool Combines(Stack stack) const {
+    return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
+  }
+  // Whether a stack ends in front of `position`.
+  bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }
+  // Of a pre-norm layer's last sublayer: the norm on its sum where another sublayer's does not follow at once, that of the layer's
+  // output where the layers are combined, else that behind the stack; −1 where there is none.
+  int32_t NormBehind(int32_t sublayer) const;
   // The first place at or behind `position` where the list may be cut.  REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 

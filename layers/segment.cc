@@ -21,6 +21,12 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     saved_floats_ += floats;
     return offset;
   };
+  if (plan.Combines(stack_)) {
+    HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
+    combination_.emplace(plan, first, rows);
+    combination_saved_ = reserve(combination_->saved_floats());
+    combined_ = reserve(rows * d_model_);
+  }
   const size_t count = last - first;
   skipped_from_.assign(count, false);
   for (size_t j = 0; j <= count; ++j) {
@@ -62,8 +68,7 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
       if (index > 0) joint.norm_scale = plan.ParameterOf(before, ParameterRole::kNormScale);
       return joint;
     case NormPlacement::kPre:
-      joint.norm_scale = after < last_ ? plan.ParameterOf(after, ParameterRole::kNormScale)
-                                       : plan.ParameterOf(before, ParameterRole::kClosingNormScale);
+      joint.norm_scale = after < last_ ? plan.ParameterOf(after, ParameterRole::kNormScale) : plan.NormBehind(before);
       joint.output_is_normed = after == last_ && joint.norm_scale >= 0;
       return joint;
     case NormPlacement::kNone:
@@ -174,7 +179,19 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, Const
   }
 }
 
+ConstMatrix Segment::Input(ConstMatrix x, const float* saved, int64_t rows) const {
+  return combination_ ? ConstMatrix(saved + combined_, rows, d_model_) : x;
+}
+
 void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
+  if (combination_) {
+    combination_->Forward(context.stream, context.parameters, x, saved + combination_saved_,
+                          Matrix(saved + combined_, out.rows, d_model_));
+  }
+  ForwardLayers(context, Input(x, saved, out.rows), saved, out);
+}
+
+void Segment::ForwardLayers(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
   if (pre_norm_) ForwardJoint(context, 0, x, {}, saved, out);
   for (size_t i = 0; i < branches_.size(); ++i) {
     const int64_t kept = joints_[i + 1].branch;
@@ -262,7 +279,14 @@ void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index,
   context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = closed, .values = d_branch});
 }
 
-void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
+void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream,
+                       Matrix d_history) const {
+  BackwardLayers(context, Input(x, saved, d_stream.rows), saved, d_stream);
+  if (combination_) combination_->Backward(context, x, saved + combination_saved_, d_stream, d_history);
+  context.MarkComplete(first_);
+}
+
+void Segment::BackwardLayers(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
   const Matrix d_branch = context.workspace.branch(x.rows);
   const Matrix d_input = context.workspace.branch_input_gradient(x.rows);
   BackwardClosing(context, saved, d_stream);
@@ -290,7 +314,6 @@ void Segment::Backward(const SublayerContext& context, ConstMatrix x, const floa
     if (context.observer != nullptr) ObserveBackwardBefore(context, 0, d_input, d_stream);
     BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
   }
-  context.MarkComplete(first_);
 }
 
 }  // namespace hadal

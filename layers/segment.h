@@ -9,19 +9,23 @@
 //   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or
 //   normed
 //   no norm:    x ─ F_0 ─ joint 1 (sum) ─ F_1 ─ joint 2 (sum) → out = sum
+// Where layers combine all outputs in front of them (layer_combination.h) a segment is one layer: x is the stack's history [l·R, d],
+// joint 0 stands behind the combination, and a pre-norm layer's last joint ends with the norm of its output.
 // A joint may add the input of its layer besides (skip_gain): then the whole layer lies in one segment. Behind a stack without norms
 // learned scalars may close the last joint, out = g·(sum − b) (R-Fixup).
 //
-// Shapes: x, out, gradients [R, d]; R the rows of the stack.
+// Shapes: x, out, gradients [R, d], but for a history; R the rows of the stack.
 // Numerics: where a model is cut into segments changes no bit.
 // Thread safety: const after construction; one micro-batch at a time a workspace.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "layers/branch.h"
+#include "layers/layer_combination.h"
 #include "layers/model_plan.h"
 #include "layers/sublayer_context.h"
 
@@ -35,14 +39,18 @@ class Segment {
   // Floats that Forward keeps for Backward at full capacity.
   int64_t saved_floats() const { return saved_floats_; }
   Stack stack() const { return stack_; }
+  // Whether x is the history, and of how many entries.
+  bool combines() const { return combination_.has_value(); }
+  int64_t entries() const { return combines() ? combination_->entries() : 1; }
   int32_t first() const { return first_; }
   int32_t last() const { return last_; }
 
   // out = the segment's output (=); `saved` keeps what Backward reads. `out` may not alias x.
   void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const;
-  // On entry d_stream is the gradient of the output, on return that of x. Adds to parameter gradients and
-  // context.d_memory.
-  void Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const;
+  // On entry d_stream is the gradient of the output, on return that of x, or of the combination of a history, whose own gradient
+  // d_history [l·R, d] is then added to; else that is empty. Adds to parameter gradients and context.d_memory.
+  void Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream,
+                Matrix d_history) const;
 
  private:
   // Offsets in floats into `saved`; the tensors are [rows, d], mean and rstd [rows].
@@ -57,6 +65,11 @@ class Segment {
     int32_t closing_shift = -1, closing_scale = -1;  // parameters; -1: none
   };
 
+  // What the first sublayer's connection reads: x, or the combination that Forward made of it, of `rows` rows.
+  ConstMatrix Input(ConstMatrix x, const float* saved, int64_t rows) const;
+  // Everything but the combination.  x: its result.
+  void ForwardLayers(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const;
+  void BackwardLayers(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const;
   Joint MakeJoint(const ModelPlan& plan, size_t index);
   // `x`: the segment's input.
   void ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch, float* saved,
@@ -86,6 +99,8 @@ class Segment {
   int64_t d_model_;
   double dropout_;
   int64_t saved_floats_ = 0;
+  std::optional<LayerCombination> combination_;
+  int64_t combination_saved_ = 0, combined_ = 0;  // offsets of what it keeps, of its result
   std::vector<std::unique_ptr<Branch>> branches_;
   std::vector<int64_t> branch_saved_;  // offset of each branch's saved tensors
   std::vector<Joint> joints_;          // branches + 1

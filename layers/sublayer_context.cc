@@ -4,6 +4,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/residual_norm.h"
+#include "kernels/weighted_sum.h"
 
 namespace hadal {
 
@@ -30,6 +31,10 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   if (encoder.skip_gain != 0 || decoder.skip_gain != 0) layer_input_slice_ = layout.Reserve<float>(category, rows * d);
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
   partial_floats_ = ResidualNormPartials(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d);
+  if (encoder.combine_layers || decoder.combine_layers) {
+    const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
+    partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
+  }
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
 }
 

@@ -25,7 +25,7 @@ Header HeaderOf(const PackedBatch& batch, int64_t step) {
 }
 
 int64_t RowsOf(const Edge& edge, const PackedBatch& batch) {
-  return edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows();
+  return edge.entries * (edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
 }
 
 int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
@@ -42,7 +42,7 @@ std::string What(const ChannelSpec& spec, int64_t micro_batch) {
 
 int64_t ChannelSpec::message_bytes() const {
   int64_t bytes = kHeaderBytes;
-  for (const Edge& edge : edges) bytes += capacity.rows(edge.rows) * width * static_cast<int64_t>(sizeof(float));
+  for (const Edge& edge : edges) bytes += EdgeBytes(edge, capacity, width);
   return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
 }
 

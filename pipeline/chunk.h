@@ -1,13 +1,15 @@
 // One contiguous run of sublayers on one rank, and the activations it keeps of the micro-batches under way.
 //
-// A chunk is a list of pieces — an embedding, segments (layers/segment.h), the head — through which a micro-batch flows:
+// A chunk is a list of pieces — an embedding, segments (layers/segment.h), the combination behind a stack that has one, the head —
+// through which a micro-batch flows:
 //
 //   inputs (border edges) → slot → piece → piece → … → outputs (border edges) or the loss
 //
 // Slots: micro-batch m lives in slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how many are
 // needed). A slot keeps the input of every segment and the encoder's memory; without activation checkpointing also what every
 // segment saved. With it, a segment's saved tensors are rebuilt from its input, bit for bit, in a region that all segments of the
-// rank share.
+// rank share. Where layers combine all outputs in front of them, segments read and write the stack's history (layer_history.h), which
+// also is what crosses the border.
 // Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
 // Pure arithmetic: a chunk never communicates, so it can be compared with the unsplit model.
 // Thread safety: one thread.
@@ -20,10 +22,12 @@
 #include <vector>
 
 #include "layers/border.h"
+#include "layers/layer_combination.h"
 #include "layers/output_head.h"
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
+#include "pipeline/layer_history.h"
 #include "runtime/arena.h"
 #include "runtime/metrics_sink.h"
 
@@ -76,9 +80,11 @@ class Chunk {
 
   // What Forward made for each output edge; what Backward made for each input edge.
   Matrix output(size_t edge, const PackedBatch& batch) const {
+    if (edge == 0 && ends_in_history_) return HistoryOf(pieces_.back()).Values(batch, output_edges_[0].entries);
     return EdgeView(output_edges_[edge], outputs_[edge], batch);
   }
   Matrix input_gradient(size_t edge, const PackedBatch& batch) const {
+    if (edge == 0 && starts_in_history_) return HistoryOf(pieces_.front()).Gradient(batch, input_edges_[0].entries);
     return EdgeView(input_edges_[edge], input_gradients_[edge], batch);
   }
 
@@ -89,28 +95,43 @@ class Chunk {
     int64_t offset = 0;
   };
   struct Piece {
-    enum class Kind { kEmbedding, kSegment, kHead } kind = Kind::kSegment;
+    enum class Kind { kEmbedding, kSegment, kCombination, kHead } kind = Kind::kSegment;
     std::optional<TokenEmbedding> embedding;
     std::unique_ptr<Segment> segment;
+    std::optional<LayerCombination> combination;
     std::optional<OutputHead> head;
     Stack stack = Stack::kEncoder;
-    SlotTensor input;           // segments
-    int64_t saved_offset = -1;  // in the slot; -1: in the shared region
+    int64_t history_entries = 0;  // that the piece reads; 0: it reads `input`
+    SlotTensor input;             // segments
+    int64_t saved_offset = -1;    // in the slot; -1: in the shared region
   };
 
   void AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout);
   void AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared);
+  // The history of the layers [first, last) and the combination behind them, before their segments are added.
+  void AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout);
+  void AddCombination(int32_t last, const ActivationCapacity& capacity);
   int64_t ReserveInSlot(int64_t floats);
   Matrix EdgeView(const Edge& edge, float* data, const PackedBatch& batch) const;
   float* Slot(const PackedBatch& batch) const { return slots_ + batch.micro_batch % spec_.slots * slot_floats_; }
   Matrix SlotView(const SlotTensor& tensor, const PackedBatch& batch) const;
   Matrix MemoryView(const PackedBatch& batch) const;
   float* SavedOf(const Piece& piece, const PackedBatch& batch) const;
+  const LayerHistory& HistoryOf(const Piece& piece) const { return *histories_[static_cast<size_t>(piece.stack)]; }
+  // What a segment or a combination reads, and the gradient of a history that it reads (else empty).
+  Matrix InputOf(const Piece& piece, const PackedBatch& batch) const;
+  Matrix HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const;
+  // Which entry of the history piece `index` writes; −1: none.
+  int64_t EntryOf(size_t index) const;
   // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
   Matrix OutputOf(size_t index, const PackedBatch& batch) const;
+  // Where its gradient is.
+  Matrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   void LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs);
   void CopyMemoryOut(const PackedBatch& batch);
+  void LoadOutputGradients(std::span<const ConstMatrix> output_gradients, const PackedBatch& batch);
   void BackwardSegment(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
+  void BackwardCombination(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
   void StoreInputGradients(const PackedBatch& batch);
 
   const ModelPlan& plan_;
@@ -119,6 +140,8 @@ class Chunk {
   const SharedActivations& shared_;
   std::vector<Edge> input_edges_, output_edges_;
   std::vector<Piece> pieces_;
+  std::optional<LayerHistory> histories_[2];  // [stacks]
+  bool starts_in_history_ = false, ends_in_history_ = false;
   std::optional<SlotTensor> memory_;         // encoder output, where a cross-attention or a later border needs it
   std::optional<SlotTensor> head_gradient_;  // gradient of the head's input, made by its forward
   int64_t slot_floats_ = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "layers/border.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -11,6 +12,16 @@ namespace {
 
 int64_t Aligned(int64_t bytes) {
   return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
+}
+
+// Entries of the longest stream that a rank sends.
+int64_t MostEntries(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+  int64_t most = 1;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    if (pipeline.shape.IsLast(rank, c)) continue;
+    for (const Edge& edge : BorderEdges(plan, pipeline.last_sublayer(rank, c))) most = std::max(most, edge.entries);
+  }
+  return most;
 }
 
 int64_t BytesOf(ConstMatrix stream) { return stream.rows * stream.columns * static_cast<int64_t>(sizeof(float)); }
@@ -25,8 +36,8 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, in
       // Two commands a lane can be under way: its group's start and its first step. One more for the end.
       command_buffers_(2 * capacity.lanes + 1),
       command_bytes_(Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
-      stream_bytes_(Aligned(std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
-                            static_cast<int64_t>(sizeof(float)))),
+      stream_bytes_(Aligned(MostEntries(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
+                            plan.options.d_model * static_cast<int64_t>(sizeof(float)))),
       command_slice_(layout.ReserveBytes("decode borders", command_buffers_ * command_bytes_)),
       stream_slice_(layout.ReserveBytes("decode borders", shape_.chunks * kBuffers * stream_bytes_)),
       command_rings_(shape_.stages),

@@ -36,7 +36,8 @@ class DecodeLinks {
   // On the others.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // The stream behind chunk `chunk` of this rank, to the next chunk's rank; the stream in front of it.
+  // The stream behind chunk `chunk` of this rank, to the next chunk's rank; the stream in front of it. Of a combining stack it is all
+  // its entries so far (layers/border.h).
   absl::Status SendStream(int chunk, ConstMatrix stream);
   absl::Status ReceiveStream(int chunk, Matrix stream);
 

@@ -32,7 +32,7 @@ Decoder::Decoder(const ModelPlan& plan, const PipelinePlan& pipeline, const Para
                                                      pipeline.last_sublayer(rank, c), capacity,
                                                      CandidatesPerHypothesis(options.beam), buffers_, layout_));
   }
-  buffers_.ReserveSaved(layout_);
+  buffers_.ReserveRequired(layout_);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
@@ -135,7 +135,7 @@ absl::Status Decoder::Encode(int32_t lane) {
                                 .progress = &progress_};
   for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
     const DecoderChunk& chunk = *chunks_[c];
-    if (chunk.encode_input()) HADAL_RETURN_IF_ERROR(links_.ReceiveStream(c, chunk.Input(batch.source_rows())));
+    if (chunk.encode_input()) HADAL_RETURN_IF_ERROR(links_.ReceiveStream(c, chunk.EncodeInput(batch.source_rows())));
     if (!chunk.encodes()) continue;
     const ConstMatrix stream = chunk.Encode(context, lane);
     if (chunk.encode_output()) HADAL_RETURN_IF_ERROR(links_.SendStream(c, stream));
@@ -149,7 +149,7 @@ absl::Status Decoder::Step(int32_t lane) {
       .stream = stream_, .parameters = parameters_, .scratch = buffers_.scratch(), .rows = rows, .update = update_};
   for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
     DecoderChunk& chunk = *chunks_[c];
-    if (chunk.step_input()) HADAL_RETURN_IF_ERROR(links_.ReceiveStream(c, chunk.Input(rows.rows())));
+    if (chunk.step_input()) HADAL_RETURN_IF_ERROR(links_.ReceiveStream(c, chunk.StepInput(rows.rows())));
     if (!chunk.steps()) continue;
     const ConstMatrix stream = chunk.Step(context, lane);
     if (chunk.step_output()) HADAL_RETURN_IF_ERROR(links_.SendStream(c, stream));

@@ -40,6 +40,11 @@ TraceKind KindOf(Operation operation) {
   return TraceKind::kStep;
 }
 
+bool IsCompute(Operation operation) {
+  return operation == Operation::kForward || operation == Operation::kBackward ||
+         operation == Operation::kOptimizerStep;
+}
+
 }  // namespace
 
 RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
@@ -162,7 +167,10 @@ absl::Status Engine::Run(const RankProgram& program) {
   for (size_t i = 0; i < program.size(); ++i) {
     const double begin_seconds = trace_.Now();
     place_.Set(scalars_.step, i, program.size(), program[i]);
+    const bool computes = IsCompute(program[i].operation);
+    const double waited = computes ? run_queue_.Seconds() : 0;
     HADAL_RETURN_IF_ERROR(Execute(program[i]));
+    if (computes) result_.times.core_wait_seconds += run_queue_.Seconds() - waited;
     if (trace_.recording()) Trace(program[i], begin_seconds);
   }
   const Stopwatch watch;

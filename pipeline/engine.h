@@ -33,6 +33,7 @@
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/run_queue_clock.h"
 #include "runtime/trace.h"
 
 namespace hadal {
@@ -144,6 +145,7 @@ class Engine {
   GradientNorm norm_;
   std::function<void()> progress_;
   TraceBuffer trace_;
+  RunQueueClock run_queue_;
   ProgramPlace place_;
   DepthObserver* observer_ = nullptr;
 

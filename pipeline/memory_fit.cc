@@ -55,6 +55,39 @@ absl::StatusOr<Choice> SmallestByCheckpointing(const ModelPlan& plan, const Batc
   return *best;
 }
 
+// The model with its deeper stack cut to `layers` layers and the other in proportion.
+ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
+  ModelOptions options = plan.options;
+  const int32_t deepest = std::max(options.encoder_layers, options.decoder_layers);
+  for (int32_t* stack : {&options.encoder_layers, &options.decoder_layers}) {
+    *stack = static_cast<int32_t>((int64_t{*stack} * layers + deepest - 1) / deepest);
+  }
+  return ModelPlan::Make(options);
+}
+
+// In words, the largest depth that fits with these settings and an even split; memory is taken to grow with the depth. For models
+// whose layers are combined: there no number of stages or segments makes the history smaller.
+std::string LargestDepth(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
+                         PipelineOptions options) {
+  if (!plan.Combines(Stack::kEncoder) && !plan.Combines(Stack::kDecoder)) return "";
+  // Not this depth as it is cut, but perhaps with an even split.
+  int32_t fitting = 0, beyond = std::max(plan.options.encoder_layers, plan.options.decoder_layers);
+  if (!options.split.empty()) ++beyond;
+  options.split.clear();
+  const auto bytes = [&](int32_t layers) {  // 0: too few layers for these ranks
+    const absl::StatusOr<Fullest> fullest = FullestRank(Shallower(plan, layers), batch, ranks, stream, options);
+    return fullest.ok() ? fullest->bytes : 0;
+  };
+  while (beyond - fitting > 1) {
+    const int32_t middle = fitting + (beyond - fitting) / 2;
+    (bytes(middle) <= options.memory_limit_bytes ? fitting : beyond) = middle;
+  }
+  if (fitting == 0 || bytes(fitting) == 0) return " No depth fits: combined layers keep the outputs of all others.";
+  return absl::StrCat(
+      " Combined layers keep the outputs of all others: with that and an even split the largest depth that fits is ",
+      DepthName(Shallower(plan, fitting).options), ".");
+}
+
 std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30)); }
 
 }  // namespace
@@ -91,12 +124,15 @@ absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ran
   }
   const std::string nearest = absl::StrCat("pipeline.checkpoint_every = ", choice.checkpoint_every, " needs ",
                                            Gib(choice.fullest.bytes), " (", choice.fullest.bytes, " bytes)");
+  asked.checkpoint_every = choice.checkpoint_every;
   return absl::ResourceExhaustedError(absl::StrCat(
       "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but the limit is ", limit,
       " bytes (pipeline.memory_limit_bytes, or where that is 0 a rank's share of what its host has free). Nearest: ",
       nearest,
-      choice.fullest.bytes <= limit ? ", which fits."
-                                    : ", which does not fit either: use more ranks or smaller micro-batches."));
+      choice.fullest.bytes <= limit
+          ? ", which fits."
+          : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
+                         LargestDepth(plan, batch, ranks, stream, asked))));
 }
 
 }  // namespace hadal

@@ -21,7 +21,8 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
 // With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes the
 // smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A pure function:
 // every rank decides the same.
-// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit; MakePipelinePlan's.
+// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit, of a model whose
+// layers are combined also the largest depth that does; MakePipelinePlan's.
 absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
                        PipelineOptions& options);
 

@@ -48,6 +48,7 @@ Json StackToJson(const StackMethod& stack) {
           {"branch_gain", stack.branch_gain},
           {"skip_gain", stack.skip_gain},
           {"layer_gain", stack.layer_gain},
+          {"combine_layers", stack.combine_layers},
           {"learned_branch_gain", stack.learned_branch_gain},
           {"attention_inner_norm", stack.attention_inner_norm},
           {"attention_output_norm", stack.attention_output_norm},
@@ -147,6 +148,7 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   reader.Read("branch_gain", stack.branch_gain);
   reader.Read("skip_gain", stack.skip_gain);
   reader.Read("layer_gain", stack.layer_gain);
+  reader.ReadIfPresent("combine_layers", stack.combine_layers);
   reader.Read("learned_branch_gain", stack.learned_branch_gain);
   reader.Read("attention_inner_norm", stack.attention_inner_norm);
   reader.Read("attention_output_norm", stack.attention_output_norm);

@@ -45,6 +45,16 @@ ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
   return costs;
 }
 
+// Reading an element of the history from memory takes the time of that many multiply-adds of a product: 23 forward and 61 for each of
+// backward's two, measured at width 512 with AVX-512; slower processors have slower memories, too.
+constexpr double kCombinedEntryCost = 32;
+
+// Entries of the histories that a sublayer reads whole.
+double CombinedEntries(const ModelPlan& plan, int32_t sublayer) {
+  const int32_t weights = plan.ParameterOf(sublayer, ParameterRole::kCombinationWeight);
+  return weights < 0 ? 0 : static_cast<double>(plan.parameters[weights].elements());
+}
+
 // Stages and replicas from what is asked for and how many ranks there are.
 absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
   const auto started = absl::StrCat(ranks, ranks == 1 ? " rank was" : " ranks were", " started");
@@ -87,6 +97,13 @@ Share ShareOf(int count, int replicas, int replica) {
   return {begin(replica), begin(replica + 1) - begin(replica)};
 }
 
+ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch) {
+  const int32_t source_rows = model.has_encoder() ? batch.source_tokens : 0;
+  return {.source_rows = source_rows,
+          .target_rows = batch.target_tokens,
+          .max_length = std::min(model.max_positions, std::max(source_rows, batch.target_tokens))};
+}
+
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length) {
   const double d = plan.options.d_model;
   const double source = static_cast<double>(capacity.source_rows);
@@ -114,6 +131,7 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         costs.push_back(rows * d * plan.options.target_vocabulary);
         break;
     }
+    costs.back() += rows * d * kCombinedEntryCost * CombinedEntries(plan, static_cast<int32_t>(costs.size()) - 1);
   }
   return costs;
 }
@@ -152,11 +170,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.outstanding_sends = options.outstanding_sends;
   result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
-  const int32_t source_rows = plan.options.has_encoder() ? batch.source_tokens : 0;
-  result.capacity = {.source_rows = source_rows,
-                     .target_rows = batch.target_tokens,
-                     .max_length = std::min(plan.options.max_positions, std::max(source_rows, batch.target_tokens))};
-  constexpr double kTypicalSentenceRows = 32;
+  result.capacity = CapacityOf(plan.options, batch);
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));

@@ -28,6 +28,11 @@ struct Share {
 // What replica `replica` of `replicas` takes of a list of `count`.
 Share ShareOf(int count, int replicas, int replica);
 
+// What micro-batches of this batch need room for.
+ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch);
+// Rows of a sentence that costs are estimated with.
+inline constexpr double kTypicalSentenceRows = 32;
+
 struct PipelinePlan {
   GridShape grid;
   int replica = 0;                    // whose plan this is
@@ -65,7 +70,8 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
 // The same pipeline as another replica has it.
 absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 
-// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query.
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a combination of
+// layers counts what its memory traffic takes.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

@@ -22,6 +22,8 @@ struct OwnedSlice {
   int replica = 0;       // its owner
 };
 
+// The slices of the parameters whose first use is on `stage`, ascending by (parameter, slice).
+std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan& pipeline, int stage);
 // [S] for each stage the slices of the parameters whose first use is there, ascending by (parameter, slice).
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelinePlan& pipeline);
 

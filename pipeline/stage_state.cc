@@ -25,7 +25,7 @@ Vector SliceOf(Vector values, int64_t slice) {
 StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training,
                        ArenaLayout& layout)
     : plan_(plan), training_(training), sharded_(pipeline.shard_optimizer_state) {
-  const std::vector<OwnedSlice> slices = SlicesByStage(plan, pipeline)[stage];
+  const std::vector<OwnedSlice> slices = SlicesOfStage(plan, pipeline, stage);
   for (const OwnedSlice& slice : slices) {
     if (slice.replica < pipeline.replica) ++owned_.begin;
     if (slice.replica <= pipeline.replica) ++owned_.end;

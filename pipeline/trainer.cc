@@ -1,7 +1,5 @@
 #include "pipeline/trainer.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -13,6 +11,7 @@
 #include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/clock.h"
+#include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -38,12 +37,6 @@ std::string LeftOut(const char* what, int64_t too_long, int64_t samples, const T
       "%d of %d %s samples are left out: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or "
       "model.max_positions = %d",
       too_long, samples, what, options.batch.source_tokens, options.batch.target_tokens, options.model.max_positions);
-}
-
-// The most physical memory this process has held so far.
-int64_t PeakResidentBytes() {
-  struct rusage usage = {};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
 }  // namespace
@@ -250,20 +243,21 @@ absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics
                          times.communication_seconds,
                          times.optimizer_seconds,
                          times.checkpoint_seconds,
+                         times.core_wait_seconds,
                          static_cast<double>(engine_->arena_bytes()),
                          static_cast<double>(PeakResidentBytes())};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
   const GridShape& grid = pipeline_.grid;
   for (int stage = 0; stage < grid.stages; ++stage) {
-    double mean[7] = {};
+    double mean[8] = {};
     StageMemory memory;
     for (int replica = 0; replica < grid.replicas; ++replica) {
       const std::vector<double>& v = all[grid.RankOf(stage, replica)];
       for (size_t i = 0; i < std::size(mean); ++i) mean[i] += v[i] / grid.replicas;
-      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[7]));
-      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[8]));
+      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[8]));
+      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[9]));
     }
-    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6]});
+    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6], mean[7]});
     metrics.memory.push_back(memory);
   }
   return absl::OkStatus();

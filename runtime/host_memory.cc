@@ -1,5 +1,7 @@
 #include "runtime/host_memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -63,6 +65,11 @@ std::optional<int64_t> AvailableHostMemoryBytes() {
       BytesBelowLimit(ReadSmallFile(group + "/memory.max"), ReadSmallFile(group + "/memory.current"));
   if (below && (!available || *below < *available)) available = below;
   return available;
+}
+
+int64_t PeakResidentBytes() {
+  struct rusage usage = {};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
 }  // namespace hadal

@@ -17,4 +17,7 @@ std::optional<int64_t> BytesBelowLimit(std::string_view limit, std::string_view 
 // None where the system does not say. Reads a few small files.
 std::optional<int64_t> AvailableHostMemoryBytes();
 
+// The most physical memory this process has held so far; 0 where the system does not say.
+int64_t PeakResidentBytes();
+
 }  // namespace hadal

@@ -45,6 +45,8 @@ struct StageTimes {
   double communication_seconds = 0;  // posting, copying and reducing
   double optimizer_seconds = 0;
   double checkpoint_seconds = 0;  // the update held up by a checkpoint that was not yet written
+  // Of forward, recompute, backward and optimizer: the rank's first thread was ready and had no core (run_queue_clock.h).
+  double core_wait_seconds = 0;
 };
 
 // What one stage's process holds.

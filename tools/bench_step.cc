@@ -1,7 +1,6 @@
 #include "tools/bench_step.h"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -10,14 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "pipeline/engine.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
+#include "runtime/host_memory.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
 #include "tools/gemm_limit.h"
@@ -34,17 +32,6 @@ double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-// The most memory this process has held so far, from /proc; 0 where there is none.
-int64_t PeakResidentBytes() {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    int64_t kib = 0;
-    const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-    if (words.size() >= 2 && words[0] == "VmHWM:" && absl::SimpleAtoi(words[1], &kib)) return kib * 1024;
-  }
-  return 0;
 }
 
 ModelOptions ModelOf(const BenchStepOptions& options) {

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint.h"
+#include "pipeline/exported_tensors.h"
 #include "runtime/files.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
@@ -18,29 +19,40 @@ namespace {
 
 constexpr char kEnding[] = ".safetensors";
 
-std::vector<SafetensorsTensor> WholeTensors(const std::vector<CheckpointParameter>& parameters) {
+std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& exported) {
   std::vector<SafetensorsTensor> tensors;
-  for (const CheckpointParameter& parameter : parameters) {
-    std::vector<int64_t> shape = {parameter.rows};
-    if (!parameter.is_vector) shape.push_back(parameter.columns);
-    tensors.push_back({.name = parameter.name, .type = SafetensorsType::kF32, .shape = std::move(shape)});
+  for (const ExportedTensor& tensor : exported) {
+    tensors.push_back({.name = tensor.name, .type = SafetensorsType::kF32, .shape = tensor.shape});
   }
   return tensors;
 }
 
-absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
-  const std::vector<CheckpointParameter>& parameters = reader.manifest().parameters;
-  HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                         SafetensorsWriter::Create(path, WholeTensors(parameters), {{"format", "pt"}}));
+absl::Status Append(const std::vector<float>& values, SafetensorsWriter& writer) {
+  return writer.Append({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+}
+
+// Appends the weights of one parameter, slice by slice.
+absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWriter& writer) {
+  const CheckpointParameter& parameter = reader.manifest().parameters[p];
   std::vector<float> values;
-  for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()); ++p) {
-    for (int64_t slice = 0; slice < parameters[p].slices(); ++slice) {
-      values.resize(static_cast<size_t>(parameters[p].slice_elements(slice)));
-      SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
-      state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
-      HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
-      HADAL_RETURN_IF_ERROR(
-          writer.Append({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
+  for (int64_t slice = 0; slice < parameter.slices(); ++slice) {
+    values.resize(static_cast<size_t>(parameter.slice_elements(slice)));
+    SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
+    state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
+    HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
+    HADAL_RETURN_IF_ERROR(Append(values, writer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
+  const std::vector<ExportedTensor> tensors = ExportedTensors(reader.manifest().parameters);
+  HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
+                         SafetensorsWriter::Create(path, Descriptions(tensors), {{"format", "pt"}}));
+  for (const ExportedTensor& tensor : tensors) {
+    for (size_t row = 0; row < tensor.parameters.size(); ++row) {
+      HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], writer));
+      HADAL_RETURN_IF_ERROR(Append(std::vector<float>(tensor.ZerosAfter(row), 0.0f), writer));
     }
   }
   return writer.Finish().status();

@@ -69,7 +69,11 @@ void AddConfigCommand(CLI::App& app, int& exit_code) {
   CLI::App& explain = *command.add_subcommand("explain", "print what a field means, its default and what is allowed");
   auto field = std::make_shared<std::string>();
   explain.add_option("FIELD", *field, "dotted path, such as model.residual.method; none: the groups there are");
-  explain.callback([field, &exit_code] { exit_code = Report(ExplainField(*field)); });
+  auto grid = std::make_shared<bool>(false);
+  explain.add_flag("--grid", *grid, "of the grids that hadal compare reads");
+  explain.callback([field, grid, &exit_code] {
+    exit_code = Report(ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
+  });
 }
 
 }  // namespace hadal

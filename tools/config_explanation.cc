@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "configs/compare.pb.h"
 #include "runtime/status_macros.h"
 #include "tools/config_schema.h"
 
@@ -40,9 +41,11 @@ std::string Children(const MessageDescriptor& message) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ExplainField(absl::string_view path) {
-  if (path.empty()) return absl::StrCat("The config of a run:\n", Children(*config::RunConfig::descriptor()));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<const FieldDescriptor*> fields, FindField(path));
+absl::StatusOr<std::string> ExplainField(absl::string_view path, ConfigSchema schema) {
+  const bool grid = schema == ConfigSchema::kGrid;
+  const MessageDescriptor& root = grid ? *config::Comparison::descriptor() : *config::RunConfig::descriptor();
+  if (path.empty()) return absl::StrCat(grid ? "A grid of runs:\n" : "The config of a run:\n", Children(root));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<const FieldDescriptor*> fields, FindField(path, root));
   const FieldDescriptor& field = *fields.back();
   const std::string comment = absl::StrCat("  ", absl::StrReplaceAll(CommentText(field), {{"\n", "\n  "}}), "\n");
   if (IsMessage(field)) return absl::StrCat(path, "\n", comment, "\n", Children(*field.message_type()));
@@ -54,6 +57,7 @@ absl::StatusOr<std::string> ExplainField(absl::string_view path) {
         absl::StrAppend(&text, "  instead of: ", alternatives->field(i)->name(), "\n");
     }
   }
+  if (grid) return text;
   return absl::StrCat(
       text, "  on resume: ", MayChangeOnResume(field) ? "may change" : "a change needs --accept-changes", "\n");
 }

@@ -8,8 +8,10 @@
 
 namespace hadal {
 
-// An empty path explains the whole config.
+enum class ConfigSchema { kRun, kGrid };
+
+// An empty path explains the whole config of a run, or the whole grid of runs.
 // Errors: InvalidArgument with a suggestion for an unknown field.
-absl::StatusOr<std::string> ExplainField(absl::string_view path);
+absl::StatusOr<std::string> ExplainField(absl::string_view path, ConfigSchema schema = ConfigSchema::kRun);
 
 }  // namespace hadal

@@ -77,9 +77,10 @@ std::string StructureText(const FieldDescriptor* field, const std::string& path,
 }
 
 // The parser's error in a person's words.
-absl::Status ExplainParseError(const std::string& text, const std::string& name, const FirstError& error) {
+absl::Status ExplainParseError(const std::string& text, const std::string& name, const FirstError& error,
+                               const MessageDescriptor& root) {
   const FieldAtPosition place = FieldAt(text, error.position());
-  const MessageDescriptor* message = config::RunConfig::descriptor();
+  const MessageDescriptor* message = &root;
   const FieldDescriptor* field = nullptr;
   std::string path;
   for (const std::string& part : place.path) {
@@ -108,7 +109,12 @@ void CheckValues(const ConfigMessage& message, const Locations& locations, const
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const std::string path = JoinPath(parent, field->name());
-    if (IsMessage(*field)) {
+    if (IsMessage(*field) && field->is_repeated()) {
+      for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+        CheckValues(message.GetReflection()->GetRepeatedMessage(message, field, i),
+                    *locations.GetTreeForNested(field, i), path, file, errors);
+      }
+    } else if (IsMessage(*field)) {
       CheckValues(message.GetReflection()->GetMessage(message, field), *locations.GetTreeForNested(field, -1), path,
                   file, errors);
     } else if (const absl::Status status = CheckValue(path, message, *field); !status.ok()) {
@@ -132,6 +138,20 @@ void ClearWrittenLists(const ConfigMessage& layer, const Locations& locations, C
   }
 }
 
+// Parses one file of any schema and checks its values.
+absl::Status ParseLayer(const std::string& text, const std::string& name, ConfigMessage& layer, Locations& locations) {
+  FirstError error;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  parser.WriteLocationsTo(&locations);
+  if (!parser.ParseFromString(text, &layer) || !error.empty()) {
+    return ExplainParseError(text, name, error, *layer.GetDescriptor());
+  }
+  std::vector<std::string> errors;
+  CheckValues(layer, locations, "", name, errors);
+  return errors.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+}
+
 absl::StatusOr<std::string> ReadText(const std::string& name) {
   std::ifstream stream(name, std::ios::binary);
   if (!stream) return absl::NotFoundError(absl::StrCat(name, ": cannot be read: ", std::strerror(errno)));
@@ -143,14 +163,7 @@ absl::StatusOr<std::string> ReadText(const std::string& name) {
 absl::Status MergeConfigText(const std::string& text, const std::string& name, config::RunConfig& config) {
   config::RunConfig layer;
   Locations locations;
-  FirstError error;
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  parser.WriteLocationsTo(&locations);
-  if (!parser.ParseFromString(text, &layer) || !error.empty()) return ExplainParseError(text, name, error);
-  std::vector<std::string> errors;
-  CheckValues(layer, locations, "", name, errors);
-  if (!errors.empty()) return absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+  HADAL_RETURN_IF_ERROR(ParseLayer(text, name, layer, locations));
   ClearWrittenLists(layer, locations, config);
   config.MergeFrom(layer);
   return absl::OkStatus();
@@ -191,6 +204,13 @@ absl::StatusOr<config::RunConfig> LoadConfig(const std::vector<std::string>& fil
   }
   for (const std::string& override_text : overrides) HADAL_RETURN_IF_ERROR(ApplyOverride(override_text, config));
   return config;
+}
+
+absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message) {
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
+  Locations locations;
+  message.Clear();
+  return ParseLayer(text, file, message, locations);
 }
 
 }  // namespace hadal

@@ -31,4 +31,7 @@ absl::Status MergeConfigText(const std::string& text, const std::string& name, c
 // Applies one override "a.b=c". On error `config` may hold the wrong value.
 absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& config);
 
+// Reads one file of another schema (configs/compare.proto, configs/machine.proto), with the same checks and the same errors.
+absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message);
+
 }  // namespace hadal

@@ -1,6 +1,7 @@
 #include "tools/config_schema.h"
 
 #include <map>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -28,11 +29,13 @@ bool IsInteger(const FieldDescriptor& field) {
   }
 }
 
-// Place of a message in the file's list of source locations: 4 = message_type of FileDescriptorProto.
-std::vector<int> FieldLocation(const FieldDescriptor& field) {
+// A file and a place in its list of source locations: 4 = message_type of FileDescriptorProto.
+using SchemaPlace = std::pair<std::string, std::vector<int>>;
+
+SchemaPlace FieldLocation(const FieldDescriptor& field) {
   constexpr int kMessageType = 4, kField = 2;
-  HADAL_CHECK(field.containing_type()->containing_type() == nullptr);  // run.proto nests no message
-  return {kMessageType, field.containing_type()->index(), kField, field.index()};
+  HADAL_CHECK(field.containing_type()->containing_type() == nullptr);  // the schemas nest no message
+  return {field.file()->name(), {kMessageType, field.containing_type()->index(), kField, field.index()}};
 }
 
 // "// " comments arrive with one leading blank a line, which goes; deeper indentation stays.
@@ -44,13 +47,16 @@ std::string CleanComment(absl::string_view comment) {
   return absl::StrJoin(lines, "\n");
 }
 
-std::map<std::vector<int>, std::string> ReadComments() {
+std::map<SchemaPlace, std::string> ReadComments() {
   google::protobuf::FileDescriptorSet files;
   const auto bytes = RunSchemaBytes();
   HADAL_CHECK(files.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
-  std::map<std::vector<int>, std::string> comments;
-  for (const auto& location : files.file(0).source_code_info().location()) {
-    comments[{location.path().begin(), location.path().end()}] = CleanComment(location.leading_comments());
+  std::map<SchemaPlace, std::string> comments;
+  for (const auto& file : files.file()) {
+    for (const auto& location : file.source_code_info().location()) {
+      comments[{file.name(), {location.path().begin(), location.path().end()}}] =
+          CleanComment(location.leading_comments());
+    }
   }
   return comments;
 }
@@ -89,7 +95,7 @@ bool IsMessage(const FieldDescriptor& field) { return field.cpp_type() == FieldD
 bool MayChangeOnResume(const FieldDescriptor& field) { return field.options().GetExtension(config::may_change); }
 
 std::string TypeText(const FieldDescriptor& field) {
-  if (IsMessage(field)) return "group";
+  if (IsMessage(field)) return field.is_repeated() ? "list of groups" : "group";
   if (IsInteger(field)) return field.is_repeated() ? "list of integers" : "integer";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_DOUBLE:
@@ -97,9 +103,9 @@ std::string TypeText(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     case FieldDescriptor::CPPTYPE_STRING:
-      return "text";
+      return field.is_repeated() ? "list of texts" : "text";
     default:
-      CheckFailed(__FILE__, __LINE__, absl::StrCat("run.proto: no text for the type of ", field.full_name()));
+      CheckFailed(__FILE__, __LINE__, absl::StrCat("no text for the type of ", field.full_name()));
   }
 }
 
@@ -139,7 +145,7 @@ std::string DefaultText(const FieldDescriptor& field) {
 }
 
 std::string CommentText(const FieldDescriptor& field) {
-  static const auto* const comments = new std::map<std::vector<int>, std::string>(ReadComments());
+  static const auto* const comments = new std::map<SchemaPlace, std::string>(ReadComments());
   const auto found = comments->find(FieldLocation(field));
   return found == comments->end() ? "" : found->second;
 }
@@ -157,16 +163,16 @@ std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view
     return absl::StrCat(start, "; did you mean \"", nearest, "\"?");
   }
   std::vector<std::string> elsewhere;
-  CollectPaths(*config::RunConfig::descriptor(), "", name, elsewhere);
+  CollectPaths(*message.file()->message_type(0), "", name, elsewhere);
   if (!elsewhere.empty()) {
     return absl::StrCat(start, "; did you mean \"", absl::StrJoin(elsewhere, "\" or \""), "\"?");
   }
   return absl::StrCat(start, "; its fields are ", absl::StrJoin(names, ", "));
 }
 
-absl::StatusOr<std::vector<const FieldDescriptor*>> FindField(absl::string_view path) {
+absl::StatusOr<std::vector<const FieldDescriptor*>> FindField(absl::string_view path, const MessageDescriptor& root) {
   std::vector<const FieldDescriptor*> fields;
-  const MessageDescriptor* message = config::RunConfig::descriptor();
+  const MessageDescriptor* message = &root;
   std::string parent;
   for (absl::string_view name : absl::StrSplit(path, '.')) {
     if (message == nullptr) {

@@ -65,7 +65,8 @@ Json ToJson(const StageTimes& times) {
           {"wait", times.wait_seconds},
           {"communication", times.communication_seconds},
           {"optimizer", times.optimizer_seconds},
-          {"checkpoint", times.checkpoint_seconds}};
+          {"checkpoint", times.checkpoint_seconds},
+          {"core_wait", times.core_wait_seconds}};
 }
 
 // Four digits are enough for a picture, and a deep model has thousands of these.

@@ -57,7 +57,7 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     report.backward_seconds = (pipeline.checkpoint_every > 0 ? 3 : 2) * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
-        report.border_bytes += pipeline.capacity.rows(edge.rows) * plan.options.d_model * int64_t{sizeof(float)};
+        report.border_bytes += EdgeBytes(edge, pipeline.capacity, plan.options.d_model);
       }
     }
     chunks.push_back(report);
@@ -81,6 +81,16 @@ absl::Status PredictStep(PlanReport& report) {
                              report.rate.adam_elements_per_second;
   report.step_seconds = replay.makespan_seconds + report.optimizer_seconds;
   return absl::OkStatus();
+}
+
+// Everything that takes no time to know.
+absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
+  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads()};
+  PipelineOptions pipeline = options.pipeline;
+  HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
+  HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
+  HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
+  return report;
 }
 
 }  // namespace
@@ -110,13 +120,36 @@ MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& cap
 
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate) {
-  PlanReport report{.model = ModelPlan::Make(options.model), .rate = rate, .threads = stream.threads()};
-  PipelineOptions pipeline = options.pipeline;
-  HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
-  HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
-  HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
+  HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
+  report.rate = rate;
   report.chunks = DescribeChunks(report.model, report.pipeline, rate);
   HADAL_RETURN_IF_ERROR(PredictStep(report));
+  return report;
+}
+
+absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
+                                          const StepCosts& costs) {
+  HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
+  report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
+  report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
+  const bool repeats = report.pipeline.checkpoint_every > 0;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds,
+                         costs.Sublayers(report.model, report.pipeline.capacity, repeats));
+  for (ChunkReport& chunk : report.chunks) {
+    chunk.forward_seconds = chunk.backward_seconds = 0;
+    for (int32_t s = chunk.first; s < chunk.last; ++s) {
+      chunk.forward_seconds += seconds[s].forward;
+      chunk.backward_seconds += seconds[s].recompute + seconds[s].backward;
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(
+      report.prediction,
+      PredictPlan(
+          report.model, options.batch, report.pipeline,
+          {.costs = costs, .devices_per_node = ranks, .precision = Precision::kFp32, .threads = stream.threads()}));
+  report.bubble = report.prediction->idle_share;
+  report.optimizer_seconds = report.prediction->parts.update;
+  report.step_seconds = report.prediction->step_seconds;
   return report;
 }
 

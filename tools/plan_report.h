@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "pipeline/train_options.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
+#include "tools/layout_prediction.h"
 
 namespace hadal {
 
@@ -49,16 +51,20 @@ struct PlanReport {
   PipelinePlan pipeline;
   MachineRate rate;
   int threads = 1;
-  std::vector<ChunkReport> chunks;   // in order of depth, of replica 0
-  std::vector<ArenaLayout> layouts;  // [ranks], stages x replicas
-  double step_seconds = 0;           // by replay, the optimizer's added
-  double optimizer_seconds = 0;      // of the slowest rank
-  double bubble = 0;                 // share of the ranks' time, by replay
+  std::vector<ChunkReport> chunks;             // in order of depth, of replica 0
+  std::vector<ArenaLayout> layouts;            // [ranks], stages x replicas
+  double step_seconds = 0;                     // by replay, the optimizer's added
+  double optimizer_seconds = 0;                // of the slowest rank
+  double bubble = 0;                           // share of the ranks' time, by replay
+  std::optional<LayoutPrediction> prediction;  // where a profile gave the times
 };
 
 // Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the nearest settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
+// The same with measured costs instead of a rate; `rate` is then theirs.
+absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
+                                          const StepCosts& costs);
 
 struct PlanText {
   bool sublayers = false;  // list every sublayer

@@ -116,11 +116,14 @@ void AppendMemory(const PlanReport& report, std::string& text) {
 
 void AppendTime(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(&text,
-                        "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms at least, %s target tokens/s; "
+                        "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms%s, %s target tokens/s; "
                         "optimizer %.0f ms of it\n",
-                        report.rate.gflops, report.rate.measured ? "measured here, products alone" : "given",
-                        1e3 * report.step_seconds, HumanRate(StepTokens(report) / report.step_seconds),
-                        1e3 * report.optimizer_seconds);
+                        report.rate.gflops,
+                        report.prediction      ? "the profile's; its costs, not this rate, make the times"
+                        : report.rate.measured ? "measured here, products alone"
+                                               : "given",
+                        1e3 * report.step_seconds, report.prediction ? "" : " at least",
+                        HumanRate(StepTokens(report) / report.step_seconds), 1e3 * report.optimizer_seconds);
   absl::StrAppendFormat(&text, "bubble    %.1f%% of the ranks' time (replay of the schedule with these costs)\n",
                         100 * report.bubble);
 }
@@ -140,6 +143,7 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       std::string edges;
       for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
         absl::StrAppend(&edges, edges.empty() ? "" : " + ", edge.kind == EdgeKind::kMemory ? "memory" : "stream");
+        if (edge.entries > 1) absl::StrAppend(&edges, " x ", edge.entries);
       }
       if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);
       absl::StrAppendFormat(

@@ -19,17 +19,6 @@ struct Arguments {
   std::string output;
 };
 
-absl::StatusOr<std::string> WriteReport(const Arguments& arguments) {
-  HADAL_ASSIGN_OR_RETURN(const Report report, MakeReport(arguments.runs));
-  const std::string stem = !arguments.output.empty() ? arguments.output : JoinPath(arguments.runs.front(), "report");
-  const std::pair<const char*, std::string> files[] = {
-      {".html", ReportToHtml(report)}, {".json", ReportToJson(report)}, {".md", ReportToMarkdown(report)}};
-  for (const auto& [extension, text] : files) {
-    HADAL_RETURN_IF_ERROR(ReplaceFile(absl::StrCat(stem, extension), text, absl::StrCat(getpid())));
-  }
-  return absl::StrCat(stem, ".html\n", stem, ".json\n", stem, ".md\n");
-}
-
 }  // namespace
 
 absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories) {
@@ -50,6 +39,16 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories) {
   return report;
 }
 
+absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem) {
+  HADAL_ASSIGN_OR_RETURN(const Report report, MakeReport(directories));
+  const std::pair<const char*, std::string> files[] = {
+      {".html", ReportToHtml(report)}, {".json", ReportToJson(report)}, {".md", ReportToMarkdown(report)}};
+  for (const auto& [extension, text] : files) {
+    HADAL_RETURN_IF_ERROR(ReplaceFile(absl::StrCat(stem, extension), text, absl::StrCat(getpid())));
+  }
+  return absl::StrCat(stem, ".html\n", stem, ".json\n", stem, ".md\n");
+}
+
 void AddReportCommand(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("report", "Show runs, their time and their scaling as one HTML file");
   auto arguments = std::make_shared<Arguments>();
@@ -57,7 +56,8 @@ void AddReportCommand(CLI::App& app, int& exit_code) {
   command.add_option("-o,--output", arguments->output, "Path without extension (default: report in the first run)");
   command.callback([arguments, &exit_code] {
     constexpr int kDone = 0, kRefused = 1;
-    const absl::StatusOr<std::string> written = WriteReport(*arguments);
+    const absl::StatusOr<std::string> written = WriteReport(
+        arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), "report") : arguments->output);
     exit_code = written.ok() ? kDone : kRefused;
     if (written.ok()) {
       std::cout << *written << std::flush;

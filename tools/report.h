@@ -35,6 +35,9 @@ std::string ReportToHtml(const Report& report);
 std::string ReportToJson(const Report& report);
 std::string ReportToMarkdown(const Report& report);
 
+// Writes the runs' report to STEM.html, STEM.json and STEM.md; returns their paths, a line each. Errors: MakeReport's, the file system's.
+absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem);
+
 // Registers the subcommand.
 void AddReportCommand(CLI::App& app, int& exit_code);
 

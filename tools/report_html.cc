@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/html_page.h"
 #include "tools/human_units.h"
 #include "tools/line_chart.h"
 #include "tools/plan_report.h"
@@ -19,19 +20,6 @@
 namespace hadal {
 namespace {
 
-constexpr const char* kStyle = R"(<style>
-body { font: 14px/1.5 sans-serif; color: #222; max-width: 1180px; margin: 24px auto; padding: 0 16px; }
-h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 19px; margin: 36px 0 8px; } h3 { font-size: 15px; margin: 22px 0 6px; }
-table { border-collapse: collapse; margin: 8px 0; }
-th, td { padding: 3px 10px; border-bottom: 1px solid #e2e2e2; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-th { color: #555; font-weight: normal; }
-.charts { display: flex; flex-wrap: wrap; gap: 12px; }
-.note { color: #666; font-size: 13px; }
-.wide { overflow-x: auto; }
-svg { display: block; max-width: 100%; height: auto; }
-</style>
-)";
 constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a",
                                     "#6b4fa0", "#8d6e63", "#14746f", "#999999"};
 
@@ -39,26 +27,7 @@ std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
 std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)); }
 
-class Table {
- public:
-  explicit Table(const std::vector<std::string>& header) { Row("th", header); }
-  void Add(const std::vector<std::string>& cells) { Row("td", cells); }
-  std::string Finish() && { return absl::StrCat("<div class=\"wide\"><table>\n", rows_, "</table></div>\n"); }
-
- private:
-  void Row(std::string_view tag, const std::vector<std::string>& cells) {
-    absl::StrAppend(&rows_, "<tr>");
-    for (const std::string& cell : cells) {
-      absl::StrAppend(&rows_, "<", std::string(tag), ">", EscapeMarkup(cell), "</", std::string(tag), ">");
-    }
-    absl::StrAppend(&rows_, "</tr>\n");
-  }
-  std::string rows_;
-};
-
-void Note(std::string_view text, std::string& page) {
-  absl::StrAppend(&page, "<p class=\"note\">", EscapeMarkup(text), "</p>\n");
-}
+void Note(std::string_view text, std::string& page) { page += HtmlNote(text); }
 
 // A line for each run of one number over the steps.
 template <typename Value>
@@ -102,7 +71,8 @@ void AppendCurves(const Report& report, std::string& page) {
 
 void AppendRuns(const Report& report, std::string& page) {
   absl::StrAppend(&page, "<h2>Runs</h2>\n");
-  Table table({"run", "ranks × threads", "steps", "last loss", "step", "target tokens/s", "outside steps", "ended"});
+  HtmlTable table(
+      {"run", "ranks × threads", "steps", "last loss", "step", "target tokens/s", "outside steps", "ended"});
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
@@ -124,35 +94,43 @@ void AppendRuns(const Report& report, std::string& page) {
   }
 }
 
-// The rank's own times; waiting is split for the run as a whole, not for a rank.
+// The stage's own times, means over its replicas; waiting is split for the run as a whole, not for a stage.
 void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& page) {
-  StackedBars bars{.title = absl::StrCat("Where each rank's step goes: ", run.name), .unit = "ms"};
-  bars.parts = {{"forward", "#3b7dd8"},       {"recompute", "#7fb3f0"},  {"backward", "#d9822b"},
-                {"optimizer", "#6b4fa0"},     {"checkpoint", "#c2559d"}, {"wait", "#e05a5a"},
-                {"communication", "#14746f"}, {"other", "#8d6e63"}};
-  for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
-    const StageTimes& t = summary.stages[rank];
-    std::vector<double> values{t.forward_seconds,    t.recompute_seconds, t.backward_seconds,     t.optimizer_seconds,
-                               t.checkpoint_seconds, t.wait_seconds,      t.communication_seconds};
+  StackedBars bars{.title = absl::StrCat("Where each stage's step goes: ", run.name), .unit = "ms"};
+  bars.parts = {{"forward", "#3b7dd8"},   {"recompute", "#7fb3f0"},          {"backward", "#d9822b"},
+                {"optimizer", "#6b4fa0"}, {"waiting for a core", "#b59a00"}, {"checkpoint", "#c2559d"},
+                {"wait", "#e05a5a"},      {"communication", "#14746f"},      {"other", "#8d6e63"}};
+  for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
+    const StageTimes& t = summary.stages[stage];
+    const double busy = t.forward_seconds + t.recompute_seconds + t.backward_seconds + t.optimizer_seconds;
+    const double core_wait = std::min(t.core_wait_seconds, busy), had_core = busy > 0 ? 1 - core_wait / busy : 1;
+    std::vector<double> values{t.forward_seconds * had_core,
+                               t.recompute_seconds * had_core,
+                               t.backward_seconds * had_core,
+                               t.optimizer_seconds * had_core,
+                               core_wait,
+                               t.checkpoint_seconds,
+                               t.wait_seconds,
+                               t.communication_seconds};
     double other = summary.step_seconds;
     for (double& value : values) {
       other -= value;
       value *= 1e3;
     }
     values.push_back(1e3 * std::max(0.0, other));
-    bars.rows.push_back({absl::StrCat("rank ", rank), std::move(values), Milliseconds(summary.step_seconds)});
+    bars.rows.push_back({absl::StrCat("stage ", stage), std::move(values), Milliseconds(summary.step_seconds)});
   }
   absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n");
   const TimeParts& parts = *summary.parts;
   if (summary.wait_is_split) {
     Note(absl::StrFormat(
-             "Waiting, mean over the ranks: %s the schedule's bubble, %s imbalance between ranks, %s exposed "
+             "Waiting, mean over the stages: %s the schedule's bubble, %s imbalance between stages, %s exposed "
              "transfers and jitter.",
              Milliseconds(parts.bubble), Milliseconds(parts.imbalance), Milliseconds(parts.exposed_transfers)),
          page);
   }
   if (run.ranks > 1) {
-    Note(absl::StrFormat("Rank %d computes longest, %s above the mean.", summary.slowest_rank,
+    Note(absl::StrFormat("Stage %d computes longest, %s above the mean.", summary.slowest_stage,
                          Percent(summary.slowest_excess)),
          page);
   }
@@ -161,12 +139,12 @@ void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& 
 void AppendMemory(const RunRecord& run, const RunSummary& summary, std::string& page) {
   if (summary.memory.empty()) return;
   absl::StrAppend(&page, "<h3>Memory of ", EscapeMarkup(run.name), "</h3>\n");
-  Table table(
-      {"rank", "arena (planned)", "with allowance (predicted)", "peak resident (measured)", "measured / predicted"});
-  for (const int rank : ChooseRows(static_cast<int>(summary.memory.size()), 64)) {
-    const StageMemory& memory = summary.memory[rank];
+  HtmlTable table(
+      {"stage", "arena (planned)", "with allowance (predicted)", "peak resident (measured)", "measured / predicted"});
+  for (const int stage : ChooseRows(static_cast<int>(summary.memory.size()), 64)) {
+    const StageMemory& memory = summary.memory[stage];
     const int64_t predicted = memory.arena_bytes + MemoryAllowance::Bytes(run.threads);
-    table.Add({absl::StrCat(rank), Mebibytes(memory.arena_bytes), Mebibytes(predicted),
+    table.Add({absl::StrCat(stage), Mebibytes(memory.arena_bytes), Mebibytes(predicted),
                Mebibytes(memory.peak_resident_bytes),
                Percent(static_cast<double>(memory.peak_resident_bytes) / static_cast<double>(predicted))});
   }
@@ -199,7 +177,7 @@ void AppendTime(const Report& report, std::string& page) {
 }
 
 void AppendScalingTable(const Report& report, const Scaling& scaling, std::string& page) {
-  Table table(
+  HtmlTable table(
       {"run", "cores", "tokens a step", "step", "target tokens/s", "speed-up", "efficiency", "lost", "causes sum to"});
   for (const ScalingRow& row : scaling.rows) {
     table.Add({report.runs[row.run].name, absl::StrCat(row.cores),
@@ -242,9 +220,7 @@ void AppendScaling(const Report& report, std::string& page) {
 }  // namespace
 
 std::string ReportToHtml(const Report& report) {
-  std::string page =
-      absl::StrCat("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hadal report: ",
-                   EscapeMarkup(report.runs.front().name), "</title>\n", kStyle, "</head><body>\n");
+  std::string page = HtmlHead(absl::StrCat("hadal report: ", report.runs.front().name));
   absl::StrAppend(&page, "<h1>hadal report</h1>\n");
   Note(absl::StrCat(report.runs.front().model, ", ", HumanCount(report.runs.front().parameters), " parameters"), page);
   AppendRuns(report, page);
@@ -252,7 +228,8 @@ std::string ReportToHtml(const Report& report) {
   AppendCurves(report, page);
   page += DepthSection(report);
   AppendTime(report, page);
-  return page + "</body></html>\n";
+  page += kHtmlEnd;
+  return page;
 }
 
 }  // namespace hadal

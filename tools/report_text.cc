@@ -36,24 +36,25 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
             {"target_tokens_per_second", summary.tokens_per_second()}};
   if (!run.validations.empty()) json["validation_nll"] = run.validations.back().nll;
   if (summary.parts) json["step_parts_seconds"] = ToJson(*summary.parts);
-  if (summary.slowest_rank >= 0) {
-    json["slowest_rank"] = summary.slowest_rank;
+  if (summary.slowest_stage >= 0) {
+    json["slowest_stage"] = summary.slowest_stage;
     json["slowest_excess"] = summary.slowest_excess;
   }
-  for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
-    const StageTimes& times = summary.stages[rank];
-    Json stage{{"rank", rank},
+  for (size_t index = 0; index < summary.stages.size(); ++index) {
+    const StageTimes& times = summary.stages[index];
+    Json stage{{"stage", index},
                {"forward_seconds", times.forward_seconds},
                {"recompute_seconds", times.recompute_seconds},
                {"backward_seconds", times.backward_seconds},
                {"wait_seconds", times.wait_seconds},
                {"communication_seconds", times.communication_seconds},
                {"optimizer_seconds", times.optimizer_seconds},
-               {"checkpoint_seconds", times.checkpoint_seconds}};
-    if (rank < summary.memory.size()) {
-      stage["arena_bytes"] = summary.memory[rank].arena_bytes;
-      stage["predicted_bytes"] = summary.memory[rank].arena_bytes + MemoryAllowance::Bytes(run.threads);
-      stage["peak_resident_bytes"] = summary.memory[rank].peak_resident_bytes;
+               {"checkpoint_seconds", times.checkpoint_seconds},
+               {"core_wait_seconds", times.core_wait_seconds}};
+    if (index < summary.memory.size()) {
+      stage["arena_bytes"] = summary.memory[index].arena_bytes;
+      stage["predicted_bytes"] = summary.memory[index].arena_bytes + MemoryAllowance::Bytes(run.threads);
+      stage["peak_resident_bytes"] = summary.memory[index].peak_resident_bytes;
     }
     json["stages"].push_back(stage);
   }
@@ -91,22 +92,22 @@ void AppendHeader(const std::vector<std::string>& cells, std::string& text) {
 }
 
 void AppendRuns(const Report& report, std::string& text) {
-  AppendHeader({"run", "ranks x threads", "steps", "loss", "step", "target tokens/s", "slowest rank"}, text);
+  AppendHeader({"run", "ranks x threads", "steps", "loss", "step", "target tokens/s", "slowest stage"}, text);
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
     AppendRow({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step + 1),
                HumanValue(run.steps.back().loss, 4), absl::StrFormat("%.1f ms", 1e3 * summary.step_seconds),
                HumanRate(summary.tokens_per_second()),
-               summary.slowest_rank < 0 || run.ranks == 1
+               summary.slowest_stage < 0 || run.ranks == 1
                    ? "-"
-                   : absl::StrFormat("%d (%+.1f%%)", summary.slowest_rank, 100 * summary.slowest_excess)},
+                   : absl::StrFormat("%d (%+.1f%%)", summary.slowest_stage, 100 * summary.slowest_excess)},
               text);
   }
 }
 
 void AppendParts(const Report& report, std::string& text) {
-  std::vector<std::string> header{"ms a step, mean over ranks"};
+  std::vector<std::string> header{"ms a step, mean over stages"};
   for (const TimePart& part : kTimeParts) header.push_back(part.name);
   header.push_back("step");
   AppendHeader(header, text);

@@ -79,6 +79,7 @@ void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   if (from.has_branch_gain()) to.branch_gain = from.branch_gain();
   if (from.has_skip_gain()) to.skip_gain = from.skip_gain();
   if (from.has_layer_gain()) to.layer_gain = from.layer_gain();
+  if (from.has_combine_layers()) to.combine_layers = from.combine_layers();
   if (from.has_learned_branch_gain()) to.learned_branch_gain = from.learned_branch_gain();
   if (from.has_attention_inner_norm()) to.attention_inner_norm = from.attention_inner_norm();
   if (from.has_attention_output_norm()) to.attention_output_norm = from.attention_output_norm();
@@ -346,6 +347,7 @@ config::StackResidual ToStackResidual(const StackMethod& method) {
   residual.set_branch_gain(method.branch_gain);
   residual.set_skip_gain(method.skip_gain);
   residual.set_layer_gain(method.layer_gain);
+  residual.set_combine_layers(method.combine_layers);
   residual.set_learned_branch_gain(method.learned_branch_gain);
   residual.set_attention_inner_norm(method.attention_inner_norm);
   residual.set_attention_output_norm(method.attention_output_norm);

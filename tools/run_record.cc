@@ -50,7 +50,8 @@ void ReadStages(const Json& json, StepMetrics& step) {
                            .wait_seconds = Number(stage, "wait"),
                            .communication_seconds = Number(stage, "communication"),
                            .optimizer_seconds = Number(stage, "optimizer"),
-                           .checkpoint_seconds = Number(stage, "checkpoint")});
+                           .checkpoint_seconds = Number(stage, "checkpoint"),
+                           .core_wait_seconds = Number(stage, "core_wait")});
     if (!stage.contains("arena_bytes")) continue;
     step.memory.push_back(
         {.arena_bytes = Integer(stage, "arena_bytes"), .peak_resident_bytes = Integer(stage, "peak_resident_bytes")});

@@ -30,7 +30,7 @@ struct TextRecord {
 struct LayoutRecord {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   ScheduleShape shape;  // of one pipeline, with the whole step's micro-batches
-  int replicas = 1;     // of the pipeline: world rank = stage x replicas + replica
+  int replicas = 1;     // of the pipeline
   int outstanding_sends = 2;
   int checkpoint_every = 0;
 };

@@ -15,7 +15,7 @@ std::vector<const StepMetrics*> SteadySteps(const RunRecord& run) {
     const StepMetrics& step = run.steps[i];
     if (step.skipped || (i == 0 && run.steps.size() > 1)) continue;
     all.push_back(&step);
-    if (std::ssize(step.stages) == run.ranks) with_stages.push_back(&step);
+    if (!step.stages.empty()) with_stages.push_back(&step);
   }
   if (!with_stages.empty()) return with_stages;
   if (!all.empty()) return all;
@@ -30,23 +30,24 @@ void Add(const StageTimes& times, double share, StageTimes& sum) {
   sum.communication_seconds += share * times.communication_seconds;
   sum.optimizer_seconds += share * times.optimizer_seconds;
   sum.checkpoint_seconds += share * times.checkpoint_seconds;
+  sum.core_wait_seconds += share * times.core_wait_seconds;
 }
 
 double Compute(const StageTimes& times) {
   return times.forward_seconds + times.recompute_seconds + times.backward_seconds;
 }
 
-// The schedule's own idle time in one replica, with the measured compute of each rank spread evenly over its chunks and its
+// The schedule's own idle time in one replica, with the measured compute of each stage spread evenly over its chunks and its
 // replica's micro-batches.
 absl::StatusOr<StepBreakdown> ReplayReplica(const LayoutRecord& layout, int replica,
-                                            const std::vector<StageTimes>& ranks) {
+                                            const std::vector<StageTimes>& stages) {
   ScheduleShape shape = layout.shape;
   shape.micro_batches = ShareOf(layout.shape.micro_batches, layout.replicas, replica).count;
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(layout.schedule, shape));
   ReplayCosts costs;
   const double visits = static_cast<double>(shape.chunks) * shape.micro_batches;
   for (int g = 0; g < shape.global_chunks(); ++g) {
-    const StageTimes& times = ranks[shape.RankOf(g) * layout.replicas + replica];
+    const StageTimes& times = stages[shape.RankOf(g)];
     costs.forward_seconds.push_back(times.forward_seconds / visits);
     costs.backward_seconds.push_back((times.recompute_seconds + times.backward_seconds) / visits);
   }
@@ -56,14 +57,25 @@ absl::StatusOr<StepBreakdown> ReplayReplica(const LayoutRecord& layout, int repl
 }
 
 // Mean over the replicas.
-absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& ranks) {
+absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& stages) {
   StepBreakdown mean;
   for (int replica = 0; replica < layout.replicas; ++replica) {
-    HADAL_ASSIGN_OR_RETURN(const StepBreakdown one, ReplayReplica(layout, replica, ranks));
+    HADAL_ASSIGN_OR_RETURN(const StepBreakdown one, ReplayReplica(layout, replica, stages));
     mean.bubble_seconds += one.bubble_seconds / layout.replicas;
     mean.imbalance_seconds += one.imbalance_seconds / layout.replicas;
   }
   return mean;
+}
+
+// Takes the time without a core out of the parts it lies in, from each its share.
+void MoveCoreWait(double seconds, TimeParts& parts) {
+  double TimeParts::*const kWhere[] = {&TimeParts::forward, &TimeParts::recompute, &TimeParts::backward,
+                                       &TimeParts::optimizer};
+  double busy = 0;
+  for (const auto part : kWhere) busy += parts.*part;
+  if (busy <= 0) return;
+  parts.core_wait = std::min(seconds, busy);
+  for (const auto part : kWhere) parts.*part *= 1 - parts.core_wait / busy;
 }
 
 absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
@@ -76,7 +88,7 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
                   .checkpoint = mean.checkpoint_seconds,
                   .exposed_transfers = mean.wait_seconds,
                   .communication = mean.communication_seconds};
-  if (run.layout && run.layout->shape.stages * run.layout->replicas == std::ssize(summary.stages)) {
+  if (run.layout && run.layout->shape.stages == std::ssize(summary.stages)) {
     HADAL_ASSIGN_OR_RETURN(const StepBreakdown replay, ReplayWait(*run.layout, summary.stages));
     parts.bubble = replay.bubble_seconds;
     parts.imbalance = replay.imbalance_seconds;
@@ -84,11 +96,12 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
     summary.wait_is_split = true;
   }
   parts.other = summary.step_seconds - parts.sum();
+  MoveCoreWait(mean.core_wait_seconds, parts);
   summary.parts = parts;
-  for (size_t rank = 0; rank < summary.stages.size(); ++rank) {
-    const double excess = Compute(summary.stages[rank]) / Compute(mean) - 1;
-    if (summary.slowest_rank >= 0 && excess <= summary.slowest_excess) continue;
-    summary.slowest_rank = static_cast<int>(rank);
+  for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
+    const double excess = Compute(summary.stages[stage]) / Compute(mean) - 1;
+    if (summary.slowest_stage >= 0 && excess <= summary.slowest_excess) continue;
+    summary.slowest_stage = static_cast<int>(stage);
     summary.slowest_excess = excess;
   }
   return absl::OkStatus();
@@ -105,7 +118,9 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
     summary.step_seconds += share * step->step_seconds;
     summary.tokens += share * static_cast<double>(step->target_tokens);
     summary.stages.resize(step->stages.size());
-    for (size_t rank = 0; rank < step->stages.size(); ++rank) Add(step->stages[rank], share, summary.stages[rank]);
+    for (size_t stage = 0; stage < step->stages.size(); ++stage) {
+      Add(step->stages[stage], share, summary.stages[stage]);
+    }
   }
   const StepMetrics &first = run.steps.front(), &last = run.steps.back();
   if (run.steps.size() > 1 && last.elapsed_seconds > first.elapsed_seconds) {

@@ -1,8 +1,10 @@
 // Where a run's time went: means over its steady steps, by rank and by cause.
 //
-//   step = compute + optimizer + bubble + imbalance + exposed transfers + communication + other        (seconds, mean over ranks)
-//   compute = forward + recompute + backward          as measured on each rank
-//   wait = bubble + imbalance + exposed transfers     as measured; the first two by replaying the run's schedule with the ranks'
+//   step = compute + optimizer + waiting for a core + bubble + imbalance + exposed transfers + communication + other
+//                                                     (seconds, mean over the stages, each of which is the mean over its replicas)
+//   compute = forward + recompute + backward          as measured on each rank; of these and the optimizer's the time without a core
+//                                                     (a neighbour, or more ranks than cores) is a part of its own
+//   wait = bubble + imbalance + exposed transfers     as measured; the first two by replaying the run's schedule with the stages'
 //                                                     measured compute (step_breakdown.h), the third is what remains: transfers
 //                                                     that were not hidden, and jitter from micro-batch to micro-batch
 //   other = step - everything that was measured
@@ -21,13 +23,13 @@ namespace hadal {
 
 // The parts of a step. kCauses names them in order.
 struct TimeParts {
-  double forward = 0, recompute = 0, backward = 0, optimizer = 0, checkpoint = 0;
+  double forward = 0, recompute = 0, backward = 0, optimizer = 0, core_wait = 0, checkpoint = 0;
   double bubble = 0, imbalance = 0, exposed_transfers = 0;
   double communication = 0, other = 0;
 
   double sum() const {
-    return forward + recompute + backward + optimizer + checkpoint + bubble + imbalance + exposed_transfers +
-           communication + other;
+    return forward + recompute + backward + optimizer + core_wait + checkpoint + bubble + imbalance +
+           exposed_transfers + communication + other;
   }
 };
 
@@ -41,6 +43,7 @@ inline constexpr TimePart kTimeParts[] = {
     {"recompute", &TimeParts::recompute, "#7fb3f0"},
     {"backward", &TimeParts::backward, "#d9822b"},
     {"optimizer", &TimeParts::optimizer, "#6b4fa0"},
+    {"waiting for a core", &TimeParts::core_wait, "#b59a00"},
     {"checkpoint", &TimeParts::checkpoint, "#c2559d"},
     {"bubble", &TimeParts::bubble, "#c9c9c9"},
     {"imbalance", &TimeParts::imbalance, "#e05a5a"},
@@ -54,12 +57,12 @@ struct RunSummary {
   double step_seconds = 0;          // mean
   double tokens = 0;                // target tokens a step, mean
   double outside_seconds = 0;       // a step: data, metrics, validation, checkpoints; 0 where unknown
-  std::vector<StageTimes> stages;   // [ranks] mean; empty where not recorded
-  std::vector<StageMemory> memory;  // [ranks] of the last step that has it; or empty
-  std::optional<TimeParts> parts;   // mean over the ranks; absent without stage times
+  std::vector<StageTimes> stages;   // [stages] mean; empty where not recorded
+  std::vector<StageMemory> memory;  // [stages] of the last step that has it; or empty
+  std::optional<TimeParts> parts;   // mean over the stages; absent without stage times
   bool wait_is_split = false;       // else all waiting stands under exposed transfers (the config could not be read)
-  int slowest_rank = -1;            // computes longest; -1 where not recorded
-  double slowest_excess = 0;        // its compute over the ranks' mean, minus 1
+  int slowest_stage = -1;           // computes longest; -1 where not recorded
+  double slowest_excess = 0;        // its compute over the stages' mean, minus 1
 
   double tokens_per_second() const { return step_seconds > 0 ? tokens / step_seconds : 0; }
 };

@@ -50,6 +50,7 @@ const char* RemedyOf(const TimePart& part) {
   if (name == "communication") return "fewer ranks a step's tail has to wait for, faster links";
   if (name == "recompute") return "less activation checkpointing where memory allows";
   if (name == "checkpoint") return "checkpoint.buffer_mebibytes, or fewer checkpoints";
+  if (name == "waiting for a core") return "a core for each thread of each rank, and no neighbours on them";
   if (name == "optimizer") return "sharding of the optimizer over replicas";
   if (name == "other") return "the time outside all measured parts: a busy host, paging, logging";
   return "compute takes longer than on fewer cores: shared caches and memory bandwidth, lower clocks, more ranks than "
@@ -112,8 +113,8 @@ std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary) {
   std::string text =
       absl::StrFormat("%s costs %.1f%%: %s", largest->name, 100 * (row.causes.*(largest->seconds)), RemedyOf(*largest));
   if (row.causes.imbalance >= 0.01) {
-    absl::StrAppendFormat(&text, "; imbalance %.1f%%, rank %d computes %.0f%% longer than the mean",
-                          100 * row.causes.imbalance, summary.slowest_rank, 100 * summary.slowest_excess);
+    absl::StrAppendFormat(&text, "; imbalance %.1f%%, stage %d computes %.0f%% longer than the mean",
+                          100 * row.causes.imbalance, summary.slowest_stage, 100 * summary.slowest_excess);
   }
   return text;
 }

@@ -58,6 +58,7 @@ void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
     AddScalar(summary, prefix + "communication", stages[k].communication_seconds);
     AddScalar(summary, prefix + "optimizer", stages[k].optimizer_seconds);
     AddScalar(summary, prefix + "checkpoint", stages[k].checkpoint_seconds);
+    AddScalar(summary, prefix + "core_wait", stages[k].core_wait_seconds);
   }
 }
 

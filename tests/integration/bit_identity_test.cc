@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/model_plan.h"
 #include "tests/integration/pipeline_run.h"
 
 namespace hadal::testing {
@@ -135,6 +136,30 @@ TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
   ExpectSameBits(spec, {{4, 1, ScheduleKind::k1F1B, 1, 0, false},
                         {4, 1, ScheduleKind::kGpipe, 1, 2, false},
                         {4, 1, ScheduleKind::kInterleaved1F1B, 3, 0, false}});
+}
+
+// What crosses a cut changes along a stack that combines its layers: behind the embedding, in each layer's front, behind the stack.
+TEST(BitIdentityTest, EveryCutOfCombinedLayers) {
+  for (const bool encoder : {true, false}) {
+    for (const bool decoder : {true, false}) {
+      if (!encoder && !decoder) continue;
+      RunSpec spec = BaseSpec(ResidualMethod::kB2t, 32);  // each layer's input, the combination, is read twice
+      spec.steps = 2;
+      spec.model.encoder_layers = spec.model.decoder_layers = 2;
+      spec.model.encoder.combine_layers = encoder;
+      spec.model.decoder.combine_layers = decoder;
+      const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
+      const RunOutcome reference = Train(spec, corpus);
+      const ModelPlan plan = ModelPlan::Make(spec.model);
+      spec.ranks = 2;
+      for (int32_t cut = 1; cut < static_cast<int32_t>(plan.sublayers.size()); ++cut) {
+        if (plan.NextCut(cut) != cut) continue;
+        spec.pipeline.split = {cut};
+        spec.pipeline.checkpoint_every = cut % 2;
+        EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << "cut before " << cut;
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, BitIdentityTest, ::testing::ValuesIn(AllResidualMethods()),

@@ -86,6 +86,13 @@ TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
   ExpectGridsAgree(spec);
 }
 
+TEST(DataParallelTest, CombinedLayers) {
+  RunSpec spec = BaseSpec();
+  spec.model = SmallModel(ResidualMethod::kDlclPost, 32, kVocabulary);
+  spec.steps = 3;
+  ExpectGridsAgree(spec);
+}
+
 TEST(DataParallelTest, LanguageModels) {
   RunSpec spec = BaseSpec();
   spec.model = SmallLanguageModel(ResidualMethod::kDeepNorm, 32, kVocabulary);

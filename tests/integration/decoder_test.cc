@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/model_plan.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/integration/decode_run.h"
 #include "tests/integration/pipeline_run.h"
@@ -85,14 +86,18 @@ TEST(DecoderTest, NoBitDependsOnNeighboursWhereThreadsBite) {
 
 TEST(DecoderTest, EveryCutOfTheModelServes) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(5, 12, kVocabulary, 8);
-  DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn, 32);
-  spec.model.encoder_layers = spec.model.decoder_layers = 1;
-  const DecodeOutcome reference = Decode(spec, sources);
-  const int32_t sublayers = static_cast<int32_t>(ModelPlan::Make(spec.model).sublayers.size());
-  spec.ranks = 2;
-  for (int32_t cut = 1; cut < sublayers; ++cut) {
-    spec.pipeline.split = {cut};
-    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "") << "cut before " << cut;
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+    DecodeSpec spec = BaseSpec(method, 32);
+    spec.model.encoder_layers = spec.model.decoder_layers = method == ResidualMethod::kPreLn ? 1 : 2;
+    const DecodeOutcome reference = Decode(spec, sources);
+    const ModelPlan plan = ModelPlan::Make(spec.model);
+    spec.ranks = 2;
+    for (int32_t cut = 1; cut < static_cast<int32_t>(plan.sublayers.size()); ++cut) {
+      if (plan.NextCut(cut) != cut) continue;
+      spec.pipeline.split = {cut};
+      EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "")
+          << ResidualMethodName(method) << ", cut before " << cut;
+    }
   }
 }
 

@@ -110,7 +110,8 @@ TEST_P(DepthRecorderTest, RecordsWhatThereIs) {
 
 INSTANTIATE_TEST_SUITE_P(Methods, DepthRecorderTest,
                          ::testing::Values(ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
-                                           ResidualMethod::kReZero, ResidualMethod::kNormFormer),
+                                           ResidualMethod::kReZero, ResidualMethod::kNormFormer,
+                                           ResidualMethod::kDlclPre),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 TEST(DepthRecorder, ReplicasRecordTheSameUpToTheOrderOfSums) {

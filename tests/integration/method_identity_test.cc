@@ -1,6 +1,12 @@
 // Methods that are another method at a special setting: a run of one has the bits of a run of the other.
+#include <numeric>
+#include <vector>
+
 #include "gtest/gtest.h"
+#include "layers/initialization.h"
+#include "layers/layer_combination.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/random_inputs.h"
 
 namespace hadal::testing {
 namespace {
@@ -73,6 +79,44 @@ TEST(MethodIdentityTest, StacksOfReZeroAndRFixupStartAsTheIdentity) {
   EXPECT_EQ(FirstLoss(ResidualMethod::kRFixup, 1), of_embedding);
   EXPECT_EQ(FirstLoss(ResidualMethod::kRFixup, 6), of_embedding);
   EXPECT_NE(FirstLoss(ResidualMethod::kTFixup, 1), of_embedding);
+}
+
+// A stack whose layers are the identity averages equal terms: with one layer 1 y_0 in front of it and (y_0 + y_1) / 2 behind, exactly;
+// with three, rows of thirds and quarters to rounding.
+TEST(MethodIdentityTest, CombinationsOfIdentitiesAreTheIdentity) {
+  for (const int layers : {1, 3}) {
+    RunSpec spec = Spec(ResidualMethod::kReZero);
+    spec.steps = 1;
+    spec.model.encoder_layers = spec.model.decoder_layers = layers;
+    spec.model.dropout = 0;
+    const double plain = RunOf(spec).loss[0];
+    spec.model.encoder.combine_layers = spec.model.decoder.combine_layers = true;
+    const double combined = RunOf(spec).loss[0];
+    EXPECT_NEAR(combined, plain, layers == 1 ? 0 : 1e-6 * plain);
+  }
+}
+
+// The first row is the number 1: the first layer reads the embedding bit for bit, and what stands behind it alone tells one layer of DLCL
+// from one of Pre-LN.
+TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
+  ModelOptions options = SmallModel(ResidualMethod::kDlclPre, 32, kVocabulary);
+  options.encoder_layers = options.decoder_layers = 1;
+  const ModelPlan plan = ModelPlan::Make(options);
+  ArenaLayout layout;
+  std::vector<int32_t> sublayers(plan.sublayers.size());
+  std::iota(sublayers.begin(), sublayers.end(), 0);
+  ParameterStore parameters(plan, sublayers, /*training=*/false, layout);
+  absl::StatusOr<Arena> arena = Arena::Allocate(layout);
+  ASSERT_TRUE(arena.ok());
+  parameters.Bind(*arena);
+  const Stream stream = Stream::Cpu(1);
+  for (const int32_t p : parameters.owned()) InitializeSlice(stream, plan, 1, p, 0, parameters.WeightVector(p));
+  const std::vector<float> embedding = NormalValues(7 * 32, 5);
+  std::vector<float> input(embedding.size());
+  const LayerCombination combination(plan, 1, 7);
+  EXPECT_EQ(combination.saved_floats(), 0);
+  combination.Forward(stream, parameters, {embedding.data(), 7, 32}, nullptr, {input.data(), 7, 32});
+  EXPECT_TRUE(SameBits(input, embedding));
 }
 
 TEST(MethodIdentityTest, B2tWithoutItsSkipIsPostLn) {

@@ -135,6 +135,15 @@ TEST_F(ResumeGridTest, AdminIsProfiledOnceAndAlikeOnEveryReplica) {
   for (size_t i = 0; i < replicas.size(); ++i) EXPECT_NEAR(replicas[i] / unbroken[i], 1, 1e-6) << "step " << i;
 }
 
+// The rows of DLCL's weights lie on the ranks of the layers that read them, and are found wherever those lie later.
+TEST_F(ResumeGridTest, CombinedLayersToo) {
+  ApplyResidualMethod(ResidualMethod::kDlclPre, options_.model);
+  const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
+  Train(Saving(), {3, 1}, kStepsBefore, "");
+  const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
+  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+}
+
 TEST_F(ResumeGridTest, LanguageModelsToo) {
   options_.model = SmallLanguageModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
   corpus_ = RandomCorpusFor(options_.model, 200, 16, 5);

@@ -35,8 +35,9 @@ namespace hadal::testing {
 namespace {
 
 // Allocations of the third step over the same batches, when what oneDNN makes for each new shape is there.
-int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens) {
-  ModelOptions model = SmallModel(ResidualMethod::kDeepNorm, 32, 50);
+int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
+                           ResidualMethod method = ResidualMethod::kDeepNorm) {
+  ModelOptions model = SmallModel(method, 32, 50);
   model.encoder_layers = model.decoder_layers = layers;
   const ModelPlan plan = ModelPlan::Make(model);
   const BatchOptions batch{.micro_batches = micro_batches, .source_tokens = tokens, .target_tokens = tokens};
@@ -81,6 +82,7 @@ TEST(StepAllocations, DoNotGrowWithTheWork) {
   // The sums a sublayer that a step reports grow with the depth; nothing else may.
   EXPECT_LE(AllocationsOfAStep(12, 2, 32), small + 4) << "with more layers";
   EXPECT_LE(small, 16);
+  EXPECT_LE(AllocationsOfAStep(12, 2, 32, ResidualMethod::kDlclPre), small + 4) << "with a history";
 }
 
 }  // namespace

@@ -109,6 +109,15 @@ TEST(HeadScaleTest, MatchesReference) {
   });
 }
 
+// What NormFormer starts from: then it is Pre-LN with its norms.
+TEST(HeadScaleTest, GainsOfOneChangeNoBit) {
+  ForEachCase([](Case c) {
+    c.gain.assign(c.gain.size(), 1.0f);
+    EXPECT_TRUE(SameBits(Forward(c, 1), c.x));
+    EXPECT_TRUE(SameBits(Backward(c, 1).dx, c.dy));
+  });
+}
+
 TEST(HeadScaleTest, ThreadsAndPlaceChangeNoBit) {
   ForEachCase([](const Case& c) {
     const Backward serial(c, 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The report of real runs, looked at by a real browser: it opens from a file with the network cut off, loads nothing, and no two
-# texts of a drawing overlap or stick out of it. A screenshot stays beside the test. Skipped (code 77) where there is no Chromium.
+# The reports of real runs and of a grid, looked at by a real browser: each opens from a file with the network cut off, loads nothing, and no two
+# texts of a drawing overlap or stick out of it. Screenshots stay beside the test. Skipped (code 77) where there is no Chromium.
 # Usage: report_in_browser_test.sh HADAL
 set -u
 hadal=${1:?usage: report_in_browser_test.sh HADAL}
@@ -30,9 +30,23 @@ mpirun -n 2 --bind-to none --oversubscribe "$hadal" train small.textproto --run-
 "$hadal" report one two --output report > log 2>&1 || { cat log; fail "hadal report"; }
 for file in report.html report.json report.md; do [ -s $file ] || fail "no $file"; done
 
-# The page, and at its end a script that measures it and leaves its findings in the page.
-sed 's|</body></html>||' report.html > measured.html
-cat >> measured.html <<'END'
+cat > grid.textproto <<'END'
+title: "Methods, rates and depths"
+base: "small.textproto"
+axes {
+  name: "method"
+  values { label: "deepnorm" set: "model.residual.method=deepnorm" }
+  values { label: "post_ln" set: "model.residual.method=post_ln" }
+  values { label: "b2t_rescaled" set: "model.residual.method=b2t_rescaled" }
+}
+axes { name: "rate" values { label: "1e-3" } values { label: "3e-3" set: "learning_rate.peak=3e-3" } }
+axes { name: "warmup" values { label: "none" set: "learning_rate.warmup_updates=0" } }
+axes { name: "depth" values { label: "4" } }
+END
+"$hadal" compare grid.textproto --out grid > log 2>&1 || { cat log; fail "hadal compare"; }
+
+# What a browser measures in a page, and leaves there.
+cat > script.html <<'END'
 <script>
 const faults = [];
 let texts_seen = 0;
@@ -59,11 +73,18 @@ document.body.append(result);
 </script></body></html>
 END
 look=("$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --proxy-server=127.0.0.1:9 --hide-scrollbars)
-timeout 60 "${look[@]}" --window-size=1240,2600 --screenshot="$here/report.png" "file://$work/report.html" > log 2>&1
-[ -s "$here/report.png" ] || { tail -n 5 log; fail "no screenshot"; }
-timeout 60 "${look[@]}" --window-size=1240,2600 --dump-dom "file://$work/measured.html" > dom.html 2> log || { tail -n 5 log; fail "no page"; }
-sed -n '/id="measured"/,/<\/pre>/p' dom.html | sed 's/<[^>]*>//g' > measured
-grep -q '^texts: [1-9][0-9]' measured || { head -n 5 measured; fail "the browser saw no texts"; }
-if grep '^fault' measured; then cp report.html "$here/report_with_faults.html"; fail "faults in the page (report_with_faults.html)"; fi
-echo "$(head -n 1 measured), none overlaps; screenshot: $here/report.png"
+
+# look_at FILE NAME: a screenshot NAME.png beside the test, and the page's faults.
+look_at() {
+  timeout 60 "${look[@]}" --window-size=1240,2600 --screenshot="$here/$2.png" "file://$work/$1" > log 2>&1
+  [ -s "$here/$2.png" ] || { tail -n 5 log; fail "no screenshot"; }
+  sed 's|</body></html>||' "$1" | cat - script.html > measured.html
+  timeout 60 "${look[@]}" --window-size=1240,2600 --dump-dom "file://$work/measured.html" > dom.html 2> log || { tail -n 5 log; fail "no page"; }
+  sed -n '/id="measured"/,/<\/pre>/p' dom.html | sed 's/<[^>]*>//g' > measured
+  grep -q '^texts: [1-9][0-9]' measured || { head -n 5 measured; fail "the browser saw no texts"; }
+  if grep '^fault' measured; then cp "$1" "$here/$2_with_faults.html"; fail "faults in the page ($2_with_faults.html)"; fi
+  echo "$2: $(head -n 1 measured), none overlaps; screenshot: $here/$2.png"
+}
+look_at report.html report
+look_at grid/comparison.html comparison
 echo "all checks passed"

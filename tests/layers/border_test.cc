@@ -36,6 +36,28 @@ TEST(BorderEdgesTest, DecoderCarriesTheMemoryWhileItIsRead) {
   }
 }
 
+// The stream is the embedding and one output a layer; behind a stack it is one tensor again.
+TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
+  ModelOptions options = Plan().options;
+  options.encoder_layers = 3;
+  options.encoder.combine_layers = options.decoder.combine_layers = true;
+  const ModelPlan plan = ModelPlan::Make(options);
+  const ActivationCapacity capacity{.source_rows = 10, .target_rows = 7, .max_length = 10};
+  std::vector<int64_t> entries;
+  for (int32_t position = 1; position <= plan.output_head(); ++position) {
+    if (plan.NextCut(position) != position) continue;
+    const std::vector<Edge> edges = BorderEdges(plan, position);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
+    entries.push_back(edges[0].entries);
+    EXPECT_EQ(EdgeBytes(edges[0], capacity, 8), edges[0].entries * capacity.rows(edges[0].rows) * 8 * 4);
+    if (edges.size() > 1) {
+      EXPECT_EQ(edges[1].entries, 1);
+    }
+  }
+  // In front of three encoder layers, of the target embedding, of two decoder layers and of the head.
+  EXPECT_EQ(entries, (std::vector<int64_t>{1, 2, 3, 1, 1, 2, 1}));
+}
+
 TEST(BorderEdgesTest, WithoutAnEncoderThereIsTheStreamAlone) {
   const ModelPlan plan = ModelPlan::Make(
       {.encoder_layers = 0, .decoder_layers = 2, .d_model = 8, .d_ff = 16, .heads = 2, .target_vocabulary = 20});

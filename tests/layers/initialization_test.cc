@@ -56,11 +56,13 @@ bool StartsFromOne(ParameterRole role) {
   return role == ParameterRole::kNormScale || role == ParameterRole::kClosingNormScale ||
          role == ParameterRole::kInnerNormScale || role == ParameterRole::kOutputNormScale ||
          role == ParameterRole::kHiddenNormScale || role == ParameterRole::kHeadScale ||
-         role == ParameterRole::kBranchScale || role == ParameterRole::kClosingScale;
+         role == ParameterRole::kBranchScale || role == ParameterRole::kClosingScale ||
+         role == ParameterRole::kCombinationNormScale;
 }
 
-// Closed-form Admin's vectors start elsewhere.
+// Closed-form Admin's vectors and the rows of DLCL's weights start elsewhere.
 double StartOf(const ModelPlan& plan, const ParameterRecord& record) {
+  if (record.role == ParameterRole::kCombinationWeight) return 1.0f / static_cast<float>(record.elements());
   if (record.role != ParameterRole::kOmega) return StartsFromOne(record.role) ? 1 : 0;
   const bool encoder = plan.sublayers[record.sublayer].stack == Stack::kEncoder;
   return static_cast<float>((encoder ? plan.options.encoder : plan.options.decoder).initial_omega);

@@ -157,6 +157,20 @@ TEST(ResidualMethodTest, TFixupScalesByDepth) {
   }
 }
 
+TEST(ResidualMethodTest, DlclIsPreOrPostLnWithCombinedLayers) {
+  for (const auto& [dlcl, plain] : {std::pair(ResidualMethod::kDlclPre, ResidualMethod::kPreLn),
+                                    {ResidualMethod::kDlclPost, ResidualMethod::kPostLn}}) {
+    for (const int encoder_layers : {0, 18}) {
+      const ModelOptions options = WithDepth(dlcl, encoder_layers, 18), other = WithDepth(plain, encoder_layers, 18);
+      EXPECT_EQ(options.encoder.combine_layers, encoder_layers > 0);
+      EXPECT_TRUE(options.decoder.combine_layers && !other.decoder.combine_layers);
+      EXPECT_EQ(options.decoder.norm, other.decoder.norm);
+      EXPECT_EQ(options.decoder.query_key_gain, other.decoder.query_key_gain);
+      EXPECT_EQ(options.distribution, other.distribution);
+    }
+  }
+}
+
 // admin-torch's constant for n sublayers of a stack: here 2N and 3M.
 TEST(ResidualMethodTest, ClosedAdminStartsFromAConstantOfTheDepth) {
   for (const auto& [layers, encoder, decoder] : {std::tuple(100, 6.075, 7.193), {500, 11.995, 14.291}}) {

@@ -37,6 +37,15 @@ TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {
       "model: fixup_scalars of the decoder is not allowed with learned_branch_gain: a branch has one learned gain");
 }
 
+TEST(ValidateModelOptionsTest, FixupsScalarsBehindAStackExcludeACombinationThere) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
+  options.encoder.combine_layers = options.decoder.fixup_scalars = true;
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.encoder.fixup_scalars = true;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: fixup_scalars of the encoder is not allowed with combine_layers: both stand behind the stack");
+}
+
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
   EXPECT_TRUE(ValidateModelOptions(options).ok()) << "sharing has nothing to share with";

@@ -139,6 +139,23 @@ TEST(ModelPlanTest, MethodsAddTheirParameters) {
   for (const char* name : {"decoder.scale", "encoder.layers.0.fc1.bias", "decoder.layers.0.encoder_attn.k_proj.bias"}) {
     EXPECT_EQ(fixup.count(name), 0u) << name;
   }
+  const std::set<std::string> dlcl_pre = NamesOf(ResidualMethod::kDlclPre),
+                              dlcl_post = NamesOf(ResidualMethod::kDlclPost);
+  for (const char* name :
+       {"encoder.dlcl.weight.0", "encoder.dlcl.weight.2", "decoder.dlcl.weight.3", "encoder.dlcl.layer_norms.1.weight",
+        "encoder.dlcl.layer_norms.2.bias", "decoder.dlcl.layer_norms.3.weight"}) {
+    EXPECT_EQ(dlcl_pre.count(name), 1u) << name;
+    EXPECT_EQ(dlcl_post.count(name), 1u) << name;
+  }
+  for (const char* name : {"encoder.dlcl.weight.3", "encoder.dlcl.layer_norms.0.weight"}) {
+    EXPECT_EQ(dlcl_pre.count(name) + dlcl_post.count(name), 0u) << name;
+  }
+  EXPECT_EQ(dlcl_pre.count("encoder.layer_norm.weight"), 1u);
+  EXPECT_EQ(dlcl_post.count("encoder.layer_norm.weight"), 0u);
+  // (n + 1)(n + 2)/2 weights and n norms a stack.
+  constexpr int kCombinations = 3 * 4 / 2 + 4 * 5 / 2 + (2 + 3) * 2 * 8;
+  EXPECT_EQ(ExtraElements(ResidualMethod::kDlclPre, ResidualMethod::kPreLn), kCombinations);
+  EXPECT_EQ(ExtraElements(ResidualMethod::kDlclPost, ResidualMethod::kPostLn), kCombinations);
   constexpr int kNorms = 2 * 2 + 3 * 3;  // sublayers
   // Of the encoder's two and the decoder's three layers; biases of 4 + 2 and 8 + 2 products, of which one is d_ff wide.
   constexpr int kBiases = 2 * (5 * 8 + 16) + 3 * (9 * 8 + 16), kScalars = 2 * 6 + 3 * 8 + 3;
@@ -166,6 +183,32 @@ TEST(ModelPlanTest, LayersThatShareAGainAreNotCutApart) {
   for (const int32_t s : {6, 7, 8}) EXPECT_EQ(plan.sublayers[s].learned_gain, plan.sublayers[6].learned_gain) << s;
   EXPECT_NE(plan.sublayers[6].learned_gain, plan.sublayers[9].learned_gain);
   EXPECT_EQ(plan.sublayers[12].learned_gain, -1);
+}
+
+// Row l belongs to the layer that reads it, the last one to the stack's last sublayer, and each starts as an average.
+TEST(ModelPlanTest, ARowOfTheCombinationBelongsToItsReader) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  for (const ResidualMethod method : {ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+    ApplyResidualMethod(method, options);
+    const ModelPlan plan = ModelPlan::Make(options);
+    int rows = 0;
+    for (const ParameterRecord& parameter : plan.parameters) {
+      if (parameter.role != ParameterRole::kCombinationWeight) continue;
+      ++rows;
+      const SublayerRecord& owner = plan.sublayers[parameter.sublayer];
+      const int64_t row = parameter.elements() - 1;
+      EXPECT_EQ(owner.kind, row == owner.layer ? SublayerKind::kSelfAttention : SublayerKind::kFeedForward);
+      if (row != owner.layer) {
+        EXPECT_TRUE(plan.ends_stack(parameter.sublayer + 1));
+      }
+      EXPECT_EQ(parameter.init_scale, 1.0f / static_cast<float>(row + 1));
+    }
+    EXPECT_EQ(rows, 3 + 4);
+    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+      const bool inside = plan.sublayers[s].layer >= 0 && plan.sublayers[s].kind != SublayerKind::kSelfAttention;
+      EXPECT_EQ(plan.NextCut(s) == s, !inside) << "layers are not cut apart";
+    }
+  }
 }
 
 TEST(ModelPlanTest, OnlyALayersLastSublayerTakesItsInput) {

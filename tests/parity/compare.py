@@ -201,7 +201,8 @@ def altered_cases(case, weights):
                  "encoder.layers.0.self_attn.head_scale", "decoder.layers.1.attn_ln.weight",
                  "encoder.layers.1.ffn_layernorm.bias", "decoder.layers.1.encoder_attn.omega", "encoder.layers.0.ffn.omega",
                  "decoder.layers.1.encoder_attn.shift", "encoder.layers.0.ffn.shift2", "decoder.layers.0.ffn.shift3",
-                 "encoder.layers.1.self_attn.scale", "encoder.scale", "decoder.shift"):
+                 "encoder.layers.1.self_attn.scale", "encoder.scale", "decoder.shift", "encoder.dlcl.weight",
+                 "decoder.dlcl.layer_norms.1.weight"):
         if name not in weights:
             continue
         changed = {**weights, name: weights[name].copy()}

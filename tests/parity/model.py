@@ -39,6 +39,7 @@ class Residual:
     layer_gain: float = 1.0  # c
     output_norm: bool = False  # behind self-attention's out_proj
     omega: bool = False  # r has the factor "….omega", a vector
+    combines: bool = False  # a layer reads "….dlcl.weight"'s row of all outputs in front of it
     fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
 
 
@@ -90,6 +91,16 @@ def t_fixup(settings):
     return (Residual(norm="none"),) * 2
 
 
+def dlcl_pre(settings):
+    """Wang et al. 2019, Pre-LN: layer l + 1 reads the sum over k <= l of W[l, k] LN_k(y_k), y_0 the embedding without a norm."""
+    return (Residual(norm="pre", combines=True),) * 2
+
+
+def dlcl_post(settings):
+    """Wang et al. 2019, Post-LN: layer l + 1 reads LN_l(sum over k <= l of W[l, k] y_k), the first one without a norm."""
+    return (Residual(combines=True),) * 2
+
+
 def normformer(settings):
     """Shleifer et al. 2021: Pre-LN, head scale before out_proj, norms behind it and before fc2; cross-attention plain."""
     return (Residual(norm="pre", head_scale=True, output_norm=True, hidden_norm=True),) * 2
@@ -127,6 +138,8 @@ METHODS = {
     "rezero": rezero,
     "r_fixup": r_fixup,
     "t_fixup": t_fixup,
+    "dlcl_pre": dlcl_pre,
+    "dlcl_post": dlcl_post,
     "normformer": normformer,
     "sub_ln": sub_ln,
     "b2t": b2t,
@@ -258,6 +271,18 @@ class Model:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
         return self.norm(total, norm_name) if residual.norm == "post" else total
 
+    def combination(self, outputs, residual, stack):
+        """What the next layer reads, or what follows the stack, of the embedding and all layers' outputs so far."""
+        if not residual.combines:
+            return outputs[-1]
+        row, name = len(outputs) - 1, f"{stack}.dlcl.layer_norms"
+        terms = outputs
+        if residual.norm == "pre":
+            terms = outputs[:1] + [self.norm(y, f"{name}.{k}") for k, y in enumerate(outputs[1:], 1)]
+        weights = self.parameters[f"{stack}.dlcl.weight"][row, : row + 1]
+        total = (weights.view(-1, 1, 1, 1) * torch.stack(terms)).sum(0)
+        return self.norm(total, f"{name}.{row}") if residual.norm == "post" and row > 0 else total
+
     def omega_of(self, name, x, y):
         """The vector; while profiling the next omega of the stack instead, from the variances over the tokens that are real."""
         if self.profile is None:
@@ -284,12 +309,16 @@ class Model:
     def encode(self, source, source_mask):
         x, residual = self.embed(source, self.source_table), self.encoder_residual
         self.real, self.next_omega = source != PAD, 1.0
+        outputs = [x]
         for i in range(self.settings["encoder_layers"]):
-            layer, layer_input = f"encoder.layers.{i}", x
+            layer, layer_input = f"encoder.layers.{i}", self.combination(outputs, residual, "encoder")
+            x = layer_input
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
                               lambda u: self.self_attention(u, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
+            outputs.append(x)
+        x = self.combination(outputs, residual, "encoder")
         if residual.fixup:
             return self.parameters["encoder.scale"] * (x - self.parameters["encoder.shift"])
         return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
@@ -299,8 +328,10 @@ class Model:
         self.real, self.next_omega = target_input != PAD, 1.0
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
+        outputs = [x]
         for i in range(self.settings["decoder_layers"]):
-            layer, layer_input = f"decoder.layers.{i}", x
+            layer, layer_input = f"decoder.layers.{i}", self.combination(outputs, residual, "decoder")
+            x = layer_input
             x = self.sublayer(x, residual, layer, "self_attn_layer_norm",
                               lambda u: self.self_attention(u, future, layer, residual))
             if self.has_encoder:
@@ -308,7 +339,8 @@ class Model:
                                   lambda u: self.cross_attention(u, memory, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
-        x = self.shifted(x, residual, "decoder.shift")
+            outputs.append(x)
+        x = self.shifted(self.combination(outputs, residual, "decoder"), residual, "decoder.shift")
         return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
     def log_probabilities(self, source, target_input):

@@ -14,6 +14,7 @@
 #include "layers/method_presets.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/engine.h"
+#include "pipeline/exported_tensors.h"
 #include "pipeline/gradient_norm.h"
 #include "pipeline/model_settings.h"
 #include "pipeline/parameter_broadcast.h"
@@ -135,18 +136,18 @@ absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const 
 
 absl::Status WriteTensors(const ModelPlan& plan, const std::vector<std::vector<float>>& values,
                           const std::string& path) {
+  const std::vector<ExportedTensor> exported = ExportedTensors(DescribeParameters(plan));
   std::vector<SafetensorsTensor> tensors;
-  for (size_t p = 0; p < values.size(); ++p) {
-    const ParameterRecord& record = plan.parameters[p];
-    HADAL_CHECK_EQ(static_cast<int64_t>(values[p].size()), record.elements());
-    SafetensorsTensor& tensor = tensors.emplace_back();
-    tensor.name = plan.ParameterName(static_cast<int32_t>(p));
-    tensor.shape = {record.rows};
-    if (!record.is_vector()) tensor.shape.push_back(record.columns);
-  }
+  for (const ExportedTensor& tensor : exported) tensors.push_back({.name = tensor.name, .shape = tensor.shape});
   HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer, SafetensorsWriter::Create(path, tensors, {}));
-  for (const std::vector<float>& tensor : values) {
-    HADAL_RETURN_IF_ERROR(writer.Append({reinterpret_cast<const char*>(tensor.data()), tensor.size() * sizeof(float)}));
+  for (const ExportedTensor& tensor : exported) {
+    for (size_t row = 0; row < tensor.parameters.size(); ++row) {
+      std::vector<float> elements = values[tensor.parameters[row]];
+      HADAL_CHECK_EQ(static_cast<int64_t>(elements.size()), plan.parameters[tensor.parameters[row]].elements());
+      elements.resize(elements.size() + tensor.ZerosAfter(row), 0.0f);
+      HADAL_RETURN_IF_ERROR(
+          writer.Append({reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(float)}));
+    }
   }
   return writer.Finish().status();
 }
@@ -160,7 +161,7 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
                                  {"nll_sum", outcome.training.nll},
                                  {"evaluation_loss_sum", outcome.evaluation.loss},
                                  {"row_nll", outcome.row_nll}};
-  if (options.model.encoder.omega == Omega::kProfiled) json["profiled_sentences"] = batches[0].sentences();
+  if (options.model.decoder.omega == Omega::kProfiled) json["profiled_sentences"] = batches[0].sentences();
   for (const PackedBatch& batch : batches) {
     for (int64_t s = 0; s < batch.sentences(); ++s) {
       const auto sentence = [s](const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets) {

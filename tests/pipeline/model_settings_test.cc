@@ -57,6 +57,7 @@ TEST(ModelSettingsTest, FieldsOfLaterVersionsMayBeMissing) {
   const std::string old =
       absl::StrReplaceAll(ModelSettingsJson(options), {{"\"fixup_scalars\":false,\"linear_bias\":true,", ""},
                                                        {"\"omega\":\"none\",\"initial_omega\":1.0,", ""},
+                                                       {"\"combine_layers\":false,", ""},
                                                        {"\"ffn_output_factor\":1.0,", ""},
                                                        {",\"projection_gain\":1.0", ""}});
   EXPECT_EQ(old.find("projection_gain"), std::string::npos);

@@ -19,7 +19,7 @@ struct RecordedRun {
   int64_t tokens = 1000;  // a step
   int micro_batches = 8;
   int replicas = 1;
-  std::vector<StageTimes> stages;  // [ranks] of every step but the first, which takes twice as long
+  std::vector<StageTimes> stages;  // of every step but the first, which takes twice as long
   double other_seconds = 0;        // of a step, beside the first stage's parts
   bool depth = false;              // two encoder and three decoder sublayers, recorded at every step
 };
@@ -52,7 +52,7 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
                   .ok());
   auto sink = MetricsJsonl::Open({.path = JoinPath(directory, "metrics.jsonl")});
   HADAL_CHECK(sink.ok());
-  const int ranks = static_cast<int>(run.stages.size());
+  const int ranks = static_cast<int>(run.stages.size()) * run.replicas;
   (*sink)->OnStart({.model = "a model",
                     .parameters = 12345,
                     .encoder_sublayers = run.depth ? 2 : 0,

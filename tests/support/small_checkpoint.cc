@@ -60,11 +60,12 @@ void SmallState::Clear() {
   }
 }
 
-CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention) {
+CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention,
+                             const std::vector<CheckpointParameter>& parameters) {
   CheckpointWriter writer({.run_directory = run_directory,
                            .attempt = NewCheckpointAttempt(),
                            .plan_hash = 0xfeedfacecafebeef,
-                           .parameters = SmallParameters(),
+                           .parameters = parameters,
                            .retention = retention});
   const absl::Status status = writer.Claim();
   HADAL_CHECK(status.ok());

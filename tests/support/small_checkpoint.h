@@ -34,7 +34,8 @@ class SmallState {
 };
 
 // A writer of `run_directory` that has claimed it.
-CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {});
+CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {},
+                             const std::vector<CheckpointParameter>& parameters = SmallParameters());
 
 struct SaveOptions {
   int64_t step = 5;

@@ -195,6 +195,34 @@ TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
   EXPECT_THAT(*ListDirectory(run_ / "out"), ElementsAre("model.json", "model.safetensors", "vocabulary.model"));
 }
 
+// The rows of DLCL's weights, parameters of their own, as one lower-triangular matrix.
+TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
+  const std::vector<CheckpointParameter> parameters = {
+      {.name = "encoder.dlcl.weight.0", .rows = 1, .is_vector = true},
+      {.name = "encoder.layers.0.fc1.bias", .rows = 6, .is_vector = true},
+      {.name = "encoder.dlcl.weight.1", .rows = 2, .is_vector = true},
+      {.name = "encoder.dlcl.weight.2", .rows = 3, .is_vector = true}};
+  TemporaryDirectory run;
+  SmallState state(parameters, 2);
+  CheckpointWriter writer = SmallWriter(run.path(), {}, parameters);
+  ASSERT_TRUE(Save(writer, state).ok());
+  const Outcome outcome = Command({"export", run.path(), "--out", run / "model.safetensors"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto reader = SafetensorsReader::Open(run / "model.safetensors");
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_EQ(reader->tensors().size(), 2u);
+  const int32_t matrix = reader->Find("encoder.dlcl.weight");
+  ASSERT_GE(matrix, 0);
+  EXPECT_THAT(reader->tensors()[matrix].shape, ElementsAre(3, 3));
+  std::vector<float> values(9);
+  ASSERT_TRUE(reader->Read(matrix, 0, 36, values.data()).ok());
+  const auto row = [&](int32_t parameter) { return state.values(parameter, StateKind::kWeight); };
+  EXPECT_THAT(values, ElementsAre(row(0)[0], 0, 0, row(2)[0], row(2)[1], 0, row(3)[0], row(3)[1], row(3)[2]));
+  std::vector<float> bias(6);
+  ASSERT_TRUE(reader->Read(reader->Find("encoder.layers.0.fc1.bias"), 0, 24, bias.data()).ok());
+  EXPECT_EQ(bias, row(1));
+}
+
 TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   const std::string path = run_ / "model.safetensors";
   SetContents(path, "precious");

@@ -91,7 +91,7 @@ TEST(ConfigErrors, WordWithoutQuotesIsToldSo) {
   EXPECT_EQ(ErrorOf("model { residual { method: deepnorm } }"),
             "run.textproto:1:28: model.residual.method: expected one of \"post_ln\", \"pre_ln\", \"deepnorm\", "
             "\"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", \"rezero\", \"r_fixup\", "
-            "\"t_fixup\", \"normformer\", "
+            "\"t_fixup\", \"dlcl_pre\", \"dlcl_post\", \"normformer\", "
             "\"sub_ln\", \"b2t\", "
             "\"b2t_rescaled\", \"b2t_no_ln\", got deepnorm; put it in quotes: \"deepnorm\"");
   EXPECT_EQ(
@@ -104,7 +104,7 @@ TEST(ConfigErrors, UnknownWordListsTheAllowedOnes) {
   EXPECT_EQ(ErrorOf("model {\n  residual { method: \"deepnrom\" }\n}"),
             "run.textproto:2:14: model.residual.method = \"deepnrom\" is not allowed; it must be one of \"post_ln\", "
             "\"pre_ln\", \"deepnorm\", \"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", "
-            "\"rezero\", \"r_fixup\", \"t_fixup\", "
+            "\"rezero\", \"r_fixup\", \"t_fixup\", \"dlcl_pre\", \"dlcl_post\", "
             "\"normformer\", "
             "\"sub_ln\", \"b2t\", \"b2t_rescaled\", \"b2t_no_ln\"; did you mean \"deepnorm\"?");
 }

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "configs/compare.pb.h"
 #include "tools/config_value.h"
 
 namespace hadal {
@@ -48,6 +49,21 @@ TEST(RunSchema, EveryFieldIsDocumentedAndBounded) {
     }
   });
   EXPECT_GT(fields, 80);
+}
+
+TEST(GridSchema, EveryFieldIsDocumentedAndBounded) {
+  int fields = 0;
+  ForEachField(*config::Comparison::descriptor(), "", [&](const std::string& path, const FieldDescriptor& field) {
+    SCOPED_TRACE(path);
+    ++fields;
+    EXPECT_GT(CommentText(field).size(), 5u);
+    const bool is_number = TypeText(field) == "integer" || TypeText(field) == "number";
+    EXPECT_EQ(RangeOf(field).has_value(), is_number);
+  });
+  EXPECT_EQ(fields, 14);
+  EXPECT_EQ(FindField("axes.values.label", *config::Comparison::descriptor())->size(), 3u);
+  EXPECT_EQ(UnknownFieldText(*config::AxisValue::descriptor(), "axes.values", "run_minutes"),
+            "there is no field \"run_minutes\" in axes.values; did you mean \"run_minutes\"?");
 }
 
 TEST(RunSchema, EveryDefaultIsAllowed) {

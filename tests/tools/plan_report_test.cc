@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -119,6 +122,38 @@ TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
               AllOf(HasSubstr("rank 0"), HasSubstr("checkpoint_every"), HasSubstr("which fits")));
   options.pipeline.memory_limit_bytes += 1;
   EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
+}
+
+// Combined layers: the history counts, in memory and at the borders, and where it does not fit the depth that would is named.
+TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
+  TrainOptions options = SmallRun();
+  options.model.encoder_layers = options.model.decoder_layers = 12;
+  ApplyResidualMethod(ResidualMethod::kDlclPre, options.model);
+  options.pipeline.split = {1 + 4 * 2};  // in front of the encoder's fifth layer: y_0 … y_4
+  const auto free = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(free.ok()) << free.status();
+  constexpr int64_t kEntryBytes = 48 * 32 * 4;  // rows, width
+  EXPECT_EQ(free->chunks[0].border_bytes, 5 * kEntryBytes);
+  const auto& categories = free->layouts[0].categories();
+  const auto history = std::find_if(categories.begin(), categories.end(),
+                                    [](const ArenaLayout::Category& c) { return c.name == "layer history"; });
+  ASSERT_NE(history, categories.end());
+  EXPECT_EQ(history->bytes, (free->chunks[0].live_micro_batches + 1) * 5 * kEntryBytes) << "and a gradient";
+  EXPECT_THAT(PlanToText(*free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("stream x 5")));
+
+  options.pipeline.split.clear();
+  options.pipeline.memory_limit_bytes = 3 << 20;
+  const absl::Status refused = MakePlanReport(options, 2, Stream::Cpu(1), kRate).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(refused.message());
+  const size_t at = message.find("the largest depth that fits is ");
+  ASSERT_NE(at, std::string::npos) << message;
+  const int depth = std::atoi(message.c_str() + at + std::strlen("the largest depth that fits is "));
+  options.pipeline.checkpoint_every = 1;
+  options.model.encoder_layers = options.model.decoder_layers = depth;
+  EXPECT_TRUE(MakePlanReport(options, 2, Stream::Cpu(1), kRate).ok()) << message;
+  options.model.encoder_layers = options.model.decoder_layers = depth + 1;
+  EXPECT_FALSE(MakePlanReport(options, 2, Stream::Cpu(1), kRate).ok()) << message;
 }
 
 TEST(PlanReport, TextAndJsonHoldTheSame) {

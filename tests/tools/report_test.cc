@@ -50,7 +50,7 @@ TEST(Report, OneRunOnOnePageThatLoadsNothing) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->scaling.has_value());
   const std::string html = ReportToHtml(*report);
-  EXPECT_THAT(html, AllOf(HasSubstr("<h2>Curves</h2>"), HasSubstr("Where each rank&#39;s step goes"),
+  EXPECT_THAT(html, AllOf(HasSubstr("<h2>Curves</h2>"), HasSubstr("Where each stage&#39;s step goes"),
                           HasSubstr("Memory of one"), HasSubstr("Step 3, traced"), HasSubstr("validation nll")));
   EXPECT_THAT(html, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href=")),
                           Not(HasSubstr("@import")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));

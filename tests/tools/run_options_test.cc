@@ -215,7 +215,7 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
               cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" embedding_gain: 9
               skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true
               fixup_scalars: true linear_bias: false ffn_output_factor: 12 projection_gain: 13
-              omega: "constant" initial_omega: 14 }
+              omega: "constant" initial_omega: 14 combine_layers: true }
     decoder { ffn_gain: 0.25 } } })")
                                  .train.model;
   EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
@@ -234,6 +234,7 @@ TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
   EXPECT_TRUE(model.encoder.learned_branch_gain && model.encoder.attention_inner_norm && model.encoder.ffn_inner_norm);
   EXPECT_TRUE(model.encoder.fixup_scalars && !model.encoder.linear_bias && model.decoder.linear_bias);
   EXPECT_EQ(model.encoder.omega, Omega::kConstant);
+  EXPECT_TRUE(model.encoder.combine_layers && !model.decoder.combine_layers);
   EXPECT_EQ(model.encoder.initial_omega, 14);
   EXPECT_EQ(model.decoder.omega, Omega::kNone);
   EXPECT_EQ(model.encoder.ffn_output_factor, 12);

@@ -60,11 +60,30 @@ TEST(RunSummary, PartsSumToTheStepAndTheFirstStepIsLeftOut) {
 // Two replicas of two stages: each runs four of the eight micro-batches, so the bubble is one of 4 + 1 slots.
 TEST(RunSummary, ReplicasHaveTheirOwnBubbles) {
   RecordedRun run{.replicas = 2};
-  run.stages.assign(4, {.forward_seconds = 0.3, .backward_seconds = 0.5, .wait_seconds = 0.25});
+  run.stages.assign(2, {.forward_seconds = 0.3, .backward_seconds = 0.5, .wait_seconds = 0.25});
   const Runs runs = Record({run});
   ASSERT_TRUE(runs.summaries[0].wait_is_split);
   EXPECT_NEAR(runs.summaries[0].parts->bubble, 0.2, 1e-9);
   EXPECT_NEAR(runs.summaries[0].parts->exposed_transfers, 0.05, 1e-9);
+}
+
+// What of computing was waiting for a core is a part of its own; the parts still sum to the step.
+TEST(RunSummary, WaitingForACoreIsTakenOutOfComputing) {
+  const Runs runs = Record({{.stages = {{.forward_seconds = 1,
+                                         .backward_seconds = 2,
+                                         .optimizer_seconds = 1,
+                                         .checkpoint_seconds = 0.5,
+                                         .core_wait_seconds = 1}}},
+                            {.stages = {{.forward_seconds = 1, .core_wait_seconds = 7}}}});
+  const TimeParts& parts = *runs.summaries[0].parts;
+  EXPECT_NEAR(parts.core_wait, 1, 1e-12);
+  EXPECT_NEAR(parts.forward, 0.75, 1e-12);
+  EXPECT_NEAR(parts.backward, 1.5, 1e-12);
+  EXPECT_NEAR(parts.optimizer, 0.75, 1e-12);
+  EXPECT_NEAR(parts.checkpoint, 0.5, 1e-12);
+  EXPECT_NEAR(parts.sum(), runs.summaries[0].step_seconds, 1e-12);
+  EXPECT_NEAR(runs.summaries[1].parts->core_wait, 1, 1e-12);  // never more than there was
+  EXPECT_NEAR(runs.summaries[1].parts->sum(), runs.summaries[1].step_seconds, 1e-12);
 }
 
 TEST(Scaling, StrongEfficiencyAndTheBubbleAsItsCause) {
@@ -108,10 +127,10 @@ TEST(Scaling, WeakWhereTokensGrowWithTheCores) {
 
 TEST(Scaling, NamesTheSlowRank) {
   const Runs runs = Record({OneRank(), TwoRanks(0, 0.7)});
-  EXPECT_EQ(runs.summaries[1].slowest_rank, 0);
+  EXPECT_EQ(runs.summaries[1].slowest_stage, 0);
   EXPECT_NEAR(runs.summaries[1].slowest_excess, 0.4, 1e-9);
   const auto scaling = CompareRuns(runs.records, runs.summaries);
-  EXPECT_THAT(DescribeLoss(scaling->rows[1], runs.summaries[1]), HasSubstr("rank 0 computes 40% longer"));
+  EXPECT_THAT(DescribeLoss(scaling->rows[1], runs.summaries[1]), HasSubstr("stage 0 computes 40% longer"));
 }
 
 TEST(Scaling, RefusesWhatCannotBeCompared) {

@@ -1,0 +1,34 @@
+#include "kernels/weighted_sum.h"
+
+#include "kernels/cpu/weighted_sum.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+void CheckShape(const ConstMatrix& m, int64_t rows, int64_t columns) {
+  HADAL_CHECK(!m.empty());
+  HADAL_CHECK_EQ(m.rows, rows);
+  HADAL_CHECK_EQ(m.columns, columns);
+}
+
+}  // namespace
+
+void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args) {
+  if (args.y.rows == 0) return;
+  HADAL_CHECK_GE(args.weights.size, 1);
+  CheckShape(args.x, args.weights.size * args.y.rows, args.y.columns);
+  cpu::WeightedSumForward(stream, args);
+}
+
+void WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& args) {
+  if (args.dy.rows == 0) return;
+  HADAL_CHECK_GE(args.weights.size, 1);
+  CheckShape(args.x, args.weights.size * args.dy.rows, args.dy.columns);
+  CheckShape(args.dx, args.x.rows, args.x.columns);
+  HADAL_CHECK_EQ(args.d_weights.size, args.weights.size);
+  HADAL_CHECK_GE(args.partials.size, WeightedSumPartials(args.dy.rows, args.weights.size));
+  cpu::WeightedSumBackward(stream, args);
+}
+
+}  // namespace hadal

@@ -1,0 +1,94 @@
+#include "launch/compare.h"
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launch/comparison_runner.h"
+#include "launch/exit_code.h"
+#include "launch/signals.h"
+#include "runtime/status_macros.h"
+#include "tools/comparison_grid.h"
+#include "tools/comparison_report.h"
+
+namespace hadal {
+namespace {
+
+struct CompareArguments {
+  std::string grid;
+  std::vector<std::string> overrides;
+  ComparisonOptions options{.out = "comparison", .ranks = 0};  // 0 ranks: the grid's
+  std::string test_reference;
+  bool list = false, report_only = false;
+};
+
+absl::Status Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
+  const std::string& out = arguments.options.out;
+  HADAL_ASSIGN_OR_RETURN(const ComparisonReport report, MakeComparisonReport(grid, out, arguments.test_reference));
+  HADAL_RETURN_IF_ERROR(WriteComparison(report, out));
+  std::cout << "report: " << out << "/comparison.html, .md, .json" << std::endl;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Compare(CompareArguments arguments) {
+  HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides));
+  ComparisonOptions& options = arguments.options;
+  if (options.ranks == 0) options.ranks = grid.settings.ranks();
+  if (arguments.list) {
+    HADAL_RETURN_IF_ERROR(ListComparison(grid, options, std::cout));
+    return kExitDone;
+  }
+  if (arguments.report_only) {
+    HADAL_RETURN_IF_ERROR(Report(grid, arguments));
+    return kExitDone;
+  }
+  std::error_code error;
+  options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
+  options.stopped = StopSignalled;
+  HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
+  std::cout << outcome.finished << " of " << grid.cells.size() << " runs finished";
+  if (outcome.failed > 0) std::cout << ", " << outcome.failed << " failed";
+  if (outcome.changed > 0) std::cout << ", " << outcome.changed << " with another config left alone";
+  if (outcome.waiting > 0) std::cout << ", " << outcome.waiting << " to go on with: start the same command again";
+  std::cout << std::endl;
+  HADAL_RETURN_IF_ERROR(Report(grid, arguments));
+  if (outcome.stopped) return kExitRequeue;
+  return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
+}
+
+}  // namespace
+
+void AddCompareCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("compare", "Run a grid of configs within a budget and compare the runs");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("GRID", arguments->grid, "the grid: base configs, axes, budget (configs/compare.proto)")
+      ->required();
+  command->add_option("--out", arguments->options.out, "where runs and report go")->capture_default_str();
+  command->add_option("--run", arguments->options.chosen, "only the runs of these numbers, as --list prints them");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "override one field in every run: --set data.train=data/train (repeatable)")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--ranks", arguments->options.ranks, "ranks of each run, instead of the grid's")
+      ->check(CLI::Range(1, 65536));
+  command->add_flag("--accept-changes", arguments->options.accept_changes, "go on with runs whose config has changed");
+  command->add_option("--test-source", arguments->options.test_source,
+                      "a file that every finished run translates, for BLEU");
+  command->add_option("--test-reference", arguments->test_reference, "its translation by people");
+  command->add_flag("--report-only", arguments->report_only, "run nothing; write the report of what there is");
+  command->add_flag("--list", arguments->list,
+                    "print the runs, their shares of the work and their states; run nothing");
+  command->callback([arguments, &exit_code] {
+    const absl::StatusOr<int> code = Compare(*arguments);
+    if (!code.ok()) std::cerr << "hadal compare: " << code.status().message() << "\n";
+    exit_code = code.ok() ? *code : ExitCodeOf(code.status());
+  });
+}
+
+}  // namespace hadal

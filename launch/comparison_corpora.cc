@@ -1,0 +1,31 @@
+#include "launch/comparison_corpora.h"
+
+#include "runtime/data/corpus.h"
+#include "runtime/status_macros.h"
+#include "tools/comparison_result.h"
+#include "tools/run_options.h"
+
+namespace hadal {
+
+absl::Status ComparisonCorpora::Check(const config::RunConfig& config) {
+  HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(config));
+  HADAL_RETURN_IF_ERROR(CheckTrainable(options.train));
+  const std::string& prefix = options.train.train_data;
+  if (vocabularies_.count(prefix) == 0) {
+    HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(prefix));
+    vocabularies_[prefix] = {corpus.manifest().source_vocabulary.size, corpus.manifest().target_vocabulary.size};
+  }
+  std::tie(options.train.model.source_vocabulary, options.train.model.target_vocabulary) = vocabularies_[prefix];
+  return ValidateModelOptions(options.train.model);
+}
+
+absl::StatusOr<std::optional<double>> ComparisonCorpora::Unigram(const config::RunConfig& config) {
+  const auto key = std::make_tuple(config.data().train(), config.data().validation(),
+                                   config.validation().max_sentences(), config.validation().every_steps() > 0);
+  if (levels_.count(key) == 0) {
+    HADAL_ASSIGN_OR_RETURN(levels_[key], UnigramLevel(config));
+  }
+  return levels_[key];
+}
+
+}  // namespace hadal

@@ -1,0 +1,32 @@
+// What a grid's runs need to know of their corpora before they start; each corpus is opened once however many cells use it.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "configs/run.pb.h"
+
+namespace hadal {
+
+class ComparisonCorpora {
+ public:
+  // Whether a training run of this config could start.
+  // Errors: those of the config; of opening the training corpus; InvalidArgument where the model does not fit its vocabulary.
+  absl::Status Check(const config::RunConfig& config);
+  // UnigramLevel (tools/comparison_result.h) of the config's corpora.
+  absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);
+
+ private:
+  std::map<std::string, std::pair<int32_t, int32_t>> vocabularies_;  // source and target sizes, by corpus
+  std::map<std::tuple<std::string, std::string, int32_t, bool>, std::optional<double>> levels_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,150 @@
+#include "launch/sweep.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "launch/child_process.h"
+#include "launch/comparison_runner.h"
+#include "launch/exit_code.h"
+#include "launch/signals.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config_arguments.h"
+#include "tools/config_loading.h"
+#include "tools/layout_list.h"
+#include "tools/report.h"
+#include "tools/run_record.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kMostListBytes = 1 << 20;
+
+struct SweepArguments {
+  std::string layouts;
+  ConfigArguments config;
+  std::string out = "sweep";
+  std::string submit;
+  bool accept_changes = false;
+};
+
+// A grid of one axis, the layouts, in the order of the list.
+absl::StatusOr<ComparisonGrid> MakeGrid(const SweepArguments& arguments, const std::vector<Layout>& layouts) {
+  ComparisonGrid grid;
+  grid.axes.push_back({.name = "layout"});
+  for (const Layout& layout : layouts) {
+    GridCell cell{.name = layout.name,
+                  .place = {static_cast<int>(grid.cells.size())},
+                  .files = arguments.config.files,
+                  .overrides = arguments.config.overrides,
+                  .ranks = layout.ranks};
+    cell.overrides.insert(cell.overrides.end(), layout.overrides.begin(), layout.overrides.end());
+    absl::StatusOr<config::RunConfig> config = LoadConfig(cell.files, cell.overrides);
+    if (!config.ok()) {
+      return absl::Status(config.status().code(),
+                          absl::StrCat("layout \"", layout.name, "\": ", config.status().message()));
+    }
+    cell.config = *std::move(config);
+    cell.cost = CellCost(cell.config);
+    grid.axes[0].labels.push_back(layout.name);
+    grid.cells.push_back(std::move(cell));
+  }
+  return grid;
+}
+
+// Whether the run has done all the steps that its config wants.
+bool IsFinished(const std::string& out, const GridCell& cell) {
+  const absl::StatusOr<RunRecord> run = ReadRun(CellDirectory(out, cell));
+  return run.ok() && !run->finish.empty() && run->steps.back().step + 1 >= cell.config.stop().steps();
+}
+
+// Of the layouts that have steps to show.
+absl::Status WriteScaling(const std::string& out, const ComparisonGrid& grid) {
+  std::vector<std::string> directories;
+  for (const GridCell& cell : grid.cells) {
+    if (ReadRun(CellDirectory(out, cell)).ok()) directories.push_back(CellDirectory(out, cell));
+  }
+  if (directories.empty()) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const std::string files, WriteReport(directories, JoinPath(out, "scaling")));
+  std::cout << files << std::flush;
+  return absl::OkStatus();
+}
+
+// sbatch, told which lines of the list are to run. Returns its exit code.
+absl::StatusOr<int> Submit(const SweepArguments& arguments, const ComparisonGrid& grid,
+                           const std::vector<Layout>& layouts) {
+  std::vector<int> lines;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    if (!IsFinished(arguments.out, grid.cells[i])) lines.push_back(layouts[i].line);
+  }
+  if (lines.empty()) {
+    std::cout << "every layout has run" << std::endl;
+    return kExitDone;
+  }
+  std::vector<std::string> command = absl::StrSplit(arguments.submit, ' ', absl::SkipEmpty());
+  command.insert(command.begin() + 1, absl::StrCat("--array=", absl::StrJoin(lines, ",")));
+  command.push_back(arguments.layouts);
+  command.insert(command.end(), arguments.config.files.begin(), arguments.config.files.end());
+  for (const std::string& text : arguments.config.overrides) command.insert(command.end(), {"--set", text});
+  setenv("HADAL_SWEEP", arguments.out.c_str(), /*overwrite=*/1);  // where sweep.sbatch puts its runs
+  HADAL_RETURN_IF_ERROR(MakeDirectories(arguments.out));
+  std::cout << absl::StrJoin(command, " ") << std::endl;
+  const std::string log = JoinPath(arguments.out, "submit.log");
+  HADAL_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(command, log));
+  std::optional<ChildEnd> end;
+  while (!(end = child.Poll())) absl::SleepFor(absl::Milliseconds(20));
+  HADAL_ASSIGN_OR_RETURN(const std::string said, ReadFile(log, kMostListBytes));
+  std::cout << said;
+  if (end->exit_code != 0) return absl::InternalError(absl::StrCat("the submission ended with code ", end->exit_code));
+  std::cout << "When the jobs have ended, the same command without --submit writes the report." << std::endl;
+  return kExitDone;
+}
+
+absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(arguments.layouts, kMostListBytes));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, ParseLayouts(text, arguments.layouts));
+  HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, MakeGrid(arguments, layouts));
+  if (!absl::StripAsciiWhitespace(arguments.submit).empty()) return Submit(arguments, grid, layouts);
+  ComparisonOptions options{.out = arguments.out, .accept_changes = arguments.accept_changes, .stopped = StopSignalled};
+  std::error_code error;
+  options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
+  HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
+  HADAL_RETURN_IF_ERROR(WriteScaling(arguments.out, grid));
+  if (outcome.stopped) return kExitRequeue;
+  return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
+}
+
+}  // namespace
+
+void AddSweepCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("sweep", "Train one config on a list of layouts and report how it scales");
+  auto arguments = std::make_shared<SweepArguments>();
+  command->add_option("LAYOUTS", arguments->layouts, "the list: NAME RANKS [--set FIELD=VALUE]… a line")->required();
+  AddConfigArguments(*command, arguments->config);
+  command->add_option("--out", arguments->out, "where runs and report go")->capture_default_str();
+  command->add_option("--submit", arguments->submit,
+                      "submit what is not finished as a job array by this command, the script last: "
+                      "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
+  command->add_flag("--accept-changes", arguments->accept_changes, "go on with runs whose config has changed");
+  command->callback([arguments, &exit_code] {
+    const absl::StatusOr<int> code = Sweep(*arguments);
+    if (!code.ok()) std::cerr << "hadal sweep: " << code.status().message() << "\n";
+    exit_code = code.ok() ? *code : ExitCodeOf(code.status());
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,47 @@
+// What a layer reads where it combines the outputs of all layers in front of it, instead of the last one's alone (DLCL, Wang et
+// al. 2019):
+//
+//   y_0 the embedding, y_k the output of layer k = 1 … n of a stack; row l of the weights W, l = 0 … n
+//   pre-norm    z_0 = y_0, z_k = LN_k(y_k);  layer l + 1 reads Σ_{k≤l} W[l,k]·z_k, the stack ends with LN(Σ_{k≤n} W[n,k]·z_k)
+//   post-norm   z_k = y_k;  layer l + 1 reads LN_l(Σ_{k≤l} W[l,k]·z_k), without the norm for l = 0, the stack ends with row n and LN_n
+//   no norm     as post-norm, without LN_l
+// W[l,k] starts from 1/(l + 1). Row l belongs to the layer that reads it, row n to the stack's last sublayer; so do the norms that
+// stand behind a sum, while LN_k of a pre-norm stack belongs to layer k and lies in its last joint (segment.h).
+//
+// The z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Its gradient
+// has several readers, which add to it in descending order of the layers.
+// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack.
+// Thread safety: const after construction.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+
+namespace hadal {
+
+class LayerCombination {
+ public:
+  // The sum in front of the layer that starts with `sublayer`, or, where that is a stack's last sublayer, behind the stack.
+  // `rows`: the capacity.  REQUIRES: plan.Combines(its stack).
+  LayerCombination(const ModelPlan& plan, int32_t sublayer, int64_t rows);
+
+  int64_t entries() const { return entries_; }  // l + 1
+  // Floats that Forward keeps for Backward at full capacity.
+  int64_t saved_floats() const { return norm_scale_ < 0 ? 0 : rows_ * (d_model_ + 2); }
+
+  // out = the sum behind its norm (=).  `out` may not lie over the history.
+  void Forward(const Stream& stream, const ParameterStore& parameters, ConstMatrix history, float* saved,
+               Matrix out) const;
+  // d_out is the gradient of `out`; it is overwritten. Adds to d_history and to parameter gradients.
+  void Backward(const SublayerContext& context, ConstMatrix history, const float* saved, Matrix d_out,
+                Matrix d_history) const;
+
+ private:
+  int32_t weights_;     // parameter
+  int32_t norm_scale_;  // parameter; its shift follows. -1: no norm
+  int64_t entries_, rows_, d_model_;
+};
+
+}  // namespace hadal

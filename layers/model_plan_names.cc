@@ -1,0 +1,165 @@
+// What parameters and sublayers are called.
+#include "absl/strings/str_cat.h"
+#include "layers/model_plan.h"
+
+namespace hadal {
+namespace {
+
+const char* RoleSuffix(ParameterRole role) {
+  switch (role) {
+    case ParameterRole::kQueryWeight:
+      return "q_proj.weight";
+    case ParameterRole::kKeyWeight:
+      return "k_proj.weight";
+    case ParameterRole::kValueWeight:
+      return "v_proj.weight";
+    case ParameterRole::kQueryBias:
+      return "q_proj.bias";
+    case ParameterRole::kKeyBias:
+      return "k_proj.bias";
+    case ParameterRole::kValueBias:
+      return "v_proj.bias";
+    case ParameterRole::kOutputWeight:
+      return "out_proj.weight";
+    case ParameterRole::kOutputBias:
+      return "out_proj.bias";
+    case ParameterRole::kHiddenWeight:
+      return "fc1.weight";
+    case ParameterRole::kHiddenBias:
+      return "fc1.bias";
+    case ParameterRole::kContractionWeight:
+      return "fc2.weight";
+    case ParameterRole::kContractionBias:
+      return "fc2.bias";
+    case ParameterRole::kNormScale:
+    case ParameterRole::kClosingNormScale:
+    case ParameterRole::kCombinationNormScale:
+      return "weight";
+    case ParameterRole::kNormShift:
+    case ParameterRole::kClosingNormShift:
+    case ParameterRole::kCombinationNormShift:
+      return "bias";
+    case ParameterRole::kCombinationWeight:
+      return "dlcl.weight";
+    case ParameterRole::kEmbedding:
+      return "weight";
+    case ParameterRole::kLearnedGain:
+      return "resweight";
+    case ParameterRole::kHeadScale:
+      return "head_scale";
+    case ParameterRole::kInnerNormScale:
+      return "inner_attn_ln.weight";
+    case ParameterRole::kInnerNormShift:
+      return "inner_attn_ln.bias";
+    case ParameterRole::kOutputNormScale:
+      return "attn_ln.weight";
+    case ParameterRole::kOutputNormShift:
+      return "attn_ln.bias";
+    case ParameterRole::kHiddenNormScale:
+      return "ffn_layernorm.weight";
+    case ParameterRole::kHiddenNormShift:
+      return "ffn_layernorm.bias";
+    case ParameterRole::kQueryShift:
+    case ParameterRole::kClosingShift:
+      return "shift";
+    case ParameterRole::kInputShift:
+      return "shift1";
+    case ParameterRole::kHiddenShift:
+      return "shift2";
+    case ParameterRole::kContractionShift:
+      return "shift3";
+    case ParameterRole::kBranchScale:
+    case ParameterRole::kClosingScale:
+      return "scale";
+    case ParameterRole::kOmega:
+      return "omega";
+  }
+  return "";
+}
+
+const char* StackName(Stack stack) { return stack == Stack::kEncoder ? "encoder" : "decoder"; }
+
+bool IsNorm(ParameterRole role) { return role == ParameterRole::kNormScale || role == ParameterRole::kNormShift; }
+
+bool IsClosingNorm(ParameterRole role) {
+  return role == ParameterRole::kClosingNormScale || role == ParameterRole::kClosingNormShift;
+}
+
+bool IsCombinationNorm(ParameterRole role) {
+  return role == ParameterRole::kCombinationNormScale || role == ParameterRole::kCombinationNormShift;
+}
+
+// What belongs to the stack as a whole.
+bool IsOfStack(ParameterRole role) {
+  return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale;
+}
+
+// What fairseq has no name for and the feed-forward has under "ffn.".
+bool IsOfBranch(ParameterRole role) {
+  return role == ParameterRole::kOmega || (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
+}
+
+// What belongs to the layer as a whole.
+bool IsOfLayer(ParameterRole role) {
+  return role == ParameterRole::kLearnedGain || role == ParameterRole::kOutputNormScale ||
+         role == ParameterRole::kOutputNormShift;
+}
+
+// fairseq's module names within a layer.
+const char* ModulePrefix(SublayerKind kind, ParameterRole role) {
+  const bool norm = IsNorm(role);
+  if (IsOfLayer(role)) return "";
+  switch (kind) {
+    case SublayerKind::kSelfAttention:
+      return norm ? "self_attn_layer_norm." : "self_attn.";
+    case SublayerKind::kCrossAttention:
+      return norm ? "encoder_attn_layer_norm." : "encoder_attn.";
+    case SublayerKind::kFeedForward:
+      return norm ? "final_layer_norm." : IsOfBranch(role) ? "ffn." : "";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string ModelPlan::ParameterName(int32_t parameter) const {
+  const ParameterRecord& record = parameters[parameter];
+  const SublayerRecord& owner = sublayers[record.sublayer];
+  if (record.role == ParameterRole::kEmbedding) {
+    if (owner.kind == SublayerKind::kOutputHead) return "decoder.output_projection.weight";
+    return absl::StrCat(StackName(owner.stack), ".embed_tokens.weight");
+  }
+  if (IsClosingNorm(record.role)) return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
+  if (record.role == ParameterRole::kCombinationWeight) {  // its row
+    return absl::StrCat(StackName(owner.stack), ".", RoleSuffix(record.role), ".", record.elements() - 1);
+  }
+  if (IsCombinationNorm(record.role)) {
+    const int32_t row = owner.kind == SublayerKind::kSelfAttention ? owner.layer : owner.layer + 1;
+    return absl::StrCat(StackName(owner.stack), ".dlcl.layer_norms.", row, ".", RoleSuffix(record.role));
+  }
+  if (IsOfStack(record.role)) return absl::StrCat(StackName(owner.stack), ".", RoleSuffix(record.role));
+  return absl::StrCat(StackName(owner.stack), ".layers.", owner.layer, ".", ModulePrefix(owner.kind, record.role),
+                      RoleSuffix(record.role));
+}
+
+std::string ModelPlan::SublayerName(int32_t sublayer) const {
+  const SublayerRecord& record = sublayers[sublayer];
+  switch (record.kind) {
+    case SublayerKind::kSourceEmbedding:
+      return "source embedding";
+    case SublayerKind::kTargetEmbedding:
+      return "target embedding";
+    case SublayerKind::kOutputHead:
+      return "output head";
+    case SublayerKind::kSelfAttention:
+      return absl::StrCat(StackName(record.stack), " layer ", record.layer, " self-attention");
+    case SublayerKind::kCrossAttention:
+      return absl::StrCat("decoder layer ", record.layer, " cross-attention");
+    case SublayerKind::kFeedForward:
+      return absl::StrCat(StackName(record.stack), " layer ", record.layer, " feed-forward");
+  }
+  return "";
+}
+
+}  // namespace hadal

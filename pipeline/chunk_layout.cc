@@ -1,0 +1,144 @@
+// A chunk's pieces and where their tensors lie; chunk.cc runs them.
+#include <algorithm>
+
+#include "pipeline/chunk.h"
+#include "runtime/check.h"
+
+namespace hadal {
+
+void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training,
+                                ArenaLayout& layout) {
+  width_ = plan.options.d_model;
+  saved_slice_ = layout.Reserve<float>("activations", saved_floats_);
+  if (!training) return;
+  discard_slice_ = layout.Reserve<float>("workspace", std::max(capacity.source_rows, capacity.target_rows) * width_);
+  source_slice_ = layout.Reserve<float>("workspace", capacity.source_rows * width_);
+  target_slice_ = layout.Reserve<float>("workspace", capacity.target_rows * width_);
+}
+
+void SharedActivations::Bind(const Arena& arena) {
+  saved_ = arena.Get<float>(saved_slice_);
+  discard_ = arena.Get<float>(discard_slice_);
+  source_gradient_ = arena.Get<float>(source_slice_);
+  target_gradient_ = arena.Get<float>(target_slice_);
+}
+
+Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapacity& capacity,
+             SharedActivations& shared, ArenaLayout& layout)
+    : plan_(plan), spec_(spec), d_model_(plan.options.d_model), shared_(shared) {
+  HADAL_CHECK_LT(spec.first, spec.last);
+  const int32_t sublayers = static_cast<int32_t>(plan.sublayers.size());
+  if (spec.first > 0) input_edges_ = BorderEdges(plan, spec.first);
+  if (spec.last < sublayers) output_edges_ = BorderEdges(plan, spec.last);
+  AddPieces(capacity, shared, layout);
+  slots_slice_ = layout.Reserve<float>("activations", slot_floats_ * spec.slots);
+  const auto reserve = [&](const Edge& edge, bool in_history) {
+    const bool has_place = in_history && edge.kind == EdgeKind::kStream;
+    return layout.Reserve<float>("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_);
+  };
+  starts_in_history_ = !input_edges_.empty() && pieces_.front().history_entries > 0;
+  ends_in_history_ = !output_edges_.empty() && EntryOf(pieces_.size() - 1) > 0;
+  for (const Edge& edge : output_edges_) output_slices_.push_back(reserve(edge, ends_in_history_));
+  if (!spec.training) return;
+  for (const Edge& edge : input_edges_) input_gradient_slices_.push_back(reserve(edge, starts_in_history_));
+}
+
+int64_t Chunk::ReserveInSlot(int64_t floats) {
+  const int64_t offset = slot_floats_;
+  constexpr int64_t kAlignmentFloats = ArenaLayout::kAlignmentBytes / static_cast<int64_t>(sizeof(float));
+  slot_floats_ += (floats + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
+  return offset;
+}
+
+void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout) {
+  const int32_t target = plan_.target_embedding();
+  const auto add_embedding = [&](int32_t sublayer, Stack stack) {
+    Piece& piece = pieces_.emplace_back();
+    piece.kind = Piece::Kind::kEmbedding;
+    piece.stack = stack;
+    piece.embedding.emplace(plan_, sublayer, layout);
+  };
+  if (spec_.first == plan_.source_embedding()) add_embedding(plan_.source_embedding(), Stack::kEncoder);
+  AddHistory(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, layout);
+  AddSegments(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, shared);
+  // The memory is needed by cross-attention here, or by a border behind the target embedding.
+  const bool inside_decoder = spec_.last > target;
+  const bool received = std::any_of(input_edges_.begin(), input_edges_.end(),
+                                    [](const Edge& edge) { return edge.kind == EdgeKind::kMemory; });
+  if (plan_.options.has_encoder() && inside_decoder && (spec_.first <= target || received)) {
+    memory_ = SlotTensor{Stack::kEncoder, ReserveInSlot(capacity.source_rows * d_model_)};
+  }
+  if (spec_.first <= target && target < spec_.last) add_embedding(target, Stack::kDecoder);
+  AddHistory(std::max(spec_.first, target + 1), std::min(spec_.last, plan_.output_head()), capacity, layout);
+  AddSegments(std::max(spec_.first, target + 1), std::min(spec_.last, plan_.output_head()), capacity, shared);
+  if (spec_.last <= plan_.output_head()) return;
+  Piece& head = pieces_.emplace_back();
+  head.kind = Piece::Kind::kHead;
+  head.stack = Stack::kDecoder;
+  head.head.emplace(plan_);
+  head_input_slice_ = layout.Reserve<float>("workspace", capacity.target_rows * d_model_);
+  if (spec_.training) head_gradient_ = SlotTensor{Stack::kDecoder, ReserveInSlot(capacity.target_rows * d_model_)};
+}
+
+void Chunk::AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout) {
+  if (first >= last || !plan_.Combines(plan_.sublayers[first].stack)) return;
+  const Stack stack = plan_.sublayers[first].stack;
+  // y_0 and one a layer.
+  histories_[static_cast<size_t>(stack)].emplace(LayerHistory::Spec{.stack = stack,
+                                                                    .entries = plan_.sublayers[last - 1].layer + 2,
+                                                                    .rows = capacity.rows(stack),
+                                                                    .width = d_model_,
+                                                                    .slots = spec_.slots,
+                                                                    .training = spec_.training},
+                                                 layout);
+}
+
+void Chunk::AddCombination(int32_t last, const ActivationCapacity& capacity) {
+  const Stack stack = plan_.sublayers[last - 1].stack;
+  Piece& piece = pieces_.emplace_back();
+  piece.kind = Piece::Kind::kCombination;
+  piece.stack = stack;
+  piece.combination.emplace(plan_, last - 1, capacity.rows(stack));
+  piece.history_entries = piece.combination->entries();
+  piece.saved_offset = ReserveInSlot(piece.combination->saved_floats());
+}
+
+void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared) {
+  if (first >= last) return;
+  const bool combines = plan_.Combines(plan_.sublayers[first].stack);
+  // With a history a segment is a layer: its input is kept in any case.
+  const int32_t length = combines ? 1 : spec_.checkpoint_every > 0 ? spec_.checkpoint_every : last - first;
+  for (int32_t begin = first, end = first; begin < last; begin = end) {
+    end = plan_.NextCut(std::min(begin + length, last));
+    Piece& piece = pieces_.emplace_back();
+    piece.kind = Piece::Kind::kSegment;
+    piece.segment = std::make_unique<Segment>(plan_, begin, end, capacity);
+    piece.stack = piece.segment->stack();
+    if (combines) {
+      piece.history_entries = piece.segment->entries();
+    } else {
+      piece.input = {piece.stack, ReserveInSlot(capacity.rows(piece.stack) * d_model_)};
+    }
+    if (spec_.checkpoint_every > 0) {
+      shared.Require(piece.segment->saved_floats());
+    } else {
+      piece.saved_offset = ReserveInSlot(piece.segment->saved_floats());
+    }
+  }
+  if (combines && plan_.ends_stack(last)) AddCombination(last, capacity);
+}
+
+void Chunk::Bind(const Arena& arena) {
+  slots_ = arena.Get<float>(slots_slice_);
+  head_input_ = arena.Get<float>(head_input_slice_);
+  for (const ArenaSlice& slice : output_slices_) outputs_.push_back(arena.Get<float>(slice));
+  for (const ArenaSlice& slice : input_gradient_slices_) input_gradients_.push_back(arena.Get<float>(slice));
+  for (std::optional<LayerHistory>& history : histories_) {
+    if (history) history->Bind(arena);
+  }
+  for (Piece& piece : pieces_) {
+    if (piece.embedding) piece.embedding->Bind(arena);
+  }
+}
+
+}  // namespace hadal

@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# `hadal compare` as people start it: a grid run to its end, interrupted and resumed, cut by a budget, with cells that fail, diverge or
+# have changed. Usage: compare_test.sh HADAL
+set -u
+hadal=${1:?usage: compare_test.sh HADAL}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
+expect() {
+  local wanted=$1 code; shift
+  timeout 120 "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] && return
+  fail "exit code $code instead of $wanted: $*"; tail -n 20 out
+}
+says() { grep -q -- "$1" out || { fail "the output lacks \"$1\""; tail -n 15 out; }; }
+lacks() { ! grep -q -- "$1" out || { fail "the output has \"$1\""; tail -n 15 out; }; }
+ended() { grep -q "\"end\": \"$2\"" "$1/cell.json" || { fail "$1 is not $2"; cat "$1/cell.json"; }; }
+steps() { [ "$(grep -c '"event":"step"' "$1/metrics.jsonl")" -eq "$2" ] || fail "$1 has not $2 steps"; }
+
+"$hadal" generate --out text --pairs 300 --valid 20 --test 10 --seed 3 > /dev/null || exit 1
+"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 > /dev/null || exit 1
+mkdir grids
+cat > grids/base.textproto <<'END'
+data { train: "data/train" validation: "data/valid" }
+model { encoder_layers: 1 decoder_layers: 1 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0 }
+batch { micro_batches: 1 source_tokens: 96 target_tokens: 96 }
+learning_rate { peak: 1e-3 warmup_updates: 2 }
+pipeline { threads: 1 }
+stop { steps: 6 }
+validation { every_steps: 3 }
+END
+cat > grids/small.textproto <<'END'
+title: "A small grid"
+base: "base.textproto"
+axes {
+  name: "method"
+  values { label: "deepnorm" set: "model.residual.method=deepnorm" }
+  values { label: "post_ln" set: "model.residual.method=post_ln" }
+}
+axes {
+  name: "depth"
+  values { label: "3" set: "model.encoder_layers=3" }
+  values { label: "1" }
+}
+END
+
+echo "a grid to its end, the cheap runs first"
+expect 0 "$hadal" compare grids/small.textproto --out whole
+says '4 of 4 runs finished'
+[ "$(grep -o '] [^:]*: starts' out | tr '\n' ' ')" = "] method=deepnorm,depth=1: starts ] method=post_ln,depth=1: starts \
+] method=deepnorm,depth=3: starts ] method=post_ln,depth=3: starts " ] || fail "another order: $(cat out)"
+for cell in whole/runs/*; do ended "$cell" done; steps "$cell" 6; done
+grep -q cpu_seconds whole/runs/method=post_ln,depth=1/cell.json || fail "no CPU time"
+
+echo "finished runs are not run again; a moved limit lets them go on; another config is left alone"
+expect 0 "$hadal" compare grids/small.textproto --out whole
+says 'done before'; lacks starts
+expect 0 "$hadal" compare grids/small.textproto --out whole --set stop.steps=8 --run 2
+says 'method=post_ln,depth=1: goes on'; steps whole/runs/method=post_ln,depth=1 8; steps whole/runs/method=deepnorm,depth=1 6
+expect 1 "$hadal" compare grids/small.textproto --out whole --set learning_rate.peak=2e-3 --run 1
+says 'learning_rate.peak: 0.001 -> 0.002'; says 'left alone'
+expect 0 "$hadal" compare grids/small.textproto --out whole --set learning_rate.peak=2e-3 --set stop.steps=9 --run 1 --accept-changes
+steps whole/runs/method=deepnorm,depth=1 9
+expect 0 "$hadal" compare grids/small.textproto --out whole --list
+says '4  method=post_ln,depth=3 .* done'
+
+echo "every finished run translates a test set; the report compares them"
+expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-source text/test.en --test-reference text/test.de
+says 'method=post_ln,depth=1: translated'; says 'report: whole/comparison.html'
+[ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 10 ] || fail "not 10 lines translated"
+grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
+grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
+rm whole/comparison.*
+expect 0 "$hadal" compare grids/small.textproto --out whole --report-only; lacks starts
+for file in html md json; do [ -s whole/comparison.$file ] || fail "no comparison.$file"; done
+if command -v python3 > /dev/null; then python3 -m json.tool whole/comparison.json > /dev/null || fail "no JSON"; fi
+
+echo "a signal: the running child saves, and the same command goes on"
+# start OUT [OPTION…]: a grid in the background, its pid in $grid, until its first run has made steps.
+start() {
+  first=$1/runs/method=deepnorm,depth=1
+  "$hadal" compare grids/small.textproto --out "$@" --set stop.steps=100000 --set validation.every_steps=0 > out 2>&1 & grid=$!
+  for _ in $(seq 400); do [ "$(grep -c '"event":"step"' $first/metrics.jsonl 2> /dev/null)" -ge 3 ] 2> /dev/null && return; sleep 0.05; done
+  fail "no step within 20 seconds"
+}
+for signal in INT USR1; do
+  start stopped-$signal
+  kill -$signal $grid; wait $grid; code=$?
+  [ $code -eq 85 ] || { fail "exit code $code instead of 85 after $signal"; cat out; }
+  says 'to go on with'; ended $first interrupted
+  [ ! -e stopped-$signal/runs/method=post_ln,depth=1 ] || fail "another run was started after $signal"
+done
+saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
+expect 0 "$hadal" compare grids/small.textproto --out stopped-USR1 --set stop.steps=$((saved + 2)) --set validation.every_steps=0
+says 'method=deepnorm,depth=1: goes on (was interrupted)'; says '4 of 4'; steps $first $((saved + 2))
+[ "$(grep -c '"event":"run"' $first/metrics.jsonl)" -eq 2 ] || fail "the run did not go on"
+
+echo "the same with two ranks"
+start ranks-stopped --ranks 2
+kill -INT $grid; wait $grid; code=$?
+[ $code -eq 85 ] || { fail "exit code $code instead of 85 with two ranks"; cat out; }
+ended $first interrupted; [ -e $first/checkpoints/latest ] || fail "two ranks have not saved"
+
+echo "killed without warning: its child saves and ends, and the same command goes on"
+start killed
+kill -KILL $grid; wait $grid 2> /dev/null
+for _ in $(seq 200); do grep -q '"event":"finish"' $first/metrics.jsonl && break; sleep 0.05; done
+ended $first running; [ -e $first/checkpoints/latest ] || fail "the child has not saved"
+saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
+expect 0 "$hadal" compare grids/small.textproto --out killed --set stop.steps=$((saved + 2)) --set validation.every_steps=0 --run 1
+says 'goes on (was running)'; ended $first done; steps $first $((saved + 2))
+
+echo "budgets: a run's cap cuts it, the grid's total stops before the dear runs"
+sed 's/^title.*/run_minutes: 0.01/' grids/small.textproto > grids/cap.textproto
+expect 0 "$hadal" compare grids/cap.textproto --out cap --set stop.steps=100000 --run 1
+ended cap/runs/method=deepnorm,depth=1 cut
+sed 's/^title.*/total_minutes: 0.01/' grids/small.textproto > grids/total.textproto
+expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100000
+says 'budget of 0.01 minutes is used up'; ended total/runs/method=deepnorm,depth=1 interrupted
+[ ! -e total/runs/method=post_ln,depth=3 ] || fail "a run was started behind the budget"
+
+echo "a failing run does not keep the others from running; a diverging one is a result"
+bad=failing/runs/method=deepnorm,depth=1
+mkdir -p $bad/checkpoints/step_00000003 && echo '{' > $bad/checkpoints/step_00000003/manifest.json
+expect 1 "$hadal" compare grids/small.textproto --out failing
+ended $bad failed; says '3 of 4 runs finished, 1 failed'; says 'exit code 3; its output is in failing/logs/'
+rm -r $bad
+expect 0 "$hadal" compare grids/small.textproto --out failing; says '4 of 4'; ended $bad done
+expect 0 "$hadal" compare grids/small.textproto --out diverging --set learning_rate.peak=10 --set learning_rate.warmup_updates=0 \
+  --set model.residual.encoder.residual_gain=1000 --set model.residual.encoder.norm=none --set model.residual.decoder.norm=none \
+  --set model.residual.encoder.ffn_gain=1000 --set health.skipped_steps=1 --set stop.steps=20 --run 3
+ended diverging/runs/method=deepnorm,depth=3 diverged
+says ': diverged'
+
+echo "two ranks"
+expect 0 "$hadal" compare grids/small.textproto --out ranks --ranks 2 --run 1
+ended ranks/runs/method=deepnorm,depth=1 done; steps ranks/runs/method=deepnorm,depth=1 6
+grep -q '"ranks":2' ranks/runs/method=deepnorm,depth=1/metrics.jsonl || fail "not two ranks"
+
+echo "mistakes are refused before anything runs"
+expect 2 "$hadal" compare grids/small.textproto --out none --run 5; says 'numbered from 1 to 4'
+expect 2 "$hadal" compare grids/small.textproto --out none --set model.heads=3; says 'method=deepnorm,depth=3: '
+expect 1 "$hadal" compare grids/small.textproto --out none --set data.train=gone; says 'gone'
+expect 1 "$hadal" compare grids/gone.textproto
+[ ! -e none/runs ] || fail "something ran"
+
+[ $failures -eq 0 ] && echo "all passed" || { echo "$failures failure(s)"; exit 1; }

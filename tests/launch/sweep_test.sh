@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# `hadal sweep` as people start it: layouts of 1, 2 and 2 × 2 ranks and their scaling report, called again, a layout that fails, bad lists,
+# and the job array it would submit, whose script runs one line.  Usage: sweep_test.sh HADAL SOURCE_DIR
+set -u
+hadal=${1:?usage: sweep_test.sh HADAL SOURCE_DIR}
+source=${2:?usage: sweep_test.sh HADAL SOURCE_DIR}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 15 out; }
+expect() {
+  local wanted=$1 code; shift
+  timeout 60 "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
+}
+says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
+
+"$hadal" generate --out text --pairs 300 --valid 20 --test 10 --seed 3 > out 2>&1 &&
+  "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 >> out 2>&1 ||
+  { fail "no corpus"; exit 1; }
+cat > small.textproto <<'END'
+data { train: "data/train" }
+model { encoder_layers: 2 decoder_layers: 2 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0.1 }
+batch { micro_batches: 4 source_tokens: 96 target_tokens: 96 }
+learning_rate { peak: 1e-3 warmup_updates: 2 }
+pipeline { threads: 1 }
+stop { steps: 12 }
+END
+cat > layouts.txt <<'END'
+# name ranks settings
+one  1
+two  2  --set pipeline.schedule="gpipe"
+grid 4  --set pipeline.replicas=2
+END
+
+expect 0 "$hadal" sweep layouts.txt small.textproto --out s
+says "1/3.*one: starts"; says "s/scaling.html"
+for run in one two grid; do
+  [ "$(grep -c '"event":"step"' s/runs/$run/metrics.jsonl)" -eq 12 ] || fail "$run has not 12 steps"
+done
+python3 - <<'END' || fail "scaling.json is not what it should be"
+import json
+report = json.load(open("s/scaling.json"))
+rows = report["scaling"]["rows"]
+assert [row["cores"] for row in rows] == [1, 2, 4], rows
+assert abs(rows[0]["efficiency"] - 1) < 1e-9 and all(row["efficiency"] > 0 for row in rows)
+END
+# The layouts of one replica have the same bits.
+expect 0 "$hadal" checkpoint diff s/runs/one/checkpoints/step_00000012 s/runs/two/checkpoints/step_00000012
+expect 0 "$hadal" sweep layouts.txt small.textproto --out s; says "two: done before"
+
+# One layout cannot be: the others run, and have their report.
+printf 'good 1\nbad 2 --set pipeline.stages=3\n' > partly.txt
+expect 1 "$hadal" sweep partly.txt small.textproto --out p; says "bad: failed"; says "p/scaling.html"
+expect 2 "$hadal" sweep layouts.txt small.textproto --out s2 --set model.widht=3; says "layout \"one\".*widht"
+printf 'a 1\na 2\n' > twice.txt
+expect 2 "$hadal" sweep twice.txt small.textproto; says "twice.txt:2: there is a layout"
+
+# Submitted: a stand-in for sbatch keeps its words and runs the script for each line of the array.
+mkdir bin
+cat > bin/sbatch <<'END'
+#!/usr/bin/env bash
+echo "$@" > sbatch.words
+array=${1#--array=}; shift
+[ "$1" = --nodes ] && shift 2
+for SLURM_ARRAY_TASK_ID in ${array//,/ }; do export SLURM_ARRAY_TASK_ID; bash "$@" || exit 1; done
+echo "Submitted batch job 7"
+END
+chmod +x bin/sbatch
+export HADAL=$hadal HADAL_LAUNCHER=mpirun HADAL_MPIRUN_OPTIONS="--bind-to none --oversubscribe" PATH=$work/bin:$PATH
+expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submit "sbatch --nodes 1 $source/launch/slurm/sweep.sbatch"
+says "Submitted batch job 7"
+grep -q -- "^--array=2,3,4 --nodes 1 .*/sweep.sbatch layouts.txt small.textproto --set seed=3$" sbatch.words || { cat sbatch.words; fail "sbatch got other words"; }
+expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submit "sbatch sweep.sbatch"; says "every layout has run"
+expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.html"
+expect 1 "$hadal" sweep layouts.txt small.textproto --out r --submit "false sweep.sbatch"; says "submission ended with code 1"
+
+[ $failures -eq 0 ] && echo "all checks passed"
+exit $((failures > 0))
