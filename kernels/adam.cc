@@ -1,6 +1,7 @@
 #include "kernels/adam.h"
 
 #include "kernels/cpu/adam.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -13,6 +14,7 @@ void AdamStep(const Stream& stream, const AdamArgs& args) {
   HADAL_CHECK(args.beta1 >= 0 && args.beta1 < 1);
   HADAL_CHECK(args.beta2 >= 0 && args.beta2 < 1);
   HADAL_CHECK(args.epsilon >= 0);
+  if (stream.device() != nullptr) return stream.device()->kernels().adam_step(stream, args);
   cpu::AdamStep(stream, args);
 }
 

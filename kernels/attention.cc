@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_work.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -42,6 +43,17 @@ void CheckDropout(const Dropout& dropout, const AttentionShape& shape, int64_t q
 
 }  // namespace
 
+namespace {
+
+AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstMatrix& q) {
+  return {.query_rows = q.rows,
+          .max_length = cpu::MaxLength(shape),
+          .heads = shape.heads,
+          .head_width = q.columns / shape.heads};
+}
+
+}  // namespace
+
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
   CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);
   CheckMatrix(args.q, args.q.rows, args.q.columns);
@@ -50,8 +62,8 @@ void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
   CheckMatrix(args.context, args.q.rows, args.q.columns);
   CheckMatrix(args.log_sum_exp, args.q.rows, args.shape.heads);
   CheckDropout(args.dropout, args.shape, args.q.rows);
-  HADAL_CHECK_GE(args.scratch.size,
-                 AttentionScratch(stream, cpu::MaxLength(args.shape), args.q.columns / args.shape.heads));
+  HADAL_CHECK_GE(args.scratch.size, AttentionScratch(stream, CapacityOf(args.shape, args.q)));
+  if (stream.device() != nullptr) return stream.device()->kernels().attention_forward(stream, args);
   cpu::AttentionForward(stream, args);
 }
 
@@ -66,13 +78,15 @@ void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) 
   CheckMatrix(args.d_k, args.k.rows, args.q.columns);
   CheckMatrix(args.d_v, args.k.rows, args.q.columns);
   CheckDropout(args.dropout, args.shape, args.q.rows);
-  HADAL_CHECK_GE(args.scratch.size,
-                 AttentionScratch(stream, cpu::MaxLength(args.shape), args.q.columns / args.shape.heads));
+  HADAL_CHECK_GE(args.scratch.size, AttentionScratch(stream, CapacityOf(args.shape, args.q)));
+  if (stream.device() != nullptr) return stream.device()->kernels().attention_backward(stream, args);
   cpu::AttentionBackward(stream, args);
 }
 
-int64_t AttentionScratch(const Stream& stream, int64_t max_length, int64_t head_width) {
-  return stream.threads() * cpu::ThreadScratchFloats(cpu::AttentionScratchLayout(max_length, head_width));
+int64_t AttentionScratch(const Stream& stream, const AttentionCapacity& capacity) {
+  if (stream.kind() != DeviceKind::kCpu) return 2 * capacity.heads * capacity.query_rows;
+  return stream.threads() *
+         cpu::ThreadScratchFloats(cpu::AttentionScratchLayout(capacity.max_length, capacity.head_width));
 }
 
 }  // namespace hadal

@@ -54,8 +54,14 @@ struct AttentionBackwardArgs {
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 
-// Floats of scratch for forward or backward when no sentence has more than `max_length` rows on either side. Grows with threads
-// and max_length, not with the batch: about threads · (96·max_length + 3·max_length·D + 160·D) floats.
-int64_t AttentionScratch(const Stream& stream, int64_t max_length, int64_t head_width);
+// Floats of scratch for forward or backward of up to `query_rows` rows when no sentence has more than `max_length` on either side. On the
+// CPU it grows with threads and max_length, not with the batch: about threads · (96·max_length + 3·max_length·D + 160·D) floats; on a
+// device it is 2·H a query row.
+struct AttentionCapacity {
+  int64_t query_rows = 0;
+  int64_t max_length = 0;
+  int64_t heads = 1, head_width = 1;
+};
+int64_t AttentionScratch(const Stream& stream, const AttentionCapacity& capacity);
 
 }  // namespace hadal

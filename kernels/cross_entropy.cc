@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy.h"
 
 #include "kernels/cpu/cross_entropy.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -16,6 +17,7 @@ void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
     HADAL_CHECK_GE(args.targets[i], 0);
     HADAL_CHECK_LT(args.targets[i], args.logits.columns);
   }
+  if (stream.device() != nullptr) return stream.device()->kernels().cross_entropy(stream, args);
   cpu::CrossEntropy(stream, args);
 }
 

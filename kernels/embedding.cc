@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cpu/embedding.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -55,6 +56,7 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
     CheckTokens(args.row_positions, args.positions.rows);
   }
   CheckTokens(args.tokens, args.table.rows);
+  if (stream.device() != nullptr) return stream.device()->kernels().embedding_forward(stream, args);
   cpu::EmbeddingForward(stream, args);
 }
 
@@ -63,6 +65,7 @@ void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) 
   HADAL_CHECK_EQ(args.dx.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.d_table.columns, args.dx.columns);
   CheckTokens(args.tokens, args.d_table.rows);
+  if (stream.device() != nullptr) return stream.device()->kernels().embedding_backward(stream, args);
   cpu::EmbeddingBackward(stream, args);
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/head_scale.h"
 
 #include "kernels/cpu/head_scale.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -23,6 +24,7 @@ void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args) {
   if (args.x.rows == 0) return;
   CheckShape(args.y, args.x.rows, args.x.columns);
   CheckHeads(args.gain, args.x.columns);
+  if (stream.device() != nullptr) return stream.device()->kernels().head_scale_forward(stream, args);
   cpu::HeadScaleForward(stream, args);
 }
 
@@ -33,6 +35,7 @@ void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args) 
   CheckHeads(args.gain, args.dy.columns);
   HADAL_CHECK_EQ(args.d_gain.size, args.gain.size);
   HADAL_CHECK_GE(args.partials.size, HeadScalePartials(args.dy.rows, args.gain.size));
+  if (stream.device() != nullptr) return stream.device()->kernels().head_scale_backward(stream, args);
   cpu::HeadScaleBackward(stream, args);
 }
 

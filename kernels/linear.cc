@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include "kernels/cpu/linear.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -23,6 +24,7 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   HADAL_CHECK_EQ(args.y.columns, args.weight.rows);
   HADAL_CHECK_EQ(args.y.rows, args.x.rows);
   if (!args.bias.empty()) HADAL_CHECK_EQ(args.bias.size, args.weight.rows);
+  if (stream.device() != nullptr) return stream.device()->kernels().linear_forward(stream, args);
   cpu::LinearForward(stream, args);
 }
 
@@ -39,6 +41,7 @@ void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& ar
     HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
     HADAL_CHECK_EQ(args.relu_output.columns, args.dx.columns);
   }
+  if (stream.device() != nullptr) return stream.device()->kernels().linear_backward_input(stream, args);
   cpu::LinearBackwardInput(stream, args);
 }
 
@@ -48,6 +51,7 @@ void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
   CheckRowMajor(args.dx);
   HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
   HADAL_CHECK_EQ(args.relu_output.columns, args.dx.columns);
+  if (stream.device() != nullptr) return stream.device()->kernels().relu_backward(stream, args);
   cpu::ReluBackward(stream, args);
 }
 
@@ -60,6 +64,7 @@ void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& 
   HADAL_CHECK_EQ(args.d_weight.columns, args.x.columns);
   HADAL_CHECK_EQ(args.dy.rows, args.x.rows);
   if (!args.d_bias.empty()) HADAL_CHECK_EQ(args.d_bias.size, args.dy.columns);
+  if (stream.device() != nullptr) return stream.device()->kernels().linear_backward_weight(stream, args);
   cpu::LinearBackwardWeight(stream, args);
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/residual_norm.h"
 
 #include "kernels/cpu/residual_norm.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -42,6 +43,7 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
     HADAL_CHECK_NE(args.normed.data, args.branch.data);
     HADAL_CHECK_NE(args.normed.data, args.sum.data);
   }
+  if (stream.device() != nullptr) return stream.device()->kernels().residual_norm_forward(stream, args);
   cpu::ResidualNormForward(stream, args);
 }
 
@@ -80,6 +82,7 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
     HADAL_CHECK_GE(args.partials.size, ResidualNormPartials(rows, width));
   }
   HADAL_CHECK_NE(args.d_branch.data, args.d_stream.data);
+  if (stream.device() != nullptr) return stream.device()->kernels().residual_norm_backward(stream, args);
   cpu::ResidualNormBackward(stream, args);
 }
 

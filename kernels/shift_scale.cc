@@ -1,6 +1,7 @@
 #include "kernels/shift_scale.h"
 
 #include "kernels/cpu/shift_scale.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -23,6 +24,7 @@ void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args) 
   if (args.x.rows == 0) return;
   CheckShape(args.y, args.x.rows, args.x.columns);
   CheckScalars(args.shift, args.scale);
+  if (stream.device() != nullptr) return stream.device()->kernels().shift_scale_forward(stream, args);
   cpu::ShiftScaleForward(stream, args);
 }
 
@@ -35,6 +37,7 @@ void ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args
   if (!args.scale.empty()) CheckShape(args.x, args.dy.rows, args.dy.columns);
   HADAL_CHECK(!args.accumulate || args.dx.data != args.dy.data);
   HADAL_CHECK_GE(args.partials.size, ShiftScalePartials(args.dy.rows));
+  if (stream.device() != nullptr) return stream.device()->kernels().shift_scale_backward(stream, args);
   cpu::ShiftScaleBackward(stream, args);
 }
 

@@ -5,13 +5,28 @@
 // square is exact; eight sums, sum i over the elements i, i + 8, i + 16, … in ascending order, combined as
 // ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)). A function of the values alone: every instruction set and alignment gives the
 // same bits. A non-finite element makes the result non-finite (the finite check of a step rides on this); finite floats
-// never overflow it. An empty range gives 0. Serial, thread-safe, blocking; allocates nothing.
+// never overflow it. An empty range gives 0. Thread-safe, blocking; allocates nothing.
 #pragma once
 
+#include <span>
+
+#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
 
 double SumOfSquares(ConstVector x);
+
+// The same of each of many slices. The stream's threads share the elements out evenly; a slice is one thread's, so that its bits are those
+// of SumOfSquares. A device adds in an order of its own (cuda/sum_of_squares.h).
+struct SquaresSlice {
+  ConstVector x;
+  int64_t first = 0;  // elements in the slices before it
+};
+struct SumsOfSquaresArgs {
+  std::span<const SquaresSlice> slices;
+  std::span<double> sums;  // [slices] (=), the host's
+};
+void SumsOfSquares(const Stream& stream, const SumsOfSquaresArgs& args);
 
 }  // namespace hadal

@@ -10,10 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "google/protobuf/text_format.h"
+#include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "launch/world.h"
 #include "layers/method_presets.h"
+#include "layers/model_plan.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
 #include "runtime/files.h"
@@ -34,6 +37,7 @@ struct BenchArguments {
   std::string schedule = "1f1b";
   bool no_limit = false;
   int threads = 0;
+  DeviceRequest device;
 };
 
 absl::Status BenchInWorld(BenchArguments arguments, World& world) {
@@ -41,7 +45,12 @@ absl::Status BenchInWorld(BenchArguments arguments, World& world) {
   HADAL_ASSIGN_OR_RETURN(arguments.step.schedule, ParseScheduleKind(arguments.schedule));
   arguments.step.limit = !arguments.no_limit;
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
-  return RunBenchStep(arguments.step, world.communicator(), world.stream(), std::cout);
+  const ModelPlan plan = ModelPlan::Make(BenchModel(arguments.step));
+  Collectives collectives(world.communicator(), absl::Seconds(600));
+  HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, {}, world, collectives));
+  if (chosen.device != nullptr) arguments.step.limit = false;  // oneDNN's products are no limit of a GPU
+  if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
+  return RunBenchStep(arguments.step, world.communicator(), chosen.StreamFor(world.stream()), std::cout);
 }
 
 struct ProfileArguments {
@@ -166,6 +175,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   command->add_option("--repeats", step.repeats, "Measured pairs of step and limit")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  AddDeviceFlags(*command, arguments->device);
   command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
   command->add_flag("--json", step.json, "Print everything as JSON");
   command->callback([arguments, &exit_code] {

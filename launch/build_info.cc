@@ -11,6 +11,7 @@
 #include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/cuda_device.h"
 #include "kernels/instruction_set.h"
 
 // launch/CMakeLists.txt defines HADAL_VERSION, HADAL_BUILD_TYPE, HADAL_HIGHWAY_VERSION, HADAL_SENTENCEPIECE_VERSION and HADAL_CUDA_TEXT.
@@ -23,7 +24,7 @@ std::string MpiVersion() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string version(text, static_cast<size_t>(length));
-  return version.substr(0, version.find(','));
+  return version.substr(0, version.find_first_of(",\n"));  // MPICH goes on for pages
 }
 
 std::string OneDnnVersion() {
@@ -35,6 +36,12 @@ std::string OneDnnVersion() {
 std::string ProtobufVersion() {
   const int version = GOOGLE_PROTOBUF_VERSION;
   return absl::StrCat(version / 1000000, ".", version / 1000 % 1000, ".", version % 1000);
+}
+
+// What --device cuda would take, or why it cannot.
+std::string GpuText() {
+  const absl::StatusOr<std::unique_ptr<Device>> device = cuda::OpenCudaDevice({});
+  return device.ok() ? (*device)->Name() : absl::StrCat("none: ", device.status().message());
 }
 
 }  // namespace
@@ -55,6 +62,7 @@ std::string BuildInfo() {
        absl::StrCat(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".", NLOHMANN_JSON_VERSION_PATCH)},
       {"CLI11", CLI11_VERSION},
       {"CUDA", HADAL_CUDA_TEXT},
+      {"GPU", GpuText()},
       {"this CPU", InstructionSetName()}};
   std::string text;
   for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-14s %s\n", name, value);

@@ -43,6 +43,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const FileDescriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "open", "/dev/null");
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   const pid_t self = getpid();

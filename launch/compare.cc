@@ -51,7 +51,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
   options.stopped = StopSignalled;
   HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
-  std::cout << outcome.finished << " of " << grid.cells.size() << " runs finished";
+  std::cout << outcome.finished << " of " << outcome.chosen << " runs finished";
   if (outcome.failed > 0) std::cout << ", " << outcome.failed << " failed";
   if (outcome.changed > 0) std::cout << ", " << outcome.changed << " with another config left alone";
   if (outcome.waiting > 0) std::cout << ", " << outcome.waiting << " to go on with: start the same command again";

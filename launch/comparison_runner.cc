@@ -105,6 +105,7 @@ class Runner {
       chosen_.push_back(number - 1);
     }
     for (int i = 0; i < cells && options_.chosen.empty(); ++i) chosen_.push_back(i);
+    outcome_.chosen = static_cast<int>(chosen_.size());
     for (const int index : chosen_) {
       const absl::Status status = corpora_.Check(grid_.cells[index].config);
       if (!status.ok()) {
@@ -161,7 +162,7 @@ class Runner {
       }
       return absl::OkStatus();
     }
-    return Train(index, plan.task == CellTask::kGoOn && run.end != CellEnd::kNone, directory, std::move(run));
+    return Train(index, plan.task == CellTask::kGoOn && run.end != CellEnd::kNone, directory, run);
   }
 
   absl::Status Train(int index, bool again, const std::string& directory, CellRun run) {

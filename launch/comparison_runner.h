@@ -29,7 +29,8 @@ struct ComparisonOptions {
 };
 
 struct ComparisonOutcome {
-  int finished = 0;  // cells that are done, diverged or cut, earlier calls included
+  int chosen = 0;    // cells of this call
+  int finished = 0;  // of them those that are done, diverged or cut, earlier calls included
   int failed = 0;    // ended with an error
   int changed = 0;   // left alone, because their directories hold runs of other configs
   int waiting = 0;   // not (fully) run: the budget was used up, or a signal came

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "launch/time_limit.h"
@@ -47,6 +48,7 @@ struct TrainArguments {
   bool accept_changes = false;
   std::string trace;  // "steps=100-102"
   std::string stop_after;
+  DeviceRequest device;
 };
 
 // What every rank knows after reading its files; nothing here has talked to a peer.
@@ -108,12 +110,13 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
   return ModelPlan::Parse(bytes);
 }
 
-// Where the config sets no limit, a rank may take its share of what its host has free; the smallest share of all ranks counts.
-absl::Status LimitToHostMemory(const World& world, Collectives& collectives, PipelineOptions& options) {
+// Where the config sets no limit, a rank may take what its GPU has free, or its share of what its host has; the smallest share of all
+// ranks counts.
+absl::Status LimitMemory(const World& world, const Device* device, Collectives& collectives, PipelineOptions& options) {
   if (options.memory_limit_bytes != 0) return absl::OkStatus();
   const std::optional<int64_t> free = AvailableHostMemoryBytes();
   constexpr int64_t kUnknown = int64_t{1} << 62;
-  const int64_t my_share = free ? *free / world.ranks_on_host() : kUnknown;
+  const int64_t my_share = device != nullptr ? device->FreeBytes() : free ? *free / world.ranks_on_host() : kUnknown;
   const double mine[] = {static_cast<double>(my_share)};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
   double least = mine[0];
@@ -234,17 +237,20 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
   HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
-  HADAL_RETURN_IF_ERROR(LimitToHostMemory(world, collectives, options.pipeline));
-  HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), world.stream(), options.pipeline));
+  HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
+  const Stream stream = chosen.StreamFor(world.stream());
+  HADAL_RETURN_IF_ERROR(LimitMemory(world, chosen.device.get(), collectives, options.pipeline));
+  HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), stream, options.pipeline));
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                          MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));
 
   TrainingSinks sinks(world.rank() == 0, options);
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
+  if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
   TrainingSurroundings surroundings{
       .communicator = world.communicator(),
-      .stream = world.stream(),
+      .stream = stream,
       .train = *prepared.train,
       .validation = prepared.validation ? &*prepared.validation : nullptr,
       .sink = sinks.sink(),
@@ -300,6 +306,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");
   command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  AddDeviceFlags(*command, arguments->device);
   command->add_option(
       "--trace", arguments->trace,
       "Write a timeline of these steps (steps=100-102) of all ranks to RUN_DIR/trace, for ui.perfetto.dev");

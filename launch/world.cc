@@ -27,13 +27,12 @@ int AllowedCpus() {
 
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
   std::unique_ptr<World> world(new World());
-  int local_rank = 0;
   const Environment environment = [](const char* name) { return std::getenv(name); };
   if (StartedForMpi(environment)) {
     HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
     HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
-    local_rank = placement.local_rank;
+    world->local_rank_ = placement.local_rank;
     HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
     world->communicator_ = world->mpi_communicator_.get();
   } else {
@@ -42,7 +41,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
   }
   HADAL_RETURN_IF_ERROR(CheckTasks(environment, world->size()));
   world->ChooseThreads(threads);
-  for (const std::string& text : PlaceDisagreements(environment, world->rank(), local_rank)) {
+  for (const std::string& text : PlaceDisagreements(environment, world->rank(), world->local_rank_)) {
     absl::StrAppend(&world->warning_, world->warning_.empty() ? "" : "; ", text);
   }
   PrepareComputeThread();

@@ -26,6 +26,8 @@ class World {
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
   int ranks_on_host() const { return ranks_on_host_; }
+  // This rank's number among them.
+  int local_rank() const { return local_rank_; }
   // What people should know about the placement ("2 threads, but 1 CPU …"), or empty.
   const std::string& warning() const { return warning_; }
 
@@ -39,7 +41,7 @@ class World {
   std::unique_ptr<InProcessWorld> alone_;
   Communicator* communicator_ = nullptr;
   Stream stream_;
-  int ranks_on_host_ = 1;
+  int ranks_on_host_ = 1, local_rank_ = 0;
   std::string warning_;
 };
 

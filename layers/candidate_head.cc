@@ -32,14 +32,13 @@ CandidateTable CandidateHead::Forward(const Stream& stream, const ParameterStore
   const int64_t rows = x.rows;
   HADAL_CHECK_LE(rows, rows_);
   const Matrix logits = workspace.logits(rows);
-  const Vector nll(workspace.row_nll().data, rows);
+  const Vector nll = workspace.row_nll(rows);
   const MatrixOf<int32_t> tokens(tokens_, rows, candidates_);
   const Matrix log_probabilities(log_probabilities_, rows, candidates_);
   LinearForward(stream, {.x = x, .weight = parameters.Weight(table_), .y = logits});
   TopCandidates(stream, {.logits = logits, .tokens = tokens});
   for (int64_t i = 0; i < rows; ++i) best_[i] = std::max(tokens.row(i)[0], 0);
-  CrossEntropy(stream,
-               {.logits = logits, .targets = {best_, rows}, .loss = {workspace.row_loss().data, rows}, .nll = nll});
+  CrossEntropy(stream, {.logits = logits, .targets = {best_, rows}, .loss = workspace.row_loss(rows), .nll = nll});
   for (int64_t i = 0; i < rows; ++i) {
     const float* z = logits.row(i);
     const auto log_probability = [&](int32_t token) { return (z[token] - z[best_[i]]) - nll[i]; };

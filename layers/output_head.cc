@@ -19,8 +19,8 @@ LossSums OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matr
     const int64_t rows = std::min(Workspace::kLogitRows, x.rows - first);
     const ConstMatrix block = x.Rows(first, rows);
     const Matrix logits = context.workspace.logits(rows);
-    const Vector loss(context.workspace.row_loss().data, rows);
-    const Vector nll(context.workspace.row_nll().data, rows);
+    const Vector loss(context.workspace.row_loss(x.rows).data + first, rows);
+    const Vector nll(context.workspace.row_nll(x.rows).data + first, rows);
     LinearForward(context.stream, {.x = block, .weight = table, .y = logits});
     CrossEntropy(context.stream, {.logits = logits,
                                   .targets = {context.batch.target.data() + first, rows},
@@ -28,15 +28,17 @@ LossSums OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matr
                                   .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,
                                   .loss = loss,
                                   .nll = nll});
-    for (int64_t i = 0; i < rows; ++i) {
-      sums.loss += loss[i];
-      sums.nll += nll[i];
-      if (!row_nll.empty()) row_nll[first + i] = nll[i];
-    }
     if (!context.scalars.training) continue;
     LinearBackwardInput(context.stream, {.dy = logits, .weight = table, .dx = d_x.Rows(first, rows)});
     LinearBackwardWeight(context.stream,
                          {.dy = logits, .x = block, .d_weight = context.parameters.TableGradient(sublayer_)});
+  }
+  const Vector rows = context.workspace.host_rows(x.rows);  // loss, then nll
+  context.stream.ToHost(rows.data, context.workspace.row_loss(x.rows).data, rows.size * int64_t{sizeof(float)});
+  for (int64_t i = 0; i < x.rows; ++i) {
+    sums.loss += rows[i];
+    sums.nll += rows[x.rows + i];
+    if (!row_nll.empty()) row_nll[i] = rows[x.rows + i];
   }
   sums.tokens = x.rows;
   return sums;

@@ -15,6 +15,7 @@
 
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
+#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
@@ -29,10 +30,13 @@ struct ResidualProfile {
   std::vector<Entry> found;  // in the order of the sublayers that ran here
 
   // Sets the vector of plan.sublayers[sublayer], whose branch has run.  REQUIRES: its parameter ω is held here.
-  void Begin(const ParameterStore& parameters, int32_t sublayer);
+  void Begin(const Stream& stream, const ParameterStore& parameters, int32_t sublayer);
   // Takes the variances of the sublayer just begun.
-  void End(const SublayerRecord& record, ConstMatrix x, ConstMatrix sum);
+  void End(const Stream& stream, const SublayerRecord& record, ConstMatrix x, ConstMatrix sum);
 };
+
+// Every element of ω becomes `value`.
+void FillOmega(const Stream& stream, Vector omega, double value);
 
 // Whether the ω of a stack's sublayers, or of any, are profiled.
 bool IsProfiled(const ModelPlan& plan, Stack stack);

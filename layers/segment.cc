@@ -1,7 +1,5 @@
 #include "layers/segment.h"
 
-#include <cstring>
-
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
 
@@ -17,8 +15,10 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
   HADAL_CHECK_LT(first, last);
   const int64_t rows = capacity.rows(stack_);
   const auto reserve = [this](int64_t floats) {
+    // On 16 bytes, as kernels of a device like it: a product there has the same bits wherever its rows lie.
+    constexpr int64_t kAlignmentFloats = 4;
     const int64_t offset = saved_floats_;
-    saved_floats_ += floats;
+    saved_floats_ += (floats + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
     return offset;
   };
   if (plan.Combines(stack_)) {
@@ -200,10 +200,11 @@ void Segment::ForwardLayers(const SublayerContext& context, ConstMatrix x, float
     context.Observe({.tensor = DepthTensor::kBranch, .sublayer = first_ + static_cast<int32_t>(i), .values = branch});
     const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
     const int32_t sublayer = first_ + static_cast<int32_t>(i);
-    if (profiles) context.profile->Begin(context.parameters, sublayer);
+    if (profiles) context.profile->Begin(context.stream, context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
     if (profiles) {
-      context.profile->End(context.plan().sublayers[sublayer], StreamAfter(i, x, saved), SumOf(i + 1, saved, out));
+      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved),
+                           SumOf(i + 1, saved, out));
     }
     context.Progress();
   }
@@ -228,7 +229,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
     args.d_branch = d_branch;
     if (joint.skip_from >= 0) {
       args.d_skip = context.workspace.layer_input_gradient(rows);
-      std::memset(args.d_skip.data, 0, sizeof(float) * rows * d_model_);
+      context.stream.Clear(args.d_skip.data, rows * d_model_ * int64_t{sizeof(float)});
       args.skip_gain = record.skip_gain;
     }
     if (const int32_t bias = branches_[index - 1]->output_bias(); bias >= 0) {

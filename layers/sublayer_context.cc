@@ -15,10 +15,15 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
   const int64_t d = plan.options.d_model;
   branch_slice_ = layout.Reserve<float>(category, rows * d);
-  attention_floats_ = AttentionScratch(stream, capacity.max_length, d / plan.options.heads);
+  attention_floats_ = AttentionScratch(stream, {.query_rows = rows,
+                                                .max_length = capacity.max_length,
+                                                .heads = plan.options.heads,
+                                                .head_width = d / plan.options.heads});
   attention_slice_ = layout.Reserve<float>(category, attention_floats_);
   logits_slice_ = layout.Reserve<float>(category, kLogitRows * vocabulary_);
-  row_slice_ = layout.Reserve<float>(category, 2 * kLogitRows);
+  loss_rows_ = std::max(capacity.target_rows, kLogitRows);
+  row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
+  host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
   if (!training) return;
   branch_input_slice_ = layout.Reserve<float>(category, rows * d);
   context_slice_ = layout.Reserve<float>(category, rows * d);
@@ -50,7 +55,24 @@ void Workspace::Bind(const Arena& arena) {
   partials_ = arena.Get<float>(partial_slice_);
   logits_ = arena.Get<float>(logits_slice_);
   row_loss_ = arena.Get<float>(row_slice_);
-  row_nll_ = row_loss_ + kLogitRows;
+  host_row_loss_ = arena.Get<float>(host_row_slice_);
+}
+
+void SublayerContext::Observe(const DepthObservation& observation) const {
+  if (observer == nullptr) return;
+  if (stream.device() == nullptr) return observer->Observe(stream, batch.micro_batch, observation);
+  const auto on_host = [this](ConstMatrix& matrix, std::vector<float>& values) {
+    if (matrix.empty()) return;
+    HADAL_CHECK_EQ(matrix.stride, matrix.columns);
+    values.resize(matrix.rows * matrix.columns);
+    stream.ToHost(values.data(), matrix.data, static_cast<int64_t>(values.size() * sizeof(float)));
+    matrix.data = values.data();
+  };
+  DepthObservation copy = observation;
+  std::vector<float> values, before;
+  on_host(copy.values, values);
+  on_host(copy.before, before);
+  observer->Observe(Stream::Cpu(stream.threads()), batch.micro_batch, copy);
 }
 
 }  // namespace hadal

@@ -56,19 +56,22 @@ class Workspace {
   Vector norm_partials() const { return {partials_, partial_floats_}; }
   // Rows of logits of the output head.
   Matrix logits(int64_t rows) const { return {logits_, rows, vocabulary_}; }
-  Vector row_loss() const { return {row_loss_, kLogitRows}; }
-  Vector row_nll() const { return {row_nll_, kLogitRows}; }
+  // A number for each target row, or for a block of kLogitRows where there are fewer: nll behind loss, back to back.
+  Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
+  Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
+  // Both once more, in the host's memory.  [2 · rows]
+  Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
 
   // The head works on this many rows at a time; part of the order of accumulation, hence fixed.
   static constexpr int64_t kLogitRows = 256;
 
  private:
-  int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0;
+  int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0, loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
-      projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_;
+      projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_, host_row_slice_;
   float *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
         *projected_ = nullptr, *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *logits_ = nullptr,
-        *row_loss_ = nullptr, *row_nll_ = nullptr;
+        *row_loss_ = nullptr, *host_row_loss_ = nullptr;
 };
 
 // One micro-batch on its way through a chunk.
@@ -88,9 +91,8 @@ struct SublayerContext {
   int32_t* complete_from = nullptr;
   DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
 
-  void Observe(const DepthObservation& observation) const {
-    if (observer != nullptr) observer->Observe(stream, batch.micro_batch, observation);
-  }
+  // On a device the observer gets a copy on the host, and a stream of the CPU.
+  void Observe(const DepthObservation& observation) const;
   void Progress() const {
     if (progress != nullptr) (*progress)();
   }

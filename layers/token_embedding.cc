@@ -1,6 +1,7 @@
 #include "layers/token_embedding.h"
 
 #include <cmath>
+#include <vector>
 
 #include "kernels/embedding.h"
 
@@ -17,7 +18,10 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLay
 
 void TokenEmbedding::Bind(const Arena& arena) {
   positions_.data = arena.Get<float>(positions_slice_);
-  FillSinusoidalPositions(positions_);
+  if (arena.device() == nullptr) return FillSinusoidalPositions(positions_);
+  std::vector<float> values(positions_.rows * positions_.columns);
+  FillSinusoidalPositions({values.data(), positions_.rows, positions_.columns});
+  arena.device()->CopyIn(positions_.data, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
 }
 
 ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {

@@ -17,8 +17,8 @@ int64_t FloatsOf(const SliceState& slice) {
 }  // namespace
 
 BackgroundFile::BackgroundFile(CheckpointWriter& writer, int64_t step, int rank, std::vector<SliceState> slices,
-                               Vector buffer)
-    : buffer_(buffer), floats_from_(slices.size()), slices_(std::move(slices)) {
+                               Vector buffer, Device* device)
+    : buffer_(buffer), device_(device), floats_from_(slices.size()), slices_(std::move(slices)) {
   for (size_t i = slices_.size(); i-- > 0;) floats_from_[i] = FloatsFrom(i + 1) + FloatsOf(slices_[i]);
   thread_ = std::thread([this, &writer, step, rank] { Write(writer, step, rank); });
 }
@@ -57,12 +57,29 @@ absl::Status BackgroundFile::WriteSlice(size_t index, const CheckpointWriter::Ap
     busy_ = true;
     slice = slices_[index];
   }
+  std::vector<float> values;
+  BringToHost(slice, values);
   absl::Status status = append(slice);
   const std::lock_guard lock(mutex_);
   under_way_ = index + 1;
   busy_ = false;
   changed_.notify_all();
   return status;
+}
+
+void BackgroundFile::BringToHost(SliceState& slice, std::vector<float>& values) const {
+  const auto in_buffer = [this](const Vector& v) {
+    return v.data >= buffer_.data && v.data < buffer_.data + buffer_.size;
+  };
+  if (device_ == nullptr || in_buffer(slice.weight)) return;
+  values.resize(FloatsOf(slice));
+  float* to = values.data();
+  for (Vector* view : {&slice.weight, &slice.first_moment, &slice.second_moment}) {
+    if (view->empty()) continue;
+    device_->CopyOut(to, view->data, view->size * int64_t{sizeof(float)});
+    *view = Vector(to, view->size);
+    to += view->size;
+  }
 }
 
 void BackgroundFile::BeforeUpdate(const Stream& stream) {
@@ -84,8 +101,12 @@ void BackgroundFile::CopyFrom(size_t first, const Stream& stream) {
     for (Vector* view : {&slices_[i].weight, &slices_[i].first_moment, &slices_[i].second_moment}) {
       if (view->empty()) continue;
       const float* const from = view->data;
-      stream.ForRanges(view->size, kCopyGrain,
-                       [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, to + begin); });
+      if (device_ != nullptr) {
+        stream.ToHost(to, from, view->size * int64_t{sizeof(float)});
+      } else {
+        stream.ForRanges(view->size, kCopyGrain,
+                         [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, to + begin); });
+      }
       *view = Vector(to, view->size);
       to += view->size;
     }

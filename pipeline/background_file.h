@@ -28,7 +28,9 @@ class BackgroundFile {
  public:
   // Starts writing. `writer`, `buffer` and what the slices view must outlive the object; the caller leaves all of them alone until
   // done(), but for the slices after BeforeUpdate.
-  BackgroundFile(CheckpointWriter& writer, int64_t step, int rank, std::vector<SliceState> slices, Vector buffer);
+  // `device`: where the slices lie, null: in the host's memory, as the buffer does.
+  BackgroundFile(CheckpointWriter& writer, int64_t step, int rank, std::vector<SliceState> slices, Vector buffer,
+                 Device* device = nullptr);
   // Stops after the slice under way and waits for the thread.
   ~BackgroundFile();
 
@@ -45,8 +47,11 @@ class BackgroundFile {
   // Floats of slices [first, n).
   int64_t FloatsFrom(size_t first) const { return first < floats_from_.size() ? floats_from_[first] : 0; }
   void CopyFrom(size_t first, const Stream& stream);
+  // The file's thread: `slice` in the host's memory, in `values` where it was not there.
+  void BringToHost(SliceState& slice, std::vector<float>& values) const;
 
   const Vector buffer_;
+  Device* const device_;
   std::vector<int64_t> floats_from_;  // [slices]
 
   mutable std::mutex mutex_;

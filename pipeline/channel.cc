@@ -47,7 +47,7 @@ int64_t ChannelSpec::message_bytes() const {
 }
 
 SendChannel::SendChannel(ChannelSpec spec, ArenaLayout& layout)
-    : spec_(std::move(spec)), slice_(layout.ReserveBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
+    : spec_(std::move(spec)), slice_(layout.ReserveHostBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
 
 void SendChannel::Bind(const Arena& arena, Communicator& communicator) {
   buffers_ = arena.Get<std::byte>(slice_);
@@ -61,8 +61,8 @@ absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
   return absl::OkStatus();
 }
 
-absl::Status SendChannel::Send(const PackedBatch& batch, int64_t step, std::span<const ConstMatrix> edges,
-                               absl::Duration timeout) {
+absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, int64_t step,
+                               std::span<const ConstMatrix> edges, absl::Duration timeout) {
   if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
   std::byte* const buffer = buffers_ + sent_++ % spec_.buffers * spec_.message_bytes();
   const Header header = HeaderOf(batch, step);
@@ -71,7 +71,7 @@ absl::Status SendChannel::Send(const PackedBatch& batch, int64_t step, std::span
   HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
   for (const ConstMatrix& edge : edges) {
     const int64_t bytes = edge.rows * edge.columns * static_cast<int64_t>(sizeof(float));
-    std::memcpy(at, edge.data, bytes);
+    stream.ToHost(at, edge.data, bytes);
     at += bytes;
   }
   HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(buffer, at - buffer, spec_.peer, spec_.number));
@@ -85,7 +85,7 @@ absl::Status SendChannel::Drain(absl::Duration timeout) {
 }
 
 ReceiveChannel::ReceiveChannel(ChannelSpec spec, ArenaLayout& layout)
-    : spec_(std::move(spec)), slice_(layout.ReserveBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
+    : spec_(std::move(spec)), slice_(layout.ReserveHostBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
 
 void ReceiveChannel::Bind(const Arena& arena, Communicator& communicator) {
   buffers_ = arena.Get<std::byte>(slice_);

@@ -4,6 +4,7 @@
 // free buffers beforehand, so that a rendezvous completes while the stage computes; an input stays in its buffer until the chunk
 // has taken it. A message carries a header (step, micro-batch, rows), which the receiver compares with what it expects: a peer
 // that runs another program is an error, not garbage.
+// Buffers are the host's: on a device an edge is copied out to be sent, and the chunk that takes it copies it in.
 // Threads: one. Blocking: Send (full ring), Receive, Drain; every wait has the deadline given.
 #pragma once
 
@@ -48,8 +49,9 @@ class SendChannel {
   SendChannel(ChannelSpec spec, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // One matrix for each edge.
-  absl::Status Send(const PackedBatch& batch, int64_t step, std::span<const ConstMatrix> edges, absl::Duration timeout);
+  // One matrix for each edge, where kernels of `stream` have left it.
+  absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstMatrix> edges,
+                    absl::Duration timeout);
   // Waits until everything sent has been received.
   absl::Status Drain(absl::Duration timeout);
 

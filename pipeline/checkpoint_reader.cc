@@ -179,7 +179,7 @@ absl::Status CheckpointReader::VerifyFile(int32_t file) {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted) {
+absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted, Device* device) {
   struct Read {
     const Place* place;
     const Vector* destination;
@@ -203,12 +203,16 @@ absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted) {
   std::sort(reads.begin(), reads.end(), [](const Read& a, const Read& b) {
     return std::pair(a.place->file, a.place->tensor) < std::pair(b.place->file, b.place->tensor);
   });
+  std::vector<float> passing;  // a slice on its way to the device
   for (const Read& read : reads) {
     HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(read.place->file));
     const SafetensorsTensor& tensor = reader->tensors()[read.place->tensor];
-    HADAL_RETURN_IF_ERROR(reader->Read(read.place->tensor, 0, tensor.bytes(), read.destination->data));
-    const uint32_t crc = Crc32c(read.destination->data, static_cast<size_t>(tensor.bytes()));
+    if (device != nullptr) passing.resize(read.destination->size);
+    float* const to = device != nullptr ? passing.data() : read.destination->data;
+    HADAL_RETURN_IF_ERROR(reader->Read(read.place->tensor, 0, tensor.bytes(), to));
+    const uint32_t crc = Crc32c(to, static_cast<size_t>(tensor.bytes()));
     if (crc != read.place->crc32c) return CrcError(tensor.name, reader->path(), crc, read.place->crc32c);
+    if (device != nullptr) device->CopyIn(read.destination->data, to, tensor.bytes());
   }
   return absl::OkStatus();
 }

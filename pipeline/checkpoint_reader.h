@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint_manifest.h"
 #include "pipeline/checkpoint_state.h"
+#include "runtime/device.h"
 #include "runtime/safetensors.h"
 
 namespace hadal {
@@ -41,7 +42,8 @@ class CheckpointReader {
   // those with the model's first (CompareParameters). REQUIRES: parameter and slice exist; sizes of the views are those
   // of the slices. Errors: DataLoss; FailedPrecondition when moments are wanted of a checkpoint without; the views'
   // contents are then undefined.
-  absl::Status ReadSlices(std::span<const SliceState> wanted);
+  // `device`: where the views lie, null: in the host's memory.
+  absl::Status ReadSlices(std::span<const SliceState> wanted, Device* device = nullptr);
 
   // An attached file's contents, CRC checked. Errors: NotFound, DataLoss.
   absl::StatusOr<std::string> ReadAttachment(const std::string& name);

@@ -1,7 +1,6 @@
 #include "pipeline/chunk.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -9,10 +8,11 @@
 namespace hadal {
 namespace {
 
-void Copy(ConstMatrix from, Matrix to) {
+int64_t BytesOf(ConstMatrix m) { return m.rows * m.columns * int64_t{sizeof(float)}; }
+
+void CheckAlike(ConstMatrix from, ConstMatrix to) {
   HADAL_CHECK_EQ(from.rows, to.rows);
   HADAL_CHECK_EQ(from.columns, to.columns);
-  std::memcpy(to.data, from.data, sizeof(float) * from.rows * from.columns);
 }
 
 // The last of `entries` matrices on top of each other.
@@ -21,7 +21,16 @@ Matrix LastEntry(Matrix history, int64_t entries) {
   return history.Rows(history.rows - rows, rows);
 }
 
-void Clear(Matrix m) { std::memset(m.data, 0, sizeof(float) * m.rows * m.columns); }
+void Copy(const Stream& stream, ConstMatrix from, Matrix to) {
+  CheckAlike(from, to);
+  stream.Copy(to.data, from.data, BytesOf(from));
+}
+
+// `from`: a border's edge as it has come, in the host's memory.
+void CopyFromHost(const Stream& stream, ConstMatrix from, Matrix to) {
+  CheckAlike(from, to);
+  stream.FromHost(to.data, from.data, BytesOf(from));
+}
 
 // Adds the time of its scope to `seconds`.
 class ScopedTimer {
@@ -103,7 +112,7 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstMatr
       if (first.kind == Piece::Kind::kSegment) place = InputOf(first, context.batch);
       if (first.kind == Piece::Kind::kHead) place = Matrix(head_input_, context.batch.target_rows(), d_model_);
     }
-    Copy(inputs[i], place);
+    CopyFromHost(context.stream, inputs[i], place);
   }
 }
 
@@ -137,13 +146,15 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> i
     }
     context.Progress();
   }
-  CopyMemoryOut(batch);
+  CopyMemoryOut(context);
+  context.stream.Synchronize();  // so that times are the work's
   return sums;
 }
 
-void Chunk::CopyMemoryOut(const PackedBatch& batch) {
+void Chunk::CopyMemoryOut(const SublayerContext& context) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = 0; i < output_edges_.size(); ++i) {
-    if (output_edges_[i].kind == EdgeKind::kMemory) Copy(MemoryView(batch), output(i, batch));
+    if (output_edges_[i].kind == EdgeKind::kMemory) Copy(context.stream, MemoryView(batch), output(i, batch));
   }
 }
 
@@ -165,18 +176,19 @@ void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, Matrix
 void Chunk::BackwardCombination(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times) {
   const ScopedTimer timer(times.backward_seconds);
   const Matrix d_history = HistoryGradientOf(piece, context.batch);
-  Clear(d_history);
+  context.stream.Clear(d_history.data, BytesOf(d_history));
   piece.combination->Backward(context, InputOf(piece, context.batch), SavedOf(piece, context.batch), d_stream,
                               d_history);
 }
 
-void Chunk::LoadOutputGradients(std::span<const ConstMatrix> output_gradients, const PackedBatch& batch) {
+void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstMatrix> output_gradients,
+                                const PackedBatch& batch) {
   HADAL_CHECK_EQ(output_gradients.size(), output_edges_.size());
   for (size_t i = 0; i < output_gradients.size(); ++i) {
     if (i == 0 && ends_in_history_) {
-      Copy(output_gradients[i], HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries));
+      CopyFromHost(stream, output_gradients[i], HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries));
     } else {
-      Copy(output_gradients[i], shared_.gradient(output_edges_[i].rows, output_gradients[i].rows));
+      CopyFromHost(stream, output_gradients[i], shared_.gradient(output_edges_[i].rows, output_gradients[i].rows));
     }
   }
 }
@@ -185,8 +197,8 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
   const PackedBatch& batch = context.batch;
   const Matrix d_source = shared_.gradient(Stack::kEncoder, batch.source_rows());
   // The memory's gradient is the encoder's incoming gradient: one buffer, which the decoder's readers add to first.
-  if (memory_) Clear(d_source);
-  LoadOutputGradients(output_gradients, batch);
+  if (memory_) context.stream.Clear(d_source.data, BytesOf(d_source));
+  LoadOutputGradients(context.stream, output_gradients, batch);
   context.memory = MemoryView(batch);
   context.d_memory = d_source;
   for (size_t i = pieces_.size(); i-- > 0;) {
@@ -194,7 +206,7 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     const Matrix d_stream = OutputGradientOf(i, batch);
     switch (piece.kind) {
       case Piece::Kind::kHead:
-        Copy(SlotView(*head_gradient_, batch), d_stream);
+        Copy(context.stream, SlotView(*head_gradient_, batch), d_stream);
         break;
       case Piece::Kind::kCombination:
         BackwardCombination(context, piece, d_stream, times);
@@ -210,13 +222,15 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     }
     context.Progress();
   }
-  StoreInputGradients(batch);
+  StoreInputGradients(context);
+  context.stream.Synchronize();
 }
 
-void Chunk::StoreInputGradients(const PackedBatch& batch) {
+void Chunk::StoreInputGradients(const SublayerContext& context) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = starts_in_history_ ? 1 : 0; i < input_edges_.size(); ++i) {
     const Matrix to = input_gradient(i, batch);
-    Copy(shared_.gradient(input_edges_[i].rows, to.rows), to);
+    Copy(context.stream, shared_.gradient(input_edges_[i].rows, to.rows), to);
   }
 }
 

@@ -128,11 +128,12 @@ class Chunk {
   // Where its gradient is.
   Matrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   void LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs);
-  void CopyMemoryOut(const PackedBatch& batch);
-  void LoadOutputGradients(std::span<const ConstMatrix> output_gradients, const PackedBatch& batch);
+  void CopyMemoryOut(const SublayerContext& context);
+  void LoadOutputGradients(const Stream& stream, std::span<const ConstMatrix> output_gradients,
+                           const PackedBatch& batch);
   void BackwardSegment(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
   void BackwardCombination(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
-  void StoreInputGradients(const PackedBatch& batch);
+  void StoreInputGradients(const SublayerContext& context);
 
   const ModelPlan& plan_;
   ChunkSpec spec_;

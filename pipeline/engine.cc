@@ -1,9 +1,9 @@
 #include "pipeline/engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "layers/device_support.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -52,8 +52,8 @@ RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int 
     : stage_(plan, pipeline, stage, stream, training, layout_),
       state_(plan, pipeline, stage, training, layout_),
       channels_(plan, pipeline, stage, training, layout_),
-      tied_(plan, pipeline, stage, layout_),
-      reduction_(pipeline, state_, training, layout_) {}
+      tied_(plan, pipeline, stage, stream, layout_),
+      reduction_(pipeline, state_, stream, training, layout_) {}
 
 Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
                Communicator& world, absl::Duration timeout)
@@ -70,9 +70,12 @@ Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                        const Stream& stream, bool training, Communicator& world,
                                                        absl::Duration timeout) {
+  if (stream.device() != nullptr) {
+    HADAL_RETURN_IF_ERROR(CheckDeviceSupport(plan, stream.device()->kernels()));
+  }
   std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout));
   RankLayout& layout = engine->layout_;
-  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout()));
+  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout(), stream.device()));
   layout.stage_.Bind(engine->arena_);
   layout.state_.Bind(engine->arena_, layout.stage_.parameters());
   layout.channels_.Bind(engine->arena_, engine->grid_.pipeline());
@@ -92,9 +95,8 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   update_ = update;
   result_ = {};
   const Vector gradients = stage().parameters().AllGradients();
-  stage().stream().ForRanges(gradients.size, 1024, [&](int64_t begin, int64_t end) {
-    std::memset(gradients.data + begin, 0, (end - begin) * sizeof(float));
-  });
+  stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
+  result_.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
@@ -150,7 +152,8 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
     HADAL_RETURN_IF_ERROR(Run(program));
     HADAL_RETURN_IF_ERROR(profile_->Drain());
   }
-  absl::StatusOr<std::vector<ResidualProfile::Entry>> entries = profile_->Share(stage().parameters(), collectives_);
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> entries =
+      profile_->Share(stage().stream(), stage().parameters(), collectives_);
   profile_.reset();
   return entries;
 }
@@ -212,7 +215,7 @@ absl::Status Engine::Execute(const Instruction& instruction) {
     case Operation::kSendBackward:
       return SendBackward(c, batch);
     case Operation::kReduceTiedGradients:
-      HADAL_RETURN_IF_ERROR(layout_.tied_.ReduceGradients(stage().parameters(), timeout_));
+      HADAL_RETURN_IF_ERROR(layout_.tied_.ReduceGradients(stage().stream(), stage().parameters(), timeout_));
       times.communication_seconds += watch.Seconds();
       return absl::OkStatus();
     case Operation::kReduceOverReplicas:
@@ -291,7 +294,8 @@ absl::Status Engine::SendForward(int chunk, const PackedBatch& batch) {
   Chunk& sender = stage().chunk(chunk);
   EdgeMatrices edges;
   for (size_t i = 0; i < sender.output_edges().size(); ++i) edges.push_back(sender.output(i, batch));
-  HADAL_RETURN_IF_ERROR(layout_.channels_.chunk(chunk).send_forward->Send(batch, scalars_.step, edges, timeout_));
+  HADAL_RETURN_IF_ERROR(
+      layout_.channels_.chunk(chunk).send_forward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }
@@ -301,7 +305,8 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
   Chunk& sender = stage().chunk(chunk);
   EdgeMatrices edges;
   for (size_t i = 0; i < sender.input_edges().size(); ++i) edges.push_back(sender.input_gradient(i, batch));
-  HADAL_RETURN_IF_ERROR(layout_.channels_.chunk(chunk).send_backward->Send(batch, scalars_.step, edges, timeout_));
+  HADAL_RETURN_IF_ERROR(
+      layout_.channels_.chunk(chunk).send_backward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }
@@ -318,7 +323,7 @@ absl::Status Engine::ReduceOverReplicas() {
   const Stopwatch watch;
   HADAL_RETURN_IF_ERROR(reduction_status_);
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Finish(stage().stream(), timeout_));
-  if (!layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherGradients(timeout_));
+  if (!layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherGradients(stage().stream(), timeout_));
   complete_from_ = kNothingComplete;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
@@ -326,7 +331,8 @@ absl::Status Engine::ReduceOverReplicas() {
 
 absl::Status Engine::GatherOverReplicas() {
   const Stopwatch watch;
-  if (result_.applied && layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(timeout_));
+  if (result_.applied && layout_.state_.sharded())
+    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

@@ -77,7 +77,8 @@ class RankLayout {
 
 class Engine {
  public:
-  // Allocates the arena and binds it. `plan` and `pipeline` must outlive the engine. Errors: ResourceExhausted.
+  // Allocates the arena, on the stream's device, and binds it. `plan` and `pipeline` must outlive the engine.
+  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for.
   // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                         const Stream& stream, bool training, Communicator& world,
@@ -113,7 +114,9 @@ class Engine {
                                                                             const StepScalars& scalars);
 
   // Sends the owners' tied tables to the other stages that use them: after initialisation and after a load.
-  absl::Status ShareTiedWeights() { return layout_.tied_.ShareWeights(stage().parameters(), timeout_); }
+  absl::Status ShareTiedWeights() {
+    return layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_);
+  }
 
  private:
   Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,

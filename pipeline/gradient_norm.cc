@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/sum_of_squares.h"
 #include "pipeline/slice_ownership.h"
 #include "runtime/status_macros.h"
 
@@ -39,19 +38,6 @@ void GradientNorm::ListSlices(const StageState& state) {
   mine_.resize(kHeadValues + slices_.size());
 }
 
-// Elements are shared out evenly; a slice is summed by the thread whose share holds its first element.
-void GradientNorm::SumSlices(const Stream& stream) {
-  if (slices_.empty()) return;
-  constexpr int64_t kGrain = 4096;
-  const auto before = [](const OwnSlice& slice, int64_t element) { return slice.first < element; };
-  stream.ForRanges(slices_.back().first + 1, kGrain, [&](int64_t begin, int64_t end) {
-    for (auto s = std::lower_bound(slices_.begin(), slices_.end(), begin, before); s != slices_.end() && s->first < end;
-         ++s) {
-      mine_[kHeadValues + (s - slices_.begin())] = SumOfSquares(s->gradient);
-    }
-  });
-}
-
 absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const StageState& state,
                                                      const LossSums& loss, StopVote vote, Collectives& collectives) {
   if (mine_.empty()) ListSlices(state);
@@ -59,7 +45,7 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
   mine_[1] = loss.nll;
   mine_[2] = static_cast<double>(loss.tokens);
   mine_[3] = static_cast<double>(vote);
-  SumSlices(stream);
+  SumsOfSquares(stream, {.slices = slices_, .sums = std::span(mine_).subspan(kHeadValues)});
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine_, "gradient norms"));
 
   GlobalGradient result;

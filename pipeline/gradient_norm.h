@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/sum_of_squares.h"
 #include "layers/output_head.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/stage_state.h"
@@ -42,18 +43,12 @@ class GradientNorm {
                                          StopVote vote, Collectives& collectives);
 
  private:
-  // This rank's slices in (parameter, slice) order.
-  struct OwnSlice {
-    ConstVector gradient;
-    int64_t first = 0;  // elements in the slices before it
-  };
   void ListSlices(const StageState& state);
-  void SumSlices(const Stream& stream);
 
   const ModelPlan& plan_;
-  std::vector<int> owner_;  // [slices of the model, ascending by (parameter, slice)] world rank
-  std::vector<OwnSlice> slices_;
-  std::vector<double> mine_;  // head values, then a sum a slice
+  std::vector<int> owner_;            // [slices of the model, ascending by (parameter, slice)] world rank
+  std::vector<SquaresSlice> slices_;  // this rank's, in (parameter, slice) order
+  std::vector<double> mine_;          // head values, then a sum a slice
 };
 
 }  // namespace hadal

@@ -29,7 +29,7 @@ absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterS
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout) {
   const ModelPlan& plan = parameters.plan();
   const int rank = communicator.rank();
-  std::vector<float> passing;  // a slice on its way to a later rank
+  std::vector<float> passing;  // a slice on its way to a later rank, or to this rank's device
   for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
     const int owner = pipeline.OwnerOf(plan, p);
     if (rank > owner) continue;
@@ -37,13 +37,17 @@ absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterS
     for (int64_t slice = 0; slice < SliceCount(plan.parameters[p]); ++slice) {
       const int64_t first = slice * kSliceElements;
       const int64_t size = std::min(kSliceElements, elements - first);
-      if (rank != owner) passing.resize(size);
+      const bool stays = rank == owner && stream.device() == nullptr;
+      if (!stays) passing.resize(size);
       const Vector values =
-          rank == owner ? Vector(parameters.WeightVector(p).data + first, size) : Vector(passing.data(), size);
+          stays ? Vector(parameters.WeightVector(p).data + first, size) : Vector(passing.data(), size);
       if (rank == 0) {
         InitializeSlice(stream, plan, seed, p, slice, values);
       } else {
         HADAL_RETURN_IF_ERROR(ReceiveFrom(communicator, rank - 1, values, timeout));
+      }
+      if (rank == owner && !stays) {
+        stream.FromHost(parameters.WeightVector(p).data + first, values.data, size * int64_t{sizeof(float)});
       }
       if (rank < owner) HADAL_RETURN_IF_ERROR(SendTo(communicator, rank + 1, values, timeout));
     }

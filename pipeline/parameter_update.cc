@@ -59,7 +59,25 @@ UpdateSize ApplyAndMeasureBlock(const Run& block, const ParameterUpdate& update)
   return {SumOfSquares({change.data(), weights.size}), SumOfSquares(weights)};
 }
 
+// Weights before and after are copied to the host, which is slow and rare.
+UpdateSize ApplyAndMeasureOnDevice(const Stream& stream, const Run& slice, const ParameterUpdate& update) {
+  const int64_t elements = slice.parameter.size, bytes = elements * int64_t{sizeof(float)};
+  std::vector<float> change(elements), weights(elements);
+  stream.ToHost(change.data(), slice.parameter.data, bytes);
+  Apply(stream, slice, update);
+  stream.ToHost(weights.data(), slice.parameter.data, bytes);
+  for (int64_t i = 0; i < elements; ++i) change[i] = weights[i] - change[i];
+  UpdateSize size;
+  for (int64_t first = 0; first < elements; first += kBlock) {
+    const int64_t count = std::min(kBlock, elements - first);
+    size.change_squares += SumOfSquares({change.data() + first, count});
+    size.weight_squares += SumOfSquares({weights.data() + first, count});
+  }
+  return size;
+}
+
 UpdateSize ApplyAndMeasure(const Stream& stream, const Run& slice, const ParameterUpdate& update) {
+  if (stream.device() != nullptr) return ApplyAndMeasureOnDevice(stream, slice, update);
   std::array<UpdateSize, kMostBlocks> blocks;
   const int64_t elements = slice.parameter.size;
   stream.ForRanges(elements, kBlock, [&](int64_t begin, int64_t end) {

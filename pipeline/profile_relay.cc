@@ -32,7 +32,8 @@ absl::Status ProfileRelay::Drain() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Share(const ParameterStore& parameters,
+absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Share(const Stream& stream,
+                                                                        const ParameterStore& parameters,
                                                                         Collectives& world) const {
   std::vector<double> mine;
   for (const ResidualProfile::Entry& entry : profile_.found) {
@@ -47,8 +48,7 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Share(const Pa
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.parameter < b.parameter; });
   for (const ResidualProfile::Entry& entry : entries) {
     if (!parameters.Holds(entry.parameter)) continue;
-    const Vector omega = parameters.WeightVector(entry.parameter);
-    std::fill_n(omega.data, omega.size, static_cast<float>(entry.omega));
+    FillOmega(stream, parameters.WeightVector(entry.parameter), entry.omega);
   }
   return entries;
 }

@@ -31,7 +31,8 @@ class ProfileRelay {
   // Waits for what was posted.
   absl::Status Drain();
   // Sets the vectors that `parameters` holds to what any rank of `world` found, and returns it in the order of the sublayers.
-  absl::StatusOr<std::vector<ResidualProfile::Entry>> Share(const ParameterStore& parameters, Collectives& world) const;
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> Share(const Stream& stream, const ParameterStore& parameters,
+                                                            Collectives& world) const;
 
  private:
   struct Posted {

@@ -22,17 +22,23 @@ bool Follows(Vector next, Vector values) { return next.data == values.data + val
 
 }  // namespace
 
-ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, bool training,
-                                   ArenaLayout& layout)
+ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream,
+                                   bool training, ArenaLayout& layout)
     : replica_(pipeline.replica), replicas_(pipeline.grid.replicas), active_(training && pipeline.grid.replicas > 1) {
   if (!active_) return;
-  int64_t owned = 0;
-  for (const StateSlice& slice : state.owned()) {
-    const int64_t elements = state.plan().parameters[slice.parameter].elements();
-    owned += std::min(kSliceElements, elements - slice.slice * kSliceElements);
-  }
-  buffer_elements_ = std::min(owned, kBucketElements);
-  buffer_slice_ = layout.Reserve<float>("workspace", kDepth * (replicas_ - 1) * buffer_elements_);
+  const auto elements = [&state](std::span<const StateSlice> slices) {
+    int64_t sum = 0;
+    for (const StateSlice& slice : slices) {
+      const int64_t of_parameter = state.plan().parameters[slice.parameter].elements();
+      sum += std::min(kSliceElements, of_parameter - slice.slice * kSliceElements);
+    }
+    return sum;
+  };
+  constexpr int64_t kBytes = sizeof(float);
+  buffer_elements_ = std::min(elements(state.owned()), kBucketElements);
+  buffer_slice_ = layout.ReserveHostBytes("workspace", kDepth * (replicas_ - 1) * buffer_elements_ * kBytes);
+  if (stream.device() == nullptr) return;
+  mirror_slice_ = layout.ReserveHostBytes("workspace", elements(state.slices()) * kBytes);
 }
 
 void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace) {
@@ -46,6 +52,10 @@ void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communi
   std::reverse(buckets_.begin(), tables);
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (Owns(buckets_[b])) mine_.push_back(b);
+  }
+  if (state.device() != nullptr) {
+    float* mirror = arena.Get<float>(mirror_slice_);
+    for (Bucket& bucket : buckets_) mirror = (bucket.mirror = mirror) + bucket.gradient.size;
   }
   complete_seconds_.resize(mine_.size());
   requests_.reserve(buckets_.size() * (replicas_ - 1));
@@ -97,13 +107,22 @@ absl::Status ReplicaReduction::PostReceives() {
   return absl::OkStatus();
 }
 
-absl::Status ReplicaReduction::PostSends(size_t end) {
+void ReplicaReduction::Fetch(const Stream& stream, const Bucket& bucket, Vector values) {
+  if (bucket.mirror != nullptr) stream.ToHost(bucket.mirror, values.data, values.size * int64_t{sizeof(float)});
+}
+
+void ReplicaReduction::Store(const Stream& stream, const Bucket& bucket, Vector values) {
+  if (bucket.mirror != nullptr) stream.FromHost(values.data, bucket.mirror, values.size * int64_t{sizeof(float)});
+}
+
+absl::Status ReplicaReduction::PostSends(const Stream& stream, size_t end) {
   for (; sent_ < end; ++sent_) {
     const Bucket& bucket = buckets_[sent_];
     if (Owns(bucket)) continue;
-    HADAL_ASSIGN_OR_RETURN(
-        const CommRequest request,
-        communicator_->Send(bucket.gradient.data, bucket.gradient.size * sizeof(float), bucket.owner, kReduceTag));
+    Fetch(stream, bucket, bucket.gradient);
+    const Vector piece = OnHost(bucket, bucket.gradient);
+    HADAL_ASSIGN_OR_RETURN(const CommRequest request,
+                           communicator_->Send(piece.data, piece.size * sizeof(float), bucket.owner, kReduceTag));
     requests_.push_back(request);
   }
   return absl::OkStatus();
@@ -120,7 +139,7 @@ absl::Status ReplicaReduction::Advance(const Stream& stream, int32_t first_compl
   size_t end = complete_;
   while (end < buckets_.size() && buckets_[end].first_sublayer >= first_complete) ++end;
   MarkComplete(end);
-  HADAL_RETURN_IF_ERROR(PostSends(complete_));
+  HADAL_RETURN_IF_ERROR(PostSends(stream, complete_));
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool added, AddNext(stream));
     if (!added) return absl::OkStatus();
@@ -149,7 +168,9 @@ absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
 // Elements are independent, so that threads and blocks change no bit; a block of sums stays in the first-level cache.
 void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
   constexpr int64_t kGrain = 4096, kBlock = 1024;
-  const Vector own = buckets_[mine_[position]].gradient;
+  const Bucket& bucket = buckets_[mine_[position]];
+  Fetch(stream, bucket, bucket.gradient);
+  const Vector own = OnHost(bucket, bucket.gradient);
   const auto piece = [&](int replica) { return replica == replica_ ? own : Received(position, replica); };
   stream.ForRanges(own.size, kGrain, [&](int64_t begin, int64_t end) {
     float sums[kBlock];
@@ -164,12 +185,13 @@ void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
       std::copy_n(sums, count, own.data + first);
     }
   });
+  Store(stream, bucket, bucket.gradient);
 }
 
 absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
   MarkComplete(buckets_.size());
-  HADAL_RETURN_IF_ERROR(PostSends(complete_));
+  HADAL_RETURN_IF_ERROR(PostSends(stream, complete_));
   while (added_ < mine_.size()) {
     const size_t first = added_ % kDepth * (replicas_ - 1);
     for (size_t i = first; i < first + replicas_ - 1; ++i) {
@@ -185,11 +207,13 @@ absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeo
   return absl::OkStatus();
 }
 
-absl::Status ReplicaReduction::Gather(Vector Bucket::*values, absl::Duration timeout) {
+absl::Status ReplicaReduction::Gather(const Stream& stream, Vector Bucket::*values, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
   for (const Bucket& bucket : buckets_) {
-    const Vector v = bucket.*values;
-    if (!Owns(bucket)) {
+    const Vector v = OnHost(bucket, bucket.*values);
+    if (Owns(bucket)) {
+      Fetch(stream, bucket, bucket.*values);
+    } else {
       HADAL_ASSIGN_OR_RETURN(const CommRequest request,
                              communicator_->Receive(v.data, v.size * sizeof(float), bucket.owner, kGatherTag));
       requests_.push_back(request);
@@ -206,11 +230,18 @@ absl::Status ReplicaReduction::Gather(Vector Bucket::*values, absl::Duration tim
     HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, "what the replicas of a stage share"));
   }
   requests_.clear();
+  for (const Bucket& bucket : buckets_) {
+    if (!Owns(bucket)) Store(stream, bucket, bucket.*values);
+  }
   return absl::OkStatus();
 }
 
-absl::Status ReplicaReduction::GatherGradients(absl::Duration timeout) { return Gather(&Bucket::gradient, timeout); }
+absl::Status ReplicaReduction::GatherGradients(const Stream& stream, absl::Duration timeout) {
+  return Gather(stream, &Bucket::gradient, timeout);
+}
 
-absl::Status ReplicaReduction::GatherWeights(absl::Duration timeout) { return Gather(&Bucket::weight, timeout); }
+absl::Status ReplicaReduction::GatherWeights(const Stream& stream, absl::Duration timeout) {
+  return Gather(stream, &Bucket::weight, timeout);
+}
 
 }  // namespace hadal

@@ -11,7 +11,8 @@
 //   Begin → (Advance)* → Finish
 // Advance(s) says that the gradients of sublayers ≥ s are complete: it posts those buckets' sends and adds what has come, without
 // waiting. Tied tables come last, since they are summed over their uses first.
-// Memory: kDepth·(R-1) buckets to receive into. Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait
+// On a device a bucket travels through its mirror in the host's memory, where sums are made too: the same bits as on the CPU.
+// Memory: kDepth·(R-1) buckets to receive into; on a device also the mirrors, as large as the stage's weights. Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait
 // has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
@@ -36,7 +37,8 @@ class ReplicaReduction {
   static constexpr int64_t kBucketElements = int64_t{1} << 18;
 
   // Without `training` or with one replica there is nothing to reduce, and no memory is taken.
-  ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, bool training, ArenaLayout& layout);
+  ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, bool training,
+                   ArenaLayout& layout);
   // `state`: bound. `replicas`: the stage's (process_grid.h). `trace` gets an event a message received, while it records.
   void Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
 
@@ -48,8 +50,8 @@ class ReplicaReduction {
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
   // Every replica gets the owners' gradients / weights.
-  absl::Status GatherGradients(absl::Duration timeout);
-  absl::Status GatherWeights(absl::Duration timeout);
+  absl::Status GatherGradients(const Stream& stream, absl::Duration timeout);
+  absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
 
  private:
   static constexpr int kDepth = 2;  // owned buckets being received at once
@@ -57,6 +59,7 @@ class ReplicaReduction {
   // Consecutive in memory, of one owner.
   struct Bucket {
     Vector weight, gradient;
+    float* mirror = nullptr;  // null on the CPU
     int owner = 0;
     int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: only at Finish (tied tables)
   };
@@ -66,18 +69,25 @@ class ReplicaReduction {
   // Buckets [0, end) are complete on this rank.
   void MarkComplete(size_t end);
   absl::Status PostReceives();
-  absl::Status PostSends(size_t end);
+  absl::Status PostSends(const Stream& stream, size_t end);
+  // Where the bucket's values lie for messages.
+  static Vector OnHost(const Bucket& bucket, Vector values) {
+    return bucket.mirror == nullptr ? values : Vector(bucket.mirror, values.size);
+  }
+  // Brings values to the host, and back; nothing on the CPU.
+  static void Fetch(const Stream& stream, const Bucket& bucket, Vector values);
+  static void Store(const Stream& stream, const Bucket& bucket, Vector values);
   // Adds the next owned bucket's pieces if they have come; false: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
   void Sum(const Stream& stream, size_t position) const;
-  absl::Status Gather(Vector Bucket::*values, absl::Duration timeout);
+  absl::Status Gather(const Stream& stream, Vector Bucket::*values, absl::Duration timeout);
 
   int replica_ = 0;
   int replicas_ = 1;
   bool active_ = false;
   Communicator* communicator_ = nullptr;
   TraceBuffer* trace_ = nullptr;
-  ArenaSlice buffer_slice_;
+  ArenaSlice buffer_slice_, mirror_slice_;
   int64_t buffer_elements_ = 0;  // of one receive buffer
   float* buffers_ = nullptr;     // [kDepth][R-1][buffer_elements_]
 

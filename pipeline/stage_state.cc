@@ -39,10 +39,11 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
   for (size_t i = owned_.begin; i < owned_.end; ++i) buffer_floats_ += kSavedFloats * slices[i].elements;
   buffer_floats_ = std::min(buffer_floats_, pipeline.save_buffer_bytes / int64_t{sizeof(float)});
-  buffer_slice_ = layout.Reserve<float>("checkpoint buffer", buffer_floats_);
+  buffer_slice_ = layout.ReserveHostBytes("checkpoint buffer", buffer_floats_ * int64_t{sizeof(float)});
 }
 
 void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
+  device_ = arena.device();
   float* first = training_ ? arena.Get<float>(first_moment_slice_) : nullptr;
   float* second = training_ ? arena.Get<float>(second_moment_slice_) : nullptr;
   if (training_) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};

@@ -43,7 +43,10 @@ class StageState {
   bool sharded() const { return sharded_; }
   // Room for a part of the owned slices' weights and moments, while they are being saved (background_file.h): no more than they
   // take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
+  // In the host's memory.
   Vector save_buffer() const { return save_buffer_; }
+  // Where the slices lie; null: in the host's memory.
+  Device* device() const { return device_; }
   // Adam's two moments on this rank.
   int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
 
@@ -64,6 +67,7 @@ class StageState {
   int64_t buffer_floats_ = 0;
   ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;
   Vector save_buffer_;
+  Device* device_ = nullptr;
 };
 
 }  // namespace hadal

@@ -3,7 +3,7 @@
 // Every use has its own gradient buffer in every layout; the stage of the first use owns the parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
 // wherever the uses lie, so that a split changes no bit. After the update the owner sends the new weights to the other ranks that
-// use the table. Both travel slice by slice through one bounded buffer.
+// use the table. Both travel slice by slice through one bounded buffer, in the host's memory.
 // Threads: one. Blocking: both verbs; every wait has the timeout given. Every rank of the pipeline calls both, in the same order.
 #pragma once
 
@@ -15,18 +15,19 @@
 #include "pipeline/pipeline_plan.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 
 class TiedTables {
  public:
-  TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, ArenaLayout& layout);
+  TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
   // On the owner, the first use's gradient becomes the sum.
-  absl::Status ReduceGradients(const ParameterStore& parameters, absl::Duration timeout);
+  absl::Status ReduceGradients(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
   // Every rank that uses a table has the owner's weights.
-  absl::Status ShareWeights(const ParameterStore& parameters, absl::Duration timeout);
+  absl::Status ShareWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
 
  private:
   struct Use {
@@ -37,14 +38,15 @@ class TiedTables {
     int32_t parameter = 0;
     std::vector<Use> uses;  // ascending; uses[0] is the owner's
   };
-  absl::Status AddReceived(Vector sum, const Use& use, absl::Duration timeout);
-  absl::Status SendSlices(Vector values, int peer, int tag, absl::Duration timeout);
-  absl::Status ReceiveSlices(Vector values, int peer, int tag, absl::Duration timeout);
+  absl::Status AddReceived(const Stream& stream, Vector sum, const Use& use, absl::Duration timeout);
+  absl::Status SendSlices(const Stream& stream, Vector values, int peer, int tag, absl::Duration timeout);
+  absl::Status ReceiveSlices(const Stream& stream, Vector values, int peer, int tag, absl::Duration timeout);
 
   int rank_;
   std::vector<Table> tables_;
-  ArenaSlice buffer_slice_;
-  Vector buffer_;
+  ArenaSlice buffer_slice_, host_slice_;
+  Vector buffer_;       // what was received, to be added
+  Vector host_buffer_;  // where messages lie when tables are on a device
   Communicator* communicator_ = nullptr;
 };
 

@@ -65,8 +65,9 @@ void TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) 
   stall_seconds_ = 0;
   progress_ = progress;
   is_best_ = is_best;
-  file_ = std::make_unique<BackgroundFile>(*writer_, progress.step, rank_,
-                                           Describe(state_.owned(), /*weights_only=*/false), state_.save_buffer());
+  file_ =
+      std::make_unique<BackgroundFile>(*writer_, progress.step, rank_, Describe(state_.owned(), /*weights_only=*/false),
+                                       state_.save_buffer(), state_.device());
 }
 
 void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
@@ -143,7 +144,7 @@ absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
 absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string& directory, bool weights_only) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
   HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(state_.plan())));
-  HADAL_RETURN_IF_ERROR(reader.ReadSlices(Describe(state_.slices(), weights_only)));
+  HADAL_RETURN_IF_ERROR(reader.ReadSlices(Describe(state_.slices(), weights_only), state_.device()));
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
   if (rank_ == 0) {
     for (const AttachedFile& file : reader.manifest().attachments) {

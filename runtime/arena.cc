@@ -8,43 +8,85 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 
-ArenaSlice ArenaLayout::ReserveBytes(const std::string& category, int64_t bytes) {
+ArenaSlice ArenaLayout::Add(const std::string& category, int64_t bytes, int64_t& part) {
   HADAL_CHECK_GE(bytes, 0);
   const int64_t padded = (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
   auto found =
       std::find_if(categories_.begin(), categories_.end(), [&](const Category& c) { return c.name == category; });
   if (found == categories_.end()) found = categories_.insert(categories_.end(), Category{category, 0});
   found->bytes += padded;
-  const ArenaSlice slice{total_bytes_, bytes};
-  total_bytes_ += padded;
+  const ArenaSlice slice{part, bytes};
+  part += padded;
   return slice;
 }
 
-absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout) {
-  const int64_t bytes = std::max<int64_t>(layout.total_bytes(), ArenaLayout::kAlignmentBytes);
-  void* base = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot allocate the arena of ", bytes, " bytes: ", std::strerror(errno),
-        ". Try more pipeline stages, activation_checkpointing, or smaller micro-batches (see `hadal plan`)."));
-  }
-  return Arena(static_cast<std::byte*>(base), bytes);
+ArenaSlice ArenaLayout::ReserveHostBytes(const std::string& category, int64_t bytes) {
+  ArenaSlice slice = Add(category, bytes, host_bytes_);
+  slice.on_host = true;
+  return slice;
 }
 
-Arena::Arena(Arena&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout, Device* device) {
+  if (device != nullptr) return AllocateOn(layout, *device);
+  Arena arena;
+  arena.host_bytes_ = layout.host_bytes();
+  arena.device_bytes_ =
+      layout.total_bytes() > 0 ? layout.device_bytes() : ArenaLayout::kAlignmentBytes;  // a mapping is never empty
+  void* base =
+      mmap(nullptr, static_cast<size_t>(arena.bytes()), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot allocate the arena of ", arena.bytes(), " bytes: ", std::strerror(errno),
+        ". Try more pipeline stages, activation_checkpointing, or smaller micro-batches (see `hadal plan`)."));
+  }
+  arena.base_ = static_cast<std::byte*>(base);
+  arena.host_base_ = arena.base_ + arena.device_bytes_;
+  return arena;
+}
+
+absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& device) {
+  Arena arena;
+  arena.device_ = &device;
+  const auto of_part = [&](absl::StatusOr<std::byte*> memory, const char* where,
+                           int64_t bytes) -> absl::StatusOr<std::byte*> {
+    if (memory.ok()) return memory;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot allocate the arena's ", bytes, " bytes ", where, " (", device.Name(), ", ",
+                     device.FreeBytes(), " bytes free): ", memory.status().message(),
+                     ". Try more pipeline stages, activation_checkpointing, or smaller micro-batches."));
+  };
+  const int64_t device_bytes = std::max(layout.device_bytes(), ArenaLayout::kAlignmentBytes);
+  HADAL_ASSIGN_OR_RETURN(arena.base_, of_part(device.Allocate(device_bytes), "on the device", device_bytes));
+  arena.device_bytes_ = layout.device_bytes();
+  if (layout.host_bytes() == 0) return arena;
+  HADAL_ASSIGN_OR_RETURN(arena.host_base_, of_part(device.AllocateHost(layout.host_bytes()), "of pinned host memory",
+                                                   layout.host_bytes()));
+  arena.host_bytes_ = layout.host_bytes();
+  return arena;
+}
+
+Arena::Arena(Arena&& other) noexcept { *this = std::move(other); }
 
 Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(device_, other.device_);
   std::swap(base_, other.base_);
-  std::swap(bytes_, other.bytes_);
+  std::swap(host_base_, other.host_base_);
+  std::swap(device_bytes_, other.device_bytes_);
+  std::swap(host_bytes_, other.host_bytes_);
   return *this;
 }
 
 Arena::~Arena() {
-  if (base_ != nullptr) munmap(base_, static_cast<size_t>(bytes_));
+  if (device_ == nullptr) {
+    if (base_ != nullptr) munmap(base_, static_cast<size_t>(bytes()));
+    return;
+  }
+  if (base_ != nullptr) device_->Free(base_);
+  if (host_base_ != nullptr) device_->FreeHost(host_base_);
 }
 
 }  // namespace hadal

@@ -43,8 +43,8 @@ struct StageTimes {
   double backward_seconds = 0;
   double wait_seconds = 0;           // idle, for a neighbour's message
   double communication_seconds = 0;  // posting, copying and reducing
-  double optimizer_seconds = 0;
-  double checkpoint_seconds = 0;  // the update held up by a checkpoint that was not yet written
+  double optimizer_seconds = 0;      // clearing gradients, the update
+  double checkpoint_seconds = 0;     // the update held up by a checkpoint that was not yet written
   // Of forward, recompute, backward and optimizer: the rank's first thread was ready and had no core (run_queue_clock.h).
   double core_wait_seconds = 0;
 };

@@ -1,5 +1,7 @@
-// A Stream says where a kernel runs: today a number of CPU threads.
+// A Stream says where a kernel runs: on a number of CPU threads, or on a device (device.h).
 //
+// Its copies are how code that is the same for both reaches the memory that kernels work on: on the CPU they are memcpy and memset. On a
+// device the host's threads serve what is done on the host.
 // Numerics: the thread count never changes a bit of any kernel's result (HOUSE idea 10): threads split output rows, and
 // sums over rows run in fixed blocks merged in ascending order.
 // Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread has
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/device.h"
 #include "runtime/thread_team.h"
 
 namespace hadal {
@@ -17,9 +20,25 @@ namespace hadal {
 class Stream {
  public:
   // A stream that runs each kernel on `threads` CPU threads.  REQUIRES: threads ≥ 1.
-  static Stream Cpu(int threads) { return Stream(threads); }
+  static Stream Cpu(int threads) { return Stream(threads, nullptr); }
+  // The order of `device`, which must outlive the stream.
+  static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device); }
 
   int threads() const { return threads_; }
+  // Null: the CPU.
+  Device* device() const { return device_; }
+  DeviceKind kind() const { return device_ == nullptr ? DeviceKind::kCpu : DeviceKind::kCuda; }
+
+  // Bytes between places that kernels of this stream may touch, and between those and the host. ToHost and FromHost return when the host's
+  // side may be read or reused; Copy and Clear are in the order of the kernels. `bytes` may be 0.
+  void Copy(void* to, const void* from, int64_t bytes) const;
+  void Clear(void* memory, int64_t bytes) const;
+  void ToHost(void* to, const void* from, int64_t bytes) const;
+  void FromHost(void* to, const void* from, int64_t bytes) const;
+  // Waits until the stream's kernels and copies are done; on the CPU they are.
+  void Synchronize() const {
+    if (device_ != nullptr) device_->Synchronize();
+  }
 
   // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside
   // run serially (on the calling thread: where PrepareComputeThread() has been called). Not to be nested. Blocking.
@@ -57,9 +76,10 @@ class Stream {
   }
 
  private:
-  explicit Stream(int threads) : threads_(threads) { HADAL_CHECK_GE(threads, 1); }
+  Stream(int threads, Device* device) : threads_(threads), device_(device) { HADAL_CHECK_GE(threads, 1); }
 
   int threads_;
+  Device* device_;
 };
 
 }  // namespace hadal

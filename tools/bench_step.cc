@@ -21,20 +21,8 @@
 #include "tools/gemm_limit.h"
 
 namespace hadal {
-namespace {
 
-constexpr absl::Duration kTimeout = absl::Minutes(30);
-constexpr int kWarmUpSteps = 2;
-constexpr double kGib = 1 << 30;
-
-double Median(std::vector<double> values) {
-  HADAL_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-ModelOptions ModelOf(const BenchStepOptions& options) {
+ModelOptions BenchModel(const BenchStepOptions& options) {
   ModelOptions model{.encoder_layers = options.encoder_layers,
                      .decoder_layers = options.decoder_layers,
                      .d_model = options.d_model,
@@ -48,6 +36,19 @@ ModelOptions ModelOf(const BenchStepOptions& options) {
                      .activation_dropout = options.dropout};
   ApplyResidualMethod(options.method, model);
   return model;
+}
+
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Minutes(30);
+constexpr int kWarmUpSteps = 2;
+constexpr double kGib = 1 << 30;
+
+double Median(std::vector<double> values) {
+  HADAL_CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 // Rows of each sentence, in all `options.tokens`.
@@ -113,7 +114,7 @@ class StepBench {
         communicator_(communicator),
         collectives_(communicator, kTimeout),
         stream_(stream),
-        plan_(ModelPlan::Make(ModelOf(options))) {}
+        plan_(ModelPlan::Make(BenchModel(options))) {}
 
   absl::StatusOr<Measured> Measure();
   const ModelPlan& plan() const { return plan_; }
@@ -352,7 +353,7 @@ void PrintJson(const BenchStepOptions& options, const StepBench& bench, const Me
 
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,
                           std::ostream& out) {
-  HADAL_RETURN_IF_ERROR(ValidateModelOptions(ModelOf(options)));
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(BenchModel(options)));
   StepBench bench(options, communicator, stream);
   HADAL_ASSIGN_OR_RETURN(const Measured measured, bench.Measure());
   if (communicator.rank() != 0) return absl::OkStatus();

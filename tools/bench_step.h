@@ -37,6 +37,9 @@ struct BenchStepOptions {
   bool json = false;
 };
 
+// The model that these options describe.
+ModelOptions BenchModel(const BenchStepOptions& options);
+
 // Rank 0 writes the report to `out`.
 // Errors: InvalidArgument for options out of range; ResourceExhausted; what a training step can fail with.
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,

@@ -40,43 +40,52 @@ std::vector<Line> RowLines(const ComparisonPanel& panel, size_t row) {
   return lines;
 }
 
-// The chart of what `points` gives for each line that has run; "" where that is nothing. A line keeps its colour in all charts.
-std::string Chart(LineChart chart, const std::vector<Line>& lines,
-                  const std::function<Points(const RunRecord&)>& points) {
+using PointsOf = std::function<Points(const RunRecord&)>;
+
+// What `points` gives of each line that has run; nothing of those of which that is nothing. A line keeps its colour in all charts.
+std::vector<ChartSeries> SeriesOf(const std::vector<Line>& lines, const PointsOf& points) {
+  std::vector<ChartSeries> all;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].cell == nullptr || !lines[i].cell->has_run()) continue;
     ChartSeries series{.name = lines[i].name, .colour = kColours[i % std::size(kColours)]};
     series.points = points(lines[i].cell->record);
-    if (!series.points.empty()) chart.series.push_back(std::move(series));
+    if (!series.points.empty()) all.push_back(std::move(series));
   }
+  return all;
+}
+
+// "" without series.
+std::string Draw(LineChart chart) {
   if (chart.series.empty()) return "";
-  chart.height += 15.0 * static_cast<double>(chart.series.size() / 6);  // the legend's lines
+  const size_t legend_lines = chart.series.size() / 6;
+  chart.height += 15 * static_cast<double>(legend_lines);
   return absl::StrCat("<div>", DrawLineChart(chart), "</div>\n");
+}
+
+std::string Chart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
+  chart.series = SeriesOf(lines, points);
+  return Draw(std::move(chart));
 }
 
 // A chart of losses: a run whose loss explodes would flatten all the others, so its line ends where it leaves the chart, 1.5 times the
 // median of the lines' first points, and its name says so.
-std::string LossChart(LineChart chart, std::vector<Line> lines, const std::function<Points(const RunRecord&)>& points) {
+std::string LossChart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
+  chart.series = SeriesOf(lines, points);
   std::vector<double> starts;
-  for (const Line& line : lines) {
-    if (line.cell == nullptr) continue;
-    const Points all = points(line.cell->record);
-    if (!all.empty() && std::isfinite(all.front().second)) starts.push_back(all.front().second);
+  for (const ChartSeries& series : chart.series) {
+    if (std::isfinite(series.points.front().second)) starts.push_back(series.points.front().second);
   }
-  if (starts.empty()) return "";
+  if (starts.empty()) return Draw(std::move(chart));
   std::nth_element(starts.begin(), starts.begin() + starts.size() / 2, starts.end());
   const double ceiling = 1.5 * starts[starts.size() / 2];
-  const auto leaves = [ceiling](const std::pair<double, double>& point) { return !(point.second <= ceiling); };
-  for (Line& line : lines) {
-    if (line.cell == nullptr) continue;
-    const Points all = points(line.cell->record);
-    if (std::any_of(all.begin(), all.end(), leaves)) line.name += " (leaves the chart)";
+  for (ChartSeries& series : chart.series) {
+    const auto leaves = std::find_if(series.points.begin(), series.points.end(),
+                                     [ceiling](const auto& point) { return !(point.second <= ceiling); });
+    if (leaves == series.points.end()) continue;
+    series.points.erase(leaves, series.points.end());
+    series.name += " (leaves the chart)";
   }
-  return Chart(std::move(chart), lines, [&](const RunRecord& run) {
-    Points all = points(run);
-    all.erase(std::find_if(all.begin(), all.end(), leaves), all.end());
-    return all;
-  });
+  return Draw(std::move(chart));
 }
 
 Points Losses(const RunRecord& run) {

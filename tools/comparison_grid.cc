@@ -58,6 +58,7 @@ absl::Status ParseExcluded(absl::string_view part, const std::vector<GridAxis>& 
   const auto axis = std::find_if(axes.begin(), axes.end(), [&](const GridAxis& a) { return a.name == sides.first; });
   if (axis == axes.end()) {
     std::vector<std::string> names;
+    names.reserve(axes.size());
     for (const GridAxis& known : axes) names.push_back(known.name);
     return absl::InvalidArgumentError(
         absl::StrCat("there is no axis \"", sides.first, "\"; the axes are ", absl::StrJoin(names, ", ")));

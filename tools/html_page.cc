@@ -23,6 +23,7 @@ svg { display: block; max-width: 100%; height: auto; }
 
 std::vector<HtmlCell> Plain(const std::vector<std::string>& texts) {
   std::vector<HtmlCell> cells;
+  cells.reserve(texts.size());
   for (const std::string& text : texts) cells.push_back({.text = text});
   return cells;
 }

@@ -1,6 +1,7 @@
 // `hadal report RUN…`: what runs did and where their time went, in files a person can keep.
 //
 //   hadal report run                              run/report.html, .json and .md
+//   hadal report run --profile here.textproto     beside it what `hadal plan --profile` predicts for the run
 //   hadal report run1 run2 run4 --output scaling  scaling.html, .json and .md: the runs side by side, scaling efficiency, its losses
 // The HTML is one file: inline SVG, no script, no network. The JSON has every number of the page, the Markdown the tables.
 // Exit codes: 0, 1 a run cannot be read, 2 usage.
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/run_prediction.h"
 #include "tools/run_record.h"
 #include "tools/run_summary.h"
 #include "tools/scaling.h"
@@ -23,20 +25,28 @@ namespace hadal {
 
 struct Report {
   std::vector<RunRecord> runs;
-  std::vector<RunSummary> summaries;  // [runs]
-  std::optional<Scaling> scaling;     // several comparable runs
-  std::string no_scaling;             // why several runs have none; else empty
+  std::vector<RunSummary> summaries;       // [runs]
+  std::vector<RunPrediction> predictions;  // [runs] where there is a profile, else empty
+  std::optional<Scaling> scaling;          // several comparable runs
+  std::string no_scaling;                  // why several runs have none; else empty
 };
 
-// Errors: those of ReadRun and Summarize.
-absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories);
+// `profile`: a file of `hadal bench profile`, or empty.  Errors: those of ReadRun, Summarize and PredictRun.
+absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, const std::string& profile = "");
+
+// Under the table of predictions.
+inline constexpr const char* kPredictionNote =
+    "MFU: operations of the model, without recomputation, over what matrix products alone reached in the profile; "
+    "share of "
+    "roofline: what the profiled costs of all sublayers, spread evenly over the ranks, take of the measured step.";
 
 std::string ReportToHtml(const Report& report);
 std::string ReportToJson(const Report& report);
 std::string ReportToMarkdown(const Report& report);
 
 // Writes the runs' report to STEM.html, STEM.json and STEM.md; returns their paths, a line each. Errors: MakeReport's, the file system's.
-absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem);
+absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem,
+                                        const std::string& profile = "");
 
 // Registers the subcommand.
 void AddReportCommand(CLI::App& app, int& exit_code);

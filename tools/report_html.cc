@@ -188,6 +188,23 @@ void AppendScalingTable(const Report& report, const Scaling& scaling, std::strin
   absl::StrAppend(&page, std::move(table).Finish());
 }
 
+void AppendPredictions(const Report& report, std::string& page) {
+  if (report.predictions.empty()) return;
+  absl::StrAppend(&page, "<h2>Predicted and measured</h2>\n");
+  HtmlTable table(
+      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"});
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunPrediction& prediction = report.predictions[i];
+    table.Add({report.runs[i].name, Milliseconds(prediction.layout.step_seconds),
+               Milliseconds(prediction.measured_seconds), absl::StrFormat("%+.1f%%", 100 * prediction.StepError()),
+               Mebibytes(prediction.predicted_bytes),
+               prediction.measured_bytes > 0 ? Mebibytes(prediction.measured_bytes) : "-",
+               Percent(prediction.utilisation), Percent(prediction.roofline_share)});
+  }
+  absl::StrAppend(&page, std::move(table).Finish());
+  Note(absl::StrCat(kPredictionNote, " Costs: ", report.predictions.front().costs, "."), page);
+}
+
 void AppendScaling(const Report& report, std::string& page) {
   if (!report.no_scaling.empty()) {
     absl::StrAppend(&page, "<h2>Scaling</h2>\n");
@@ -224,6 +241,7 @@ std::string ReportToHtml(const Report& report) {
   absl::StrAppend(&page, "<h1>hadal report</h1>\n");
   Note(absl::StrCat(report.runs.front().model, ", ", HumanCount(report.runs.front().parameters), " parameters"), page);
   AppendRuns(report, page);
+  AppendPredictions(report, page);
   AppendScaling(report, page);
   AppendCurves(report, page);
   page += DepthSection(report);

@@ -61,6 +61,17 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
   return json;
 }
 
+Json ToJson(const RunPrediction& prediction) {
+  return {{"costs", prediction.costs},
+          {"predicted_step_seconds", prediction.layout.step_seconds},
+          {"measured_step_seconds", prediction.measured_seconds},
+          {"step_error", prediction.StepError()},
+          {"predicted_bytes", prediction.predicted_bytes},
+          {"measured_bytes", prediction.measured_bytes},
+          {"utilisation", prediction.utilisation},
+          {"roofline_share", prediction.roofline_share}};
+}
+
 Json ToJson(const Report& report, const Scaling& scaling) {
   Json json{{"kind", ToString(scaling.kind)}};
   for (const ScalingRow& row : scaling.rows) {
@@ -123,6 +134,26 @@ void AppendParts(const Report& report, std::string& text) {
   }
 }
 
+void AppendPredictions(const Report& report, std::string& text) {
+  if (report.predictions.empty()) return;
+  absl::StrAppend(&text, "\n## Predicted and measured\n\n");
+  AppendHeader(
+      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"}, text);
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunPrediction& prediction = report.predictions[i];
+    const auto mebibytes = [](int64_t bytes) {
+      return bytes > 0 ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)) : std::string("-");
+    };
+    AppendRow({report.runs[i].name, absl::StrFormat("%.1f ms", 1e3 * prediction.layout.step_seconds),
+               absl::StrFormat("%.1f ms", 1e3 * prediction.measured_seconds),
+               absl::StrFormat("%+.1f%%", 100 * prediction.StepError()), mebibytes(prediction.predicted_bytes),
+               mebibytes(prediction.measured_bytes), absl::StrFormat("%.1f%%", 100 * prediction.utilisation),
+               absl::StrFormat("%.1f%%", 100 * prediction.roofline_share)},
+              text);
+  }
+  absl::StrAppend(&text, "\n", kPredictionNote, "\n");
+}
+
 void AppendScaling(const Report& report, const Scaling& scaling, std::string& text) {
   absl::StrAppend(&text, "\n## Scaling (", ToString(scaling.kind), ")\n\n");
   std::vector<std::string> header{"run", "cores", "target tokens/s", "speed-up", "efficiency", "lost"};
@@ -153,7 +184,10 @@ void AppendScaling(const Report& report, const Scaling& scaling, std::string& te
 
 std::string ReportToJson(const Report& report) {
   Json json;
-  for (size_t i = 0; i < report.runs.size(); ++i) json["runs"].push_back(ToJson(report.runs[i], report.summaries[i]));
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    json["runs"].push_back(ToJson(report.runs[i], report.summaries[i]));
+    if (!report.predictions.empty()) json["runs"].back()["prediction"] = ToJson(report.predictions[i]);
+  }
   if (report.scaling) json["scaling"] = ToJson(report, *report.scaling);
   if (!report.no_scaling.empty()) json["no_scaling"] = report.no_scaling;
   return json.dump(2) + "\n";
@@ -164,6 +198,7 @@ std::string ReportToMarkdown(const Report& report) {
   AppendRuns(report, text);
   absl::StrAppend(&text, "\n## Where a step goes\n\n");
   AppendParts(report, text);
+  AppendPredictions(report, text);
   if (report.scaling) AppendScaling(report, *report.scaling, text);
   if (!report.no_scaling.empty()) absl::StrAppend(&text, "\nNo scaling: ", report.no_scaling, "\n");
   return text;

@@ -13,6 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/run_record.h"
+#include "tools/traced_costs.h"
 
 namespace hadal {
 namespace {
@@ -68,7 +70,7 @@ absl::Status CheckMessages(const SimulateOptions& options) {
 struct Arguments {
   SimulateOptions options;
   std::string kind = "1f1b";
-  std::string plan;
+  std::string plan, run;
   double forward_ms = 1, backward_ms = 2, message_mib = 0, tail_ms = 0;
   double link_gb = 0, latency_us = 0, node_link_gb = 0, node_latency_us = 0;
   int stages = 8, chunks = 1, micro_batches = 32;
@@ -92,6 +94,7 @@ absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
     HADAL_ASSIGN_OR_RETURN(const std::string json, ReadFile(arguments.plan, kMostPlanBytes));
     return SimulateOptionsFromPlan(json, arguments.plan);
   }
+  if (!arguments.run.empty()) return SimulateOptionsFromRun(arguments.run);
   SimulateOptions options;
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(arguments.kind));
   options.shape = {arguments.stages, arguments.chunks, arguments.micro_batches};
@@ -104,7 +107,7 @@ absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
 
 absl::StatusOr<SimulateOptions> OptionsOf(const Arguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(SimulateOptions options, CostsOf(arguments));
-  options.outstanding_sends = arguments.options.outstanding_sends;
+  if (arguments.run.empty()) options.outstanding_sends = arguments.options.outstanding_sends;
   options.ranks_per_node = arguments.options.ranks_per_node;
   options.pipelines_per_node = arguments.options.pipelines_per_node;
   options.link = {1e9 * arguments.link_gb, 1e-6 * arguments.latency_us};
@@ -194,6 +197,24 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
   return options;
 }
 
+absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(const RunRecord run, ReadRun(directory));
+  if (!run.layout || run.trace_json.empty()) {
+    return absl::NotFoundError(absl::StrCat(directory, ": has no ", run.layout ? "trace" : "readable config",
+                                            "; train with --trace steps=A-B"));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<TracedCosts> steps, CostsFromTrace(run.trace_json, *run.layout));
+  const TracedCosts& costs = steps[steps.size() / 2];
+  SimulateOptions options{.kind = run.layout->schedule,
+                          .shape = run.layout->shape,
+                          .outstanding_sends = run.layout->outstanding_sends,
+                          .forward_seconds = costs.forward_seconds,
+                          .backward_seconds = costs.backward_seconds,
+                          .traced_seconds = costs.span_seconds};
+  options.shape.micro_batches = costs.micro_batches;
+  return options;
+}
+
 void AddSimulateCommand(CLI::App& app, int& exit_code) {
   CLI::App& command =
       *app.add_subcommand("simulate", "Replay a schedule on ranks, costs and links that need not exist");
@@ -201,26 +222,36 @@ void AddSimulateCommand(CLI::App& app, int& exit_code) {
   const CLI::Range counts(1, 1 << 16);
   const CLI::Range times(0.0, 1e9);
   CLI::Option* plan = command.add_option("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
+  CLI::Option* run = command.add_option("--run", arguments->run, "Shape and costs from a run's trace")->excludes(plan);
   command.add_option("--kind", arguments->kind, "gpipe, 1f1b or interleaved_1f1b")
       ->capture_default_str()
-      ->excludes(plan);
-  command.add_option("--stages", arguments->stages, "Ranks")->check(counts)->capture_default_str()->excludes(plan);
+      ->excludes(plan)
+      ->excludes(run);
+  command.add_option("--stages", arguments->stages, "Ranks")
+      ->check(counts)
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
   command.add_option("--chunks", arguments->chunks, "Chunks a rank")
       ->check(counts)
       ->capture_default_str()
-      ->excludes(plan);
+      ->excludes(plan)
+      ->excludes(run);
   command.add_option("--micro-batches", arguments->micro_batches, "Micro-batches a step")
       ->check(counts)
       ->capture_default_str()
-      ->excludes(plan);
+      ->excludes(plan)
+      ->excludes(run);
   command.add_option("--forward-ms", arguments->forward_ms, "A rank's forward of one micro-batch, ms")
       ->check(times)
       ->capture_default_str()
-      ->excludes(plan);
+      ->excludes(plan)
+      ->excludes(run);
   command.add_option("--backward-ms", arguments->backward_ms, "A rank's backward of one micro-batch, ms")
       ->check(times)
       ->capture_default_str()
-      ->excludes(plan);
+      ->excludes(plan)
+      ->excludes(run);
   command
       .add_option("--outstanding-sends", arguments->options.outstanding_sends, "Messages a channel may have under way")
       ->check(counts)

@@ -3,6 +3,7 @@
 //
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
 //   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`
+//   hadal simulate --run RUN_DIR             shape of a traced run, costs of its trace; the replay beside what the trace measured
 //     --slow-rank 3=1.5                      rank 3 computes 1.5 times as long; may be repeated
 //     --message-mib, --link-gb-per-s, --latency-us; --ranks-per-node with --node-link-gb-per-s, --node-latency-us between nodes
 //     --pipelines-per-node R                 R pipelines side by side share what goes between nodes
@@ -51,6 +52,7 @@ struct SimulateOptions {
   int ranks_per_node = 0;  // 0: one node
   int pipelines_per_node = 1;
   double tail_seconds = 0;
+  double traced_seconds = 0;  // what the schedule took in the traced step whose costs these are; 0: none
 };
 
 struct Simulation {
@@ -71,6 +73,9 @@ std::string SimulationToSvg(const Simulation& simulation);
 
 // Shape, costs and borders from what `hadal plan --json` printed.  Errors: InvalidArgument with `name` and what is missing.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name);
+
+// Shape and costs of the middle step of a run's trace.  Errors: ReadRun's; NotFound where the run has no trace or no config.
+absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory);
 
 // Registers the subcommand.
 void AddSimulateCommand(CLI::App& app, int& exit_code);

@@ -86,6 +86,10 @@ std::string SimulationToText(const Simulation& simulation) {
       "idle %.1f%% of the ranks' time before the tail; blocked on a full ring at most %s a rank; busiest link %s\n",
       100 * replay.BubbleFraction(), Seconds(Largest(replay.blocked_seconds)),
       absl::StrCat(Percent(Largest(replay.link_busy_seconds), replay.makespan_seconds), " of the makespan"));
+  if (const double traced = simulation.options.traced_seconds; traced > 0) {
+    absl::StrAppendFormat(&text, "the traced step took %s for the same: the replay is %+.1f%% off\n", Seconds(traced),
+                          100 * (replay.makespan_seconds / traced - 1));
+  }
   return text;
 }
 
@@ -106,6 +110,8 @@ std::string SimulationToJson(const Simulation& simulation) {
                               {"link_seconds", parts.link_seconds},
                               {"tail_seconds", simulation.options.tail_seconds},
                               {"idle_share", replay.BubbleFraction()}};
+  if (simulation.options.traced_seconds > 0) json["traced_seconds"] = simulation.options.traced_seconds;
+  json["makespan_seconds"] = replay.makespan_seconds;
   if (const std::optional<double> formula = Formula(simulation)) json["formula_bubble_share"] = *formula;
   json["busy_seconds"] = replay.busy_seconds;
   json["blocked_seconds"] = replay.blocked_seconds;

@@ -27,6 +27,8 @@ struct AttentionTile {
   int32_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;
 };
 
+inline constexpr int64_t kWidestHead = 128;
+
 // Rows of a tile for heads of this width.
 constexpr int AttentionTileRows(int64_t head_width) { return head_width <= 64 ? 32 : 16; }
 

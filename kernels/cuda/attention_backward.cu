@@ -218,7 +218,7 @@ void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args
   const AttentionShape& shape = args.shape;
   HADAL_CHECK_GE(shape.heads, 1);
   HADAL_CHECK_GE(shape.head_width, 1);
-  HADAL_CHECK_LE(shape.head_width, 128);
+  HADAL_CHECK_LE(shape.head_width, kWidestHead);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   const bool narrow = shape.head_width <= 64;
   const int threads = AttentionTileRows(shape.head_width) * kGroups;

@@ -90,7 +90,7 @@ void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args) 
   if (args.query_tile_capacity == 0) return;
   HADAL_CHECK_GE(args.shape.heads, 1);
   HADAL_CHECK_GE(args.shape.head_width, 1);
-  HADAL_CHECK_LE(args.shape.head_width, 128);
+  HADAL_CHECK_LE(args.shape.head_width, kWidestHead);
   HADAL_CHECK(args.query_tiles && args.q && args.k && args.v && args.context && args.log_sum_exp);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   const int rows = AttentionTileRows(args.shape.head_width);

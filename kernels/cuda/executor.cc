@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 
 #include "runtime/check.h"
 
@@ -27,7 +28,7 @@ bool SamePlace(const std::source_location& a, const std::source_location& b) {
 Executor::Executor(uint64_t seed) : random_(seed) {}
 
 Executor::~Executor() {
-  for (const auto& [start, bytes] : allocations_) std::free(const_cast<std::byte*>(start));
+  for (void* start : own_) std::free(start);
 }
 
 Executor& Executor::Current() {
@@ -40,8 +41,23 @@ void* Executor::Allocate(int64_t bytes) {
   void* start = std::aligned_alloc(kBoundary, (bytes + kBoundary) / kBoundary * kBoundary);
   HADAL_CHECK(start != nullptr);
   std::memset(start, kPoison, bytes);
-  allocations_[static_cast<std::byte*>(start)] = bytes;
+  own_.push_back(start);
+  Register(start, bytes);
   return start;
+}
+
+void Executor::Register(const void* memory, int64_t bytes) {
+  allocations_[static_cast<const std::byte*>(memory)] = bytes;
+}
+
+void Executor::Unregister(const void* memory) {
+  allocations_.erase(static_cast<const std::byte*>(memory));
+  last_allocation_ = {nullptr, 0};
+}
+
+void Executor::AroundLaunches(std::function<void()> before, std::function<void()> after) {
+  before_ = std::move(before);
+  after_ = std::move(after);
 }
 
 void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) {
@@ -52,6 +68,7 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
   HADAL_CHECK_GE(shape.blocks_x, 1);
   HADAL_CHECK_GE(shape.blocks_y, 1);
   HADAL_CHECK_LE(shape.blocks_y, 65535);
+  if (before_) before_();
   shape_ = shape;
   body_ = &body;
   current_executor = this;
@@ -64,6 +81,7 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
     RunBlock();
   }
   current_executor = nullptr;
+  if (after_) after_();
 }
 
 void Executor::StartBlock() {

@@ -51,6 +51,12 @@ class Executor {
   // `bytes` of device memory on a 256-byte boundary, every byte 0xFF: NaN in each float type. Freed with the executor.
   void* Allocate(int64_t bytes);
 
+  // Lets kernels touch memory that somebody else has allocated, and no longer.
+  void Register(const void* memory, int64_t bytes);
+  void Unregister(const void* memory);
+  // What is called before the first and after the last thread of each launch: a device opens and closes its memory there.
+  void AroundLaunches(std::function<void()> before, std::function<void()> after);
+
   // Runs body() as each thread of each block; returns when all have returned.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
 
@@ -90,6 +96,8 @@ class Executor {
 
   std::mt19937_64 random_;
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
+  std::vector<void*> own_;                           // of them, those to be freed here
+  std::function<void()> before_, after_;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
   std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block
 

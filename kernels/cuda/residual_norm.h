@@ -1,6 +1,6 @@
 // The residual connection on the device: the rules of kernels/residual_norm.h, and these differences.
 //
-//   s = r·x + b·dropout(y + bias) + a·e,  n = LayerNorm(s): gains that are learned (ReZero, Admin) are the CPU's alone so far.
+//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = LayerNorm(s)
 // Types: Residual is the stored type of the stream (x, s, e and their gradients), Compute that of what touches a matrix product (y, n).
 //   fp32 runs <float, float>; bf16 post-norm <BFloat16, BFloat16>; bf16 with an fp32 stream (pre-norm, no norm) <float, BFloat16>.
 //   Bias, gains, statistics and sums are fp32. s is rounded to Residual before it is normalised, whether it is stored or not, so that
@@ -11,6 +11,8 @@
 // Numerics: sums along a row as in row_team.h, mean and variance in two passes over the registers. Column sums in two stages: a block
 //   adds rows of kDeviceRowBlock, each team its rows in ascending order, teams in ascending order; a second kernel adds the blocks,
 //   in eight runs of ascending order merged in ascending order. A function of shapes alone: no atomics, the same bits every time.
+// Learned gains (ω, g) have kernels of their own, so that methods without them keep their registers; g's gradient is one number: a block
+//   adds its columns and rows, thread t those of t, t + 256, …, a warp as a butterfly, warps in ascending order.
 // What changes between steps (dropout's place, the branch gain) is read from device memory, so a captured graph can be replayed.
 // REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; as kernels/residual_norm.h for what is given with what (aborts otherwise). Asynchronous.
 #pragma once
@@ -22,17 +24,19 @@
 namespace hadal::cuda {
 
 inline constexpr int64_t kDeviceRowBlock = 32;
+inline constexpr int64_t kWidestRow = 3072;  // kMaxTeamWidth of row_team.h
 
 template <typename Residual, typename Compute>
 struct ResidualNormForwardArgs {
-  int64_t rows = 0, width = 0;             // R, W
-  DeviceMatrix<const Residual> stream;     // x [R, W]
-  DeviceMatrix<const Compute> branch;      // y [R, W], or null: the norm alone
-  DevicePointer<const float> bias;         // [W], or null
-  DeviceMatrix<const Residual> skip;       // e [R, W], or null
-  float residual_gain = 1.0f;              // r
-  float skip_gain = 1.0f;                  // a
-  DevicePointer<const float> branch_gain;  // b, one number; null: 1
+  int64_t rows = 0, width = 0;                                            // R, W
+  DeviceMatrix<const Residual> stream;                                    // x [R, W]
+  DeviceMatrix<const Compute> branch;                                     // y [R, W], or null: the norm alone
+  DevicePointer<const float> bias;                                        // [W], or null
+  DeviceMatrix<const Residual> skip;                                      // e [R, W], or null
+  float residual_gain = 1.0f;                                             // r
+  float skip_gain = 1.0f;                                                 // a
+  DevicePointer<const float> branch_gain;                                 // b, one number; null: 1
+  DevicePointer<const float> learned_residual_gain, learned_branch_gain;  // ω [W], g [1], or null: 1
   DeviceDropout dropout;
   DevicePointer<const float> scale, shift;  // [W] both, or both null: no norm
   DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or stream
@@ -52,19 +56,24 @@ struct ResidualNormBackwardArgs {
   DevicePointer<const float> scale;       // [W]
   float residual_gain = 1.0f, skip_gain = 1.0f;
   DevicePointer<const float> branch_gain;
+  DevicePointer<const float> learned_residual_gain, learned_branch_gain;
+  DeviceMatrix<const Residual> stream;  // x of the forward, with ω
+  DeviceMatrix<const Compute> branch;   // y of the forward, with g
+  DevicePointer<const float> bias;      // of the forward, with g, or null
   DeviceDropout dropout;
-  DeviceMatrix<Residual> d_stream;                // [R, W] (=); may alias d_normed or d_sum
-  DeviceMatrix<Compute> d_branch;                 // [R, W] (=), or null: the norm alone
-  DeviceMatrix<float> d_skip;                     // [R, W] (+=) a·ds, or null
-  DevicePointer<float> d_bias, d_scale, d_shift;  // [W] (+=), or null
-  DevicePointer<float> partials;                  // scratch, ResidualNormPartials(R, W) floats
+  DeviceMatrix<Residual> d_stream;                                      // [R, W] (=); may alias d_normed or d_sum
+  DeviceMatrix<Compute> d_branch;                                       // [R, W] (=), or null: the norm alone
+  DeviceMatrix<float> d_skip;                                           // [R, W] (+=) a·ds, or null
+  DevicePointer<float> d_bias, d_scale, d_shift;                        // [W] (+=), or null
+  DevicePointer<float> d_learned_residual_gain, d_learned_branch_gain;  // [W], [1] (+=), with the gains
+  DevicePointer<float> partials;                                        // scratch, ResidualNormPartials(R, W) floats
 };
 template <typename Residual, typename Compute>
 void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args);
 
-// Floats of scratch that the backward needs: d_bias, d_scale and d_shift of each block of rows.
+// Floats of scratch that the backward needs: d_bias, d_scale, d_shift and the learned gains' of each block of rows.
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
-  return (rows + kDeviceRowBlock - 1) / kDeviceRowBlock * 3 * width;
+  return (rows + kDeviceRowBlock - 1) / kDeviceRowBlock * 5 * width;
 }
 
 }  // namespace hadal::cuda

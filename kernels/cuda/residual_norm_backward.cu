@@ -8,12 +8,14 @@ namespace hadal::cuda {
 namespace {
 
 constexpr int kColumnSums = 3;     // d_bias, d_scale, d_shift
+constexpr int kLearnedSums = 5;    // and d_ω, d_g
 constexpr int kMergeColumns = 32;  // of a block of the merge
 constexpr int kMergeRuns = 8;      // runs of row blocks that are added at the same time, then merged
 
 // What one thread adds up over its rows.
 struct ColumnSums {
   Eight bias, scale, shift;
+  Eight residual_gain, branch_gain;  // of learned gains
 };
 
 // What a thread keeps of a row between its two means and its gradient.
@@ -39,8 +41,32 @@ HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int6
   return terms;
 }
 
-// From ds of a row: d_stream, d_branch, d_skip and the thread's part of d_bias.
-template <bool kAligned, typename Residual, typename Compute>
+// Adds a row to d_g: Σ b·mask·ds·(y + bias). `masked` is b·mask·ds.
+template <bool kAligned, typename Args>
+HADAL_DEVICE void AddBranchGain(const Args& args, const RowTeam& team, int64_t row, const Eight& masked,
+                                ColumnSums& sums) {
+  const Eight y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
+  Eight bias;
+  if (args.bias) bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
+  HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+    sums.branch_gain.v[c] = MulAdd(masked.v[c], y.v[c] + bias.v[c], sums.branch_gain.v[c]);
+  }
+}
+
+// From `scaled` = r·ds of a row: adds r·ds ⊙ x to d_ω and makes it r·ω ⊙ ds.
+template <bool kAligned, typename Args>
+HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64_t row, Eight& scaled,
+                                    ColumnSums& sums) {
+  const Eight x = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
+  const Eight omega = LoadEight<kAligned>(args.learned_residual_gain + team.column, team.columns);
+  HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+    sums.residual_gain.v[c] = MulAdd(scaled.v[c], x.v[c], sums.residual_gain.v[c]);
+    scaled.v[c] *= omega.v[c];
+  }
+}
+
+// From ds of a row: d_stream, d_branch, d_skip and the thread's part of d_bias and the learned gains'.
+template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Compute>& args, const RowTeam& team,
                                  int64_t row, Eight ds, float branch_gain, const RandomPosition& position,
                                  ColumnSums& sums) {
@@ -53,11 +79,17 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
     Eight d_branch;
     HADAL_UNROLL for (int c = 0; c < 8; ++c) d_branch.v[c] = branch_gain * ds.v[c];
     if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, d_branch);
+    if (kLearned && args.learned_branch_gain) {
+      AddBranchGain<kAligned>(args, team, row, d_branch, sums);
+      const float gain = Load(args.learned_branch_gain);
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) d_branch.v[c] *= gain;
+    }
     StoreEight<kAligned>(args.d_branch.row(row) + team.column, d_branch, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
       if (c < team.columns) sums.bias.v[c] += d_branch.v[c];
       ds.v[c] *= args.residual_gain;
     }
+    if (kLearned && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
   }
   StoreEight<kAligned>(args.d_stream.row(row) + team.column, ds, team.columns);
 }
@@ -76,8 +108,8 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
   }
 }
 
-template <typename Residual, typename Compute, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, 2)
+template <typename Residual, typename Compute, bool kAligned, bool kLearned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
     ResidualNormBackwardKernel(ResidualNormBackwardArgs<Residual, Compute> args, int team_threads) {
   HADAL_SHARED(float, slots, TeamSums<2>::kSlots);
   HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
@@ -113,25 +145,36 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, 2)
       const Eight d_sum = LoadEight<kAligned>(args.d_sum.row(row) + team.column, team.columns);
       HADAL_UNROLL for (int c = 0; c < 8; ++c) ds.v[c] += d_sum.v[c];
     }
-    StoreGradients<kAligned>(args, team, row, ds, branch_gain, position, sums);
+    StoreGradients<kAligned, kLearned>(args, team, row, ds, branch_gain, position, sums);
   }
-  const DevicePointer<float> part = args.partials + BlockX() * kColumnSums * args.width;
+  const DevicePointer<float> part = args.partials + BlockX() * (kLearned ? kLearnedSums : kColumnSums) * args.width;
   if (args.d_bias) StoreColumnSums(sums.bias, team, args.width, exchange, part);
   if (args.d_scale) StoreColumnSums(sums.scale, team, args.width, exchange, part + args.width);
   if (args.d_shift) StoreColumnSums(sums.shift, team, args.width, exchange, part + 2 * args.width);
+  if constexpr (kLearned) {
+    if (args.learned_residual_gain) {
+      StoreColumnSums(sums.residual_gain, team, args.width, exchange, part + 3 * args.width);
+    }
+    if (args.learned_branch_gain) {
+      StoreColumnSums(sums.branch_gain, team, args.width, exchange, part + 4 * args.width);
+    }
+  }
 }
 
 struct MergeArgs {
-  int64_t blocks = 0, width = 0;
-  DevicePointer<const float> partials;       // [blocks, kColumnSums, W]
-  DevicePointer<float> result[kColumnSums];  // [W] (+=), or null
+  int64_t blocks = 0, width = 0, sums = kColumnSums;
+  DevicePointer<const float> partials;                     // [blocks, sums, W]
+  DevicePointer<float> bias, scale, shift, residual_gain;  // [W] (+=), or null
 };
 
 // Block (x, y): columns [32·x, 32·x + 32) of sum y. Thread t adds run t / 32 of the row blocks for column t % 32.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMergeColumns* kMergeRuns) MergeColumnSumsKernel(MergeArgs args) {
   HADAL_SHARED(float, runs, kMergeColumns* kMergeRuns);
   const int which = static_cast<int>(BlockY());
-  const DevicePointer<float> result = which == 0 ? args.result[0] : which == 1 ? args.result[1] : args.result[2];
+  const DevicePointer<float> result = which == 0   ? args.bias
+                                      : which == 1 ? args.scale
+                                      : which == 2 ? args.shift
+                                                   : args.residual_gain;
   const int64_t column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
   const int run = ThreadIndex() / kMergeColumns;
   const int64_t length = (args.blocks + kMergeRuns - 1) / kMergeRuns;
@@ -139,7 +182,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMergeColumns* kMergeRuns) MergeColumnSums
   const bool mine = result && column < args.width;
   float total = 0.0f;
   for (int64_t block = run * length; mine && block < end; ++block) {
-    total += Load(args.partials + (block * kColumnSums + which) * args.width + column);
+    total += Load(args.partials + (block * args.sums + which) * args.width + column);
   }
   runs[ThreadIndex()] = total;
   Barrier();
@@ -148,11 +191,25 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMergeColumns* kMergeRuns) MergeColumnSums
   Store(result + column, Load(result + column) + total);
 }
 
-}  // namespace
+// One block: adds the last sum of all blocks and columns to d_g.
+constexpr int kGainThreads = 256;
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kGainThreads) SumBranchGainKernel(MergeArgs args, DevicePointer<float> d_gain) {
+  HADAL_SHARED(float, warps, kGainThreads / kWarp);
+  float sum = 0.0f;
+  for (int64_t i = ThreadIndex(); i < args.blocks * args.width; i += kGainThreads) {
+    const int64_t block = i / args.width, column = i % args.width;
+    sum += Load(args.partials + (block * args.sums + kLearnedSums - 1) * args.width + column);
+  }
+  sum = SumOfWarp(sum);
+  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
+  Barrier();
+  if (ThreadIndex() != 0) return;
+  for (int w = 1; w < kGainThreads / kWarp; ++w) sum += warps[w];
+  Store(d_gain, Load(d_gain) + sum);
+}
 
 template <typename Residual, typename Compute>
-void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args) {
-  if (args.rows == 0) return;
+void CheckArguments(const ResidualNormBackwardArgs<Residual, Compute>& args) {
   HADAL_CHECK_GE(args.width, 1);
   HADAL_CHECK_LE(args.width, kMaxTeamWidth);
   const bool norm = static_cast<bool>(args.d_normed);
@@ -161,27 +218,52 @@ void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Re
   HADAL_CHECK_EQ(args.d_scale && args.d_shift, norm);
   HADAL_CHECK(args.d_stream);
   HADAL_CHECK(!args.d_bias || args.d_branch);
-  HADAL_CHECK(!(norm || args.d_bias) || args.partials);
+  const bool omega = static_cast<bool>(args.learned_residual_gain), gain = static_cast<bool>(args.learned_branch_gain);
+  HADAL_CHECK_EQ(static_cast<bool>(args.d_learned_residual_gain), omega);
+  HADAL_CHECK_EQ(static_cast<bool>(args.d_learned_branch_gain), gain);
+  HADAL_CHECK(!(omega || gain) || args.d_branch);
+  HADAL_CHECK(!omega || args.stream);
+  HADAL_CHECK(!gain || args.branch);
+  HADAL_CHECK(!(norm || args.d_bias || omega || gain) || args.partials);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
+}
+
+}  // namespace
+
+template <typename Residual, typename Compute>
+void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args) {
+  if (args.rows == 0) return;
+  CheckArguments(args);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.d_normed) && RowsOn16Bytes(args.d_sum) &&
                        RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.d_stream) && RowsOn16Bytes(args.d_branch) &&
-                       RowsOn16Bytes(args.d_skip) && On16Bytes(args.scale);
+                       RowsOn16Bytes(args.d_skip) && On16Bytes(args.scale) && RowsOn16Bytes(args.stream) &&
+                       RowsOn16Bytes(args.branch) && On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain);
+  const bool learned = args.learned_residual_gain || args.learned_branch_gain;
   const RowTeamShape team = RowTeamShapeOf(args.width);
   const int64_t blocks = (args.rows + kDeviceRowBlock - 1) / kDeviceRowBlock;
   Launch(stream, {.blocks_x = blocks, .threads = team.block_threads()},
-         aligned ? ResidualNormBackwardKernel<Residual, Compute, true>
-                 : ResidualNormBackwardKernel<Residual, Compute, false>,
+         learned ? (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, true>
+                            : ResidualNormBackwardKernel<Residual, Compute, false, true>)
+                 : (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, false>
+                            : ResidualNormBackwardKernel<Residual, Compute, false, false>),
          args, team.team_threads);
-  if (!args.d_bias && !args.d_scale) return;
   const MergeArgs merge = {.blocks = blocks,
                            .width = args.width,
+                           .sums = learned ? kLearnedSums : kColumnSums,
                            .partials = args.partials,
-                           .result = {args.d_bias, args.d_scale, args.d_shift}};
-  Launch(stream,
-         {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns,
-          .blocks_y = kColumnSums,
-          .threads = kMergeColumns * kMergeRuns},
-         MergeColumnSumsKernel, merge);
+                           .bias = args.d_bias,
+                           .scale = args.d_scale,
+                           .shift = args.d_shift,
+                           .residual_gain = args.d_learned_residual_gain};
+  if (args.d_bias || args.d_scale || args.d_learned_residual_gain) {
+    Launch(stream,
+           {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns,
+            .blocks_y = learned ? kLearnedSums - 1 : kColumnSums,
+            .threads = kMergeColumns * kMergeRuns},
+           MergeColumnSumsKernel, merge);
+  }
+  if (!args.d_learned_branch_gain) return;
+  Launch(stream, {.threads = kGainThreads}, SumBranchGainKernel, merge, args.d_learned_branch_gain);
 }
 
 template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, float>&);

@@ -8,9 +8,10 @@ namespace hadal::cuda {
 namespace {
 
 constexpr int64_t kRowsOfBlock = 8;  // so that 4,096 rows fill a device
+static_assert(kWidestRow == kMaxTeamWidth);
 
-// s of a thread's columns in one row, rounded to the stream's type: fma(b, f·(y + bias), fma(a, e, r·x)).
-template <bool kAligned, typename Residual, typename Compute>
+// s of a thread's columns in one row, rounded to the stream's type: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)).
+template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
                                float branch_gain, const RandomPosition& position) {
   Eight s = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
@@ -23,8 +24,13 @@ HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>&
     HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
   }
   if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, y);
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) s.v[i] *= args.residual_gain;
+  if (kLearned && args.learned_residual_gain) {
+    const Eight omega = LoadEight<kAligned>(args.learned_residual_gain + team.column, team.columns);
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) s.v[i] *= omega.v[i];
+  }
   HADAL_UNROLL for (int i = 0; i < 8; ++i) {
-    const float rest = MulAdd(args.skip_gain, skip.v[i], args.residual_gain * s.v[i]);
+    const float rest = MulAdd(args.skip_gain, skip.v[i], s.v[i]);
     s.v[i] = RoundTo<Residual>(MulAdd(branch_gain, y.v[i], rest));
   }
   return s;
@@ -48,13 +54,14 @@ HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, int64_
   return {mean, 1.0f / SquareRoot(squares[0] / static_cast<float>(width) + kLayerNormEpsilon)};
 }
 
-template <typename Residual, typename Compute, bool kAligned>
+template <typename Residual, typename Compute, bool kAligned, bool kLearned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     ResidualNormForwardKernel(ResidualNormForwardArgs<Residual, Compute> args, int team_threads) {
   HADAL_SHARED(float, slots, TeamSums<1>::kSlots);
   TeamSums<1> sums = {slots};
   const RowTeam team = ThisRowTeam(args.width, team_threads);
-  const float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
+  float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
+  if (kLearned && args.learned_branch_gain) branch_gain *= Load(args.learned_branch_gain);
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
   for (int64_t i = 0; i < kRowsOfBlock; i += team.teams) {
@@ -62,7 +69,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     const int64_t row = BlockX() * kRowsOfBlock + i + team.index;
     const bool mine = i + team.index < kRowsOfBlock && row < args.rows && team.columns > 0;
     Eight s;
-    if (mine) s = ResidualSum<kAligned>(args, team, row, branch_gain, position);
+    if (mine) s = ResidualSum<kAligned, kLearned>(args, team, row, branch_gain, position);
     if (mine && args.sum) StoreEight<kAligned>(args.sum.row(row) + team.column, s, team.columns);
     if (!args.normed) continue;
     const Statistics of_row = StatisticsOf(s, team, args.width, sums);
@@ -96,13 +103,17 @@ void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Resi
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.stream) && RowsOn16Bytes(args.branch) &&
                        RowsOn16Bytes(args.skip) && RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.normed) &&
-                       On16Bytes(args.bias) && On16Bytes(args.scale) && On16Bytes(args.shift);
+                       On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain) && On16Bytes(args.scale) &&
+                       On16Bytes(args.shift);
+  const bool learned = args.learned_residual_gain || args.learned_branch_gain;
   const RowTeamShape team = RowTeamShapeOf(args.width);
   const LaunchShape shape = {.blocks_x = (args.rows + kRowsOfBlock - 1) / kRowsOfBlock,
                              .threads = team.block_threads()};
   Launch(stream, shape,
-         aligned ? ResidualNormForwardKernel<Residual, Compute, true>
-                 : ResidualNormForwardKernel<Residual, Compute, false>,
+         learned ? (aligned ? ResidualNormForwardKernel<Residual, Compute, true, true>
+                            : ResidualNormForwardKernel<Residual, Compute, false, true>)
+                 : (aligned ? ResidualNormForwardKernel<Residual, Compute, true, false>
+                            : ResidualNormForwardKernel<Residual, Compute, false, false>),
          args, team.team_threads);
 }
 

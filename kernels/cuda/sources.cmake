@@ -2,10 +2,13 @@
 # the executor (tests/support).
 set(HADAL_CUDA_SOURCES
   adam.cu
+  add.cu
   attention_backward.cu
   attention_forward.cu
   cross_entropy.cu
   embedding.cu
+  head_scale.cu
+  linear_epilogue.cu
   residual_norm_backward.cu
   residual_norm_forward.cu
   sum_of_squares.cu)

@@ -35,7 +35,7 @@ struct Layer {
         d_context(kRows, columns, 2, 1.0f),
         context(kRows, columns),
         log_sum_exp(kRows, heads),
-        scratch(AttentionScratch(Stream::Cpu(threads), kLength, columns / heads)) {
+        scratch(AttentionScratch(Stream::Cpu(threads), {.max_length = kLength, .head_width = columns / heads})) {
     for (int64_t n = 0; n <= kSentences; ++n) offsets.push_back(static_cast<int32_t>(n * kLength));
     shape = {.query_offsets = {offsets.data(), kSentences + 1},
              .key_offsets = {offsets.data(), kSentences + 1},

@@ -26,6 +26,6 @@ if [ $# -gt 0 ]; then
   for grid in "$@"; do compare "$grid"; done
   exit
 fi
-compare deepnet_table1 --run {1..64} # 6, 18, 50 and 100 layers a side
-for grid in branchnorm_sweep b2t_table1 branchnorm_growth; do compare "$grid"; done
+compare deepnet_table1 --run {1..72} # 6, 18, 50 and 100 layers a side
+for grid in branchnorm_sweep branchnorm_growth b2t_table1; do compare "$grid"; done
 compare deepnet_table1 # and 250

@@ -69,7 +69,7 @@ void Collect(Shared& shared, Engine& engine) {
     const int64_t elements = shared.plan.parameters[slice.parameter].elements();
     const auto copy = [&](std::vector<float>& to, Vector from) {
       to.resize(elements);
-      std::copy_n(from.data, from.size, to.begin() + slice.slice * kSliceElements);
+      engine.stage().stream().ToHost(to.data() + slice.slice * kSliceElements, from.data, from.size * sizeof(float));
     };
     copy(shared.outcome.weights[slice.parameter], slice.weight);
     copy(shared.outcome.first_moments[slice.parameter], slice.first_moment);
@@ -82,7 +82,9 @@ void ExpectCollectedWeights(Shared& shared, Engine& engine) {
   const std::lock_guard lock(shared.mutex);
   for (const StateSlice& slice : engine.state().slices()) {
     const float* collected = shared.outcome.weights[slice.parameter].data() + slice.slice * kSliceElements;
-    ASSERT_EQ(std::memcmp(collected, slice.weight.data, slice.weight.size * sizeof(float)), 0)
+    std::vector<float> weight(slice.weight.size);
+    engine.stage().stream().ToHost(weight.data(), slice.weight.data, weight.size() * sizeof(float));
+    ASSERT_EQ(std::memcmp(collected, weight.data(), weight.size() * sizeof(float)), 0)
         << "replica " << engine.grid().replica() << " has other weights of parameter " << slice.parameter;
   }
 }
@@ -108,7 +110,8 @@ absl::StatusOr<std::unique_ptr<DepthRecorder>> MakeRecorder(Shared& shared, cons
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
   PrepareComputeThread();
   const RunSpec& spec = shared.spec;
-  const Stream stream = Stream::Cpu(spec.threads);
+  const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
+  const Stream stream = device ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
   const PipelinePlan& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout));

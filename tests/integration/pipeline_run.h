@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/depth_metrics.h"
+#include "runtime/device.h"
 
 namespace hadal::testing {
 
@@ -21,6 +24,7 @@ struct RunSpec {
   double learning_rate = 1e-3;
   int ranks = 1;  // stages × pipeline.replicas
   int threads = 1;
+  std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
   int steps = 3;
   uint64_t seed = 11;
   bool validate_every_step = false;

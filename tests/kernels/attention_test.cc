@@ -80,7 +80,7 @@ void RunKernels(const Stream& stream, const Problem& problem, Tensors& t, int64_
   int64_t longest = 0;
   for (const int32_t length : problem.query_lengths) longest = std::max<int64_t>(longest, length);
   for (const int32_t length : problem.key_lengths) longest = std::max<int64_t>(longest, length);
-  const int64_t scratch_floats = AttentionScratch(stream, longest, problem.head_width);
+  const int64_t scratch_floats = AttentionScratch(stream, {.max_length = longest, .head_width = problem.head_width});
   // NaN in fresh scratch: whatever is read before it is written shows. One guard behind it.
   std::vector<float> scratch(misalignment + scratch_floats + 1, std::numeric_limits<float>::quiet_NaN());
   scratch.back() = kUnwritten;

@@ -26,7 +26,7 @@ using testing::Rounded;
 using testing::SameBits;
 using testing::Widen;
 
-constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 1.5f;
+constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 1.5f, kLearnedGain = 0.375f;
 
 // The stored types of a run (kernels/cuda/residual_norm.h).
 template <typename R, typename C>
@@ -39,6 +39,7 @@ struct Types {
 // Which optional fields a case gives.
 struct Fields {
   bool branch = true, bias = false, skip = false, dropout = false, norm = true, d_sum = false;
+  bool omega = false, gain = false;  // learned
 };
 constexpr Fields kFields[] = {
     {.branch = false, .d_sum = true},  // the norm alone, where the stream goes on beside it
@@ -46,6 +47,9 @@ constexpr Fields kFields[] = {
     {.bias = true, .dropout = true},  // DeepNorm in training
     {.bias = true, .skip = true, .dropout = true, .norm = false, .d_sum = true},
     {.bias = true, .skip = true, .dropout = true, .d_sum = true},
+    {.bias = true, .dropout = true, .omega = true},                               // Admin
+    {.bias = true, .dropout = true, .norm = false, .d_sum = true, .gain = true},  // ReZero
+    {.norm = false, .d_sum = true, .omega = true, .gain = true},
 };
 
 // Values that the types hold exactly, so that the reference starts from the same numbers.
@@ -65,6 +69,9 @@ struct Case {
     reference = {.rows = rows, .width = width, .stream = Widen(stream)};
     if (f.branch)
       reference.branch = Widen(branch), reference.residual_gain = kResidualGain, reference.branch_gain = kBranchGain;
+    omega = NormalValues(width, 9);
+    if (f.omega) reference.learned_residual_gain = Widen(omega);
+    if (f.gain) reference.learned_branch_gain = {kLearnedGain};
     if (f.bias) reference.bias = Widen(bias);
     if (f.skip) reference.skip = Widen(skip), reference.skip_gain = kSkipGain;
     if (f.norm) reference.scale = Widen(scale), reference.shift = Widen(shift);
@@ -74,7 +81,7 @@ struct Case {
   int64_t rows, width;
   Fields fields;
   Dropout dropout;
-  std::vector<float> stream, branch, skip, bias, scale, shift, d_normed, d_sum;
+  std::vector<float> stream, branch, skip, bias, scale, shift, omega, d_normed, d_sum;
   ResidualNormReference reference;
 };
 
@@ -82,7 +89,7 @@ struct ForwardResult {
   std::vector<float> sum, normed, mean, rstd;
 };
 struct BackwardResult {
-  std::vector<float> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift;
+  std::vector<float> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift, d_omega, d_gain;
 };
 
 bool SameResults(const ForwardResult& a, const ForwardResult& b) {
@@ -90,7 +97,8 @@ bool SameResults(const ForwardResult& a, const ForwardResult& b) {
 }
 bool SameResults(const BackwardResult& a, const BackwardResult& b) {
   return SameBits(a.d_stream, b.d_stream) && SameBits(a.d_branch, b.d_branch) && SameBits(a.d_skip, b.d_skip) &&
-         SameBits(a.d_bias, b.d_bias) && SameBits(a.d_scale, b.d_scale) && SameBits(a.d_shift, b.d_shift);
+         SameBits(a.d_bias, b.d_bias) && SameBits(a.d_scale, b.d_scale) && SameBits(a.d_shift, b.d_shift) &&
+         SameBits(a.d_omega, b.d_omega) && SameBits(a.d_gain, b.d_gain);
 }
 
 template <typename T>
@@ -108,12 +116,15 @@ ForwardResult Forward(const Case<T>& c, Placement place, uint64_t seed, bool kee
   DeviceVectorOf<float> bias(device, c.bias), scale(device, c.scale), shift(device, c.shift);
   DeviceVectorOf<float> mean(device, c.rows), rstd(device, c.rows), gain(device, std::vector<float>{kBranchGain});
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
+  DeviceVectorOf<float> omega(device, c.omega), learned(device, std::vector<float>{kLearnedGain});
   cuda::ResidualNormForwardArgs<Residual, Compute> args = {
       .rows = c.rows, .width = c.width, .residual_gain = kResidualGain, .branch_gain = gain.data()};
   args.stream = stream.view();
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view(), args.skip_gain = kSkipGain;
   if (f.bias) args.bias = bias.data();
+  if (f.omega) args.learned_residual_gain = omega.data();
+  if (f.gain) args.learned_branch_gain = learned.data();
   args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
   if (keep_sum) args.sum = sum.view();
   if (f.norm) {
@@ -148,6 +159,7 @@ BackwardResult Backward(const Case<T>& c, const ForwardResult& forward, Placemen
   DeviceVectorOf<float> partials(device, cuda::ResidualNormPartials(c.rows, c.width));
   DeviceVectorOf<float> gain(device, std::vector<float>{kBranchGain});
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
+  DeviceVectorOf<float> omega(device, c.omega), learned(device, std::vector<float>{kLearnedGain});
   DeviceMatrixOf<Residual>& target = stream_gradient_over_d_sum ? d_sum : d_stream;
   cuda::ResidualNormBackwardArgs<Residual, Compute> args = {
       .rows = c.rows, .width = c.width, .residual_gain = kResidualGain, .branch_gain = gain.data()};
@@ -162,11 +174,26 @@ BackwardResult Backward(const Case<T>& c, const ForwardResult& forward, Placemen
   if (f.branch) args.d_branch = d_branch.view();
   if (f.skip) args.d_skip = d_skip.view(), args.skip_gain = kSkipGain;
   if (f.bias) args.d_bias = d_bias.data();
+  DeviceMatrixOf<Residual> stream(device, c.stream, c.rows, c.width, place);
+  DeviceMatrixOf<Compute> branch(device, c.branch, c.rows, c.width, place);
+  DeviceVectorOf<float> bias(device, c.bias), d_omega(device, c.omega),
+      d_gain(device, std::vector<float>{kLearnedGain});
+  if (f.omega) {
+    args.stream = stream.view(), args.learned_residual_gain = omega.data();
+    args.d_learned_residual_gain = d_omega.data();
+  }
+  if (f.gain) {
+    args.branch = branch.view(), args.learned_branch_gain = learned.data();
+    args.d_learned_branch_gain = d_gain.data();
+    if (f.bias) args.bias = bias.data();
+  }
   cuda::ResidualNormBackward(device.stream(), args);
   BackwardResult result = {.d_stream = target.dense()};
   if (f.branch) result.d_branch = d_branch.dense();
   if (f.skip) result.d_skip = d_skip.dense();
   if (f.bias) result.d_bias = d_bias.Read();
+  if (f.omega) result.d_omega = d_omega.Read();
+  if (f.gain) result.d_gain = d_gain.Read();
   if (f.norm) result.d_scale = d_scale.Read(), result.d_shift = d_shift.Read();
   EXPECT_TRUE(target.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
   return result;
@@ -188,9 +215,10 @@ class CudaResidualNormTest : public ::testing::Test {
       for (const Fields& fields : kFields) {
         for (const Placement& place : {Placement{}, Placement{1, 3}}) {
           if (s.width % 8 != 0 && place.offset == 0) continue;  // single accesses either way
-          SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.width << ", branch " << fields.branch << ", bias "
-                                            << fields.bias << ", skip " << fields.skip << ", dropout " << fields.dropout
-                                            << ", norm " << fields.norm << ", offset " << place.offset);
+          SCOPED_TRACE(::testing::Message()
+                       << s.rows << " x " << s.width << ", branch " << fields.branch << ", bias " << fields.bias
+                       << ", skip " << fields.skip << ", dropout " << fields.dropout << ", norm " << fields.norm
+                       << ", omega " << fields.omega << ", gain " << fields.gain << ", offset " << place.offset);
           check(Case<T>(s.rows, s.width, fields), place);
         }
       }
@@ -235,6 +263,8 @@ TYPED_TEST(CudaResidualNormTest, BackwardMatchesTheReference) {
     };
     g.d_scale = norm.d_scale, g.d_shift = norm.d_shift;
     add(g.d_skip, c.skip), add(g.d_bias, c.bias), add(g.d_scale, c.scale), add(g.d_shift, c.shift);
+    if (c.fields.omega) add(g.d_residual_gain, c.omega);
+    if (c.fields.gain) add(g.d_branch_gain, {kLearnedGain});
     double rstd = 1;
     for (const float r : forward.rstd) rstd = std::max<double>(rstd, r);
     const double magnitude = 4 * rstd * rstd, over_rows = magnitude * std::sqrt(c.rows);
@@ -247,6 +277,12 @@ TYPED_TEST(CudaResidualNormTest, BackwardMatchesTheReference) {
     }
     if (c.fields.bias) {
       EXPECT_TRUE(NearReference(got.d_bias, g.d_bias, over_rows, 16));
+    }
+    if (c.fields.omega) {
+      EXPECT_TRUE(NearReference(got.d_omega, g.d_residual_gain, over_rows, 16));
+    }
+    if (c.fields.gain) {
+      EXPECT_TRUE(NearReference(got.d_gain, g.d_branch_gain, over_rows * std::sqrt(c.width), 16));
     }
     if (!c.fields.norm) return;
     EXPECT_TRUE(NearReference(got.d_scale, g.d_scale, over_rows, 16));

@@ -17,6 +17,7 @@ TEST(BuildInfo, NamesWhatIsInTheBinary) {
   EXPECT_THAT(info, ContainsRegex("Abseil +20[0-9]+\n"));
   EXPECT_THAT(info, ContainsRegex("SentencePiece +[0-9]+\\.[0-9]+"));
   EXPECT_THAT(info, ContainsRegex("CUDA +(not built|kernels by nvcc [0-9]+)"));
+  EXPECT_THAT(info, ContainsRegex("GPU +(none: .|.+, sm_[0-9]+)"));
   EXPECT_THAT(info, ContainsRegex("this CPU +[A-Z]+"));
 }
 

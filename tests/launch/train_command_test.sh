@@ -43,6 +43,14 @@ last=checkpoints/step_00000010
 for file in config.resolved.textproto metrics.jsonl tb checkpoints/latest; do [ -e "unbroken/$file" ] || fail "no $file"; done
 [ "$(grep -c '"event":"step"' unbroken/metrics.jsonl)" -eq 10 ] || fail "metrics.jsonl has not 10 steps"
 
+echo "devices"
+expect 0 "${base[@]}" --device cpu --set stop.steps=5 --run-dir on_cpu
+expect 0 "$hadal" --build-info
+if grep -q "GPU *none" out; then
+  expect 2 "${base[@]}" --device cuda --run-dir on_gpu
+  says "--device cuda: "
+fi
+
 echo "other layouts end with the same bits"
 expect 0 "${base[@]}" --set pipeline.threads=2 --set pipeline.checkpoint_every=3 --run-dir threads
 identical unbroken/$last threads/$last

@@ -1,0 +1,29 @@
+// Head scale on the device: the formulas of kernels/head_scale.h.
+//
+//   forward    y[r, h·D + j] = g[h]·x[r, h·D + j]
+//   backward   d_gain[h] += Σ_r Σ_j dy·x, then dx = g·dy
+//
+// Numerics: fp32. A block has a head: thread t adds the head's elements t, t + 256, … in the order of rows, a warp meets as a butterfly, warps
+// in ascending order: a function of the shape alone, the same bits every time. Asynchronous.
+#pragma once
+
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+struct HeadScaleArgs {
+  int64_t rows = 0, heads = 1, head_width = 1;  // R, H, D
+  DeviceMatrix<const float> x;                  // [R, H·D]
+  DevicePointer<const float> gain;              // g [H]
+  DeviceMatrix<float> y;                        // [R, H·D] (=); may lie over x
+};
+void HeadScale(StreamHandle stream, const HeadScaleArgs& args);
+
+struct HeadScaleGainArgs {
+  int64_t rows = 0, heads = 1, head_width = 1;
+  DeviceMatrix<const float> dy, x;  // [R, H·D]
+  DevicePointer<float> d_gain;      // [H] (+=)
+};
+void HeadScaleGain(StreamHandle stream, const HeadScaleGainArgs& args);
+
+}  // namespace hadal::cuda

@@ -1,0 +1,11 @@
+#include "kernels/cuda/add.h"
+#include "kernels/device/operation_functions.h"
+#include "kernels/device/operation_views.h"
+
+namespace hadal::cuda {
+
+void operation::Add(const Stream& stream, const hadal::AddArgs& args) {
+  cuda::Add(DeviceOf(stream).handle(), {.size = args.sum.size, .sum = args.sum.data, .values = args.values.data});
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,65 @@
+#include <vector>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/device/operation_functions.h"
+#include "kernels/device/operation_views.h"
+
+namespace hadal::cuda {
+namespace {
+
+struct Shape {
+  Shape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
+      : shape{.heads = of.heads, .head_width = static_cast<int32_t>(columns / of.heads), .causal = of.causal} {
+    const auto list = [](const ConstTokens& tokens) {
+      return std::vector<int32_t>(tokens.data, tokens.data + tokens.size);
+    };
+    const AttentionTiles tiles = CutIntoTiles(list(of.query_offsets), list(of.key_offsets), shape.head_width);
+    queries = static_cast<int64_t>(tiles.of_queries.size());
+    keys = static_cast<int64_t>(tiles.of_keys.size());
+    query_tiles = device.launch_memory().Put(tiles.of_queries.data(), queries);
+    key_tiles = device.launch_memory().Put(tiles.of_keys.data(), keys);
+  }
+
+  AttentionShape shape;
+  DevicePointer<const AttentionTile> query_tiles, key_tiles;
+  int64_t queries = 0, keys = 0;
+};
+
+}  // namespace
+
+void operation::AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  const Shape of(args.shape, args.q.columns, device);
+  cuda::AttentionForward<float>(device.handle(), {.shape = of.shape,
+                                                  .query_tiles = of.query_tiles,
+                                                  .query_tile_capacity = of.queries,
+                                                  .q = ViewOf(args.q),
+                                                  .k = ViewOf(args.k),
+                                                  .v = ViewOf(args.v),
+                                                  .dropout = ViewOf(args.dropout, device),
+                                                  .context = ViewOf(args.context),
+                                                  .log_sum_exp = ViewOf(args.log_sum_exp)});
+}
+
+void operation::AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  const Shape of(args.shape, args.q.columns, device);
+  cuda::AttentionBackward<float>(device.handle(),
+                                 {.shape = of.shape,
+                                  .query_tiles = of.query_tiles,
+                                  .key_tiles = of.key_tiles,
+                                  .query_tile_capacity = of.queries,
+                                  .key_tile_capacity = of.keys,
+                                  .q = ViewOf(args.q),
+                                  .k = ViewOf(args.k),
+                                  .v = ViewOf(args.v),
+                                  .log_sum_exp = ViewOf(args.log_sum_exp),
+                                  .d_context = ViewOf(args.d_context),
+                                  .dropout = ViewOf(args.dropout, device),
+                                  .d_q = ViewOf(args.d_q),
+                                  .d_k = ViewOf(args.d_k),
+                                  .d_v = ViewOf(args.d_v),
+                                  .row_terms = DeviceMatrix<float>(args.scratch.data, 2 * int64_t{args.shape.heads})});
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,167 @@
+#include "kernels/device/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/device/cublas_matmul.h"
+#include "kernels/device/launch_device.h"
+#include "kernels/device/operations.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kOldestMajor = 8;  // sm_80
+
+void Check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  CheckFailed(__FILE__, __LINE__, absl::StrCat("the GPU failed (", what, "): ", cudaGetErrorString(error)));
+}
+
+absl::Status Unavailable(const char* what, cudaError_t error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+class CudaDevice : public LaunchDevice {
+ public:
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int index, bool tf32);
+  ~CudaDevice() override;
+
+  std::string Name() const override { return name_; }
+  int64_t FreeBytes() const override;
+  const DeviceKernels& kernels() const override { return Operations(); }
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
+  void Free(std::byte* memory) override;
+  absl::StatusOr<std::byte*> AllocateHost(int64_t bytes) override;
+  void FreeHost(std::byte* memory) override { Check(cudaFreeHost(memory), "freeing pinned memory"); }
+  void CopyIn(void* to, const void* from_host, int64_t bytes) override;
+  void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) override;
+  void CopyOut(void* to_host, const void* from, int64_t bytes) override;
+  void CopyWithin(void* to, const void* from, int64_t bytes) override;
+  void Clear(void* memory, int64_t bytes) override;
+  void Synchronize() override { Check(cudaStreamSynchronize(stream_), "kernels"); }
+
+  StreamHandle handle() override { return stream_; }
+  Matmul& matmul() override { return *matmul_; }
+  LaunchMemory& launch_memory() override { return *launch_memory_; }
+
+ private:
+  explicit CudaDevice(int index) : index_(index) {}
+
+  const int index_;
+  std::string name_;
+  cudaStream_t stream_ = nullptr;
+  std::byte* workspace_ = nullptr;  // of products
+  std::unique_ptr<Matmul> matmul_;
+  std::optional<LaunchMemory> launch_memory_;
+};
+
+std::string NameOf(const cudaDeviceProp& properties) {
+  int driver = 0;
+  Check(cudaDriverGetVersion(&driver), "the driver's version");
+  return absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", driver for CUDA ", driver / 1000,
+                      ".", driver % 1000 / 10);
+}
+
+absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(index));
+  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return Unavailable("no GPU", error);
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, index), "its properties");
+  device->name_ = NameOf(properties);
+  if (properties.major < kOldestMajor) {
+    return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
+  }
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking);
+      error != cudaSuccess) {
+    return Unavailable("no CUDA stream", error);
+  }
+  HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->stream_, device->workspace_, tf32));
+  HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
+  device->launch_memory_.emplace(std::move(memory));
+  return device;
+}
+
+CudaDevice::~CudaDevice() {
+  if (stream_ != nullptr) Synchronize();
+  launch_memory_.reset();
+  matmul_.reset();
+  if (workspace_ != nullptr) Free(workspace_);
+  if (stream_ != nullptr) Check(cudaStreamDestroy(stream_), "destroying the stream");
+}
+
+int64_t CudaDevice::FreeBytes() const {
+  size_t free = 0, total = 0;
+  Check(cudaMemGetInfo(&free, &total), "its memory");
+  return static_cast<int64_t>(free);
+}
+
+absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
+    cudaGetLastError();  // the next launch must not find it
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Clear(memory, bytes);
+  Synchronize();
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::Free(std::byte* memory) {
+  Synchronize();
+  Check(cudaFree(memory), "freeing memory");
+}
+
+absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocPortable);
+      error != cudaSuccess) {
+    cudaGetLastError();
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
+  EnqueueCopyIn(to, from_host, bytes);
+  Synchronize();
+}
+
+void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
+  Check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "a copy to it");
+}
+
+void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
+  Check(cudaSetDevice(index_), "choosing it");  // the thread may be new to it
+  Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
+  Synchronize();
+}
+
+void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "a copy within it");
+}
+
+void CudaDevice::Clear(void* memory, int64_t bytes) {
+  Check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "clearing memory");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
+    return Unavailable("no usable GPU or driver", error);
+  }
+  if (devices == 0) return absl::UnavailableError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
+  return CudaDevice::Open(options.local_rank % devices, options.tf32);
+}
+
+}  // namespace hadal::cuda

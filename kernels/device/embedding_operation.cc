@@ -1,0 +1,59 @@
+#include <vector>
+
+#include "kernels/cuda/embedding.h"
+#include "kernels/device/operation_functions.h"
+#include "kernels/device/operation_views.h"
+
+namespace hadal::cuda {
+namespace {
+
+// The position of each row in its sentence.
+std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
+  std::vector<int32_t> positions;
+  for (int64_t n = 0; n + 1 < offsets.size; ++n) {
+    for (int32_t row = offsets[n]; row < offsets[n + 1]; ++row) positions.push_back(row - offsets[n]);
+  }
+  return positions;
+}
+
+}  // namespace
+
+void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  LaunchMemory& memory = device.launch_memory();
+  std::vector<int32_t> counted;
+  ConstTokens positions = args.row_positions;
+  if (positions.empty()) {
+    counted = RowPositions(args.offsets);
+    positions = {counted.data(), static_cast<int64_t>(counted.size())};
+  }
+  cuda::EmbeddingForward<float, float>(device.handle(), {.rows = args.tokens.size,
+                                                         .width = args.x.columns,
+                                                         .tokens = memory.Put(args.tokens.data, args.tokens.size),
+                                                         .row_positions = memory.Put(positions.data, positions.size),
+                                                         .table = ViewOf(args.table),
+                                                         .positions = ViewOf(args.positions),
+                                                         .multiplier = args.multiplier,
+                                                         .dropout = ViewOf(args.dropout, device),
+                                                         .x = ViewOf(args.x)});
+}
+
+void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  LaunchMemory& memory = device.launch_memory();
+  const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
+  const int32_t count = static_cast<int32_t>(groups.tokens.size());
+  cuda::EmbeddingBackward<float>(device.handle(),
+                                 {.max_groups = count,
+                                  .width = args.dx.columns,
+                                  .group_count = memory.Put(count),
+                                  .group_starts = memory.Put(groups.starts.data(), count + 1),
+                                  .group_tokens = memory.Put(groups.tokens.data(), count),
+                                  .sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()),
+                                  .dx = ViewOf(args.dx),
+                                  .multiplier = args.multiplier,
+                                  .dropout = ViewOf(args.dropout, device),
+                                  .d_table = ViewOf(args.d_table)});
+}
+
+}  // namespace hadal::cuda

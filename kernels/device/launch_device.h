@@ -1,0 +1,22 @@
+// A device as kernels are launched on it: a stream, products, and the memory that launches need. CudaDevice is a GPU (cuda_device.h); tests
+// have one that is emulated. The operations of DeviceKernels (operations.h) know no more of a device than this.
+#pragma once
+
+#include "kernels/device/launch_memory.h"
+#include "kernels/device/matmul.h"
+#include "runtime/device.h"
+#include "runtime/stream.h"
+
+namespace hadal::cuda {
+
+class LaunchDevice : public Device {
+ public:
+  virtual StreamHandle handle() = 0;
+  virtual Matmul& matmul() = 0;
+  virtual LaunchMemory& launch_memory() = 0;
+};
+
+// REQUIRES: the stream's device is a LaunchDevice: all are that have the kernels of operations.h.
+inline LaunchDevice& DeviceOf(const Stream& stream) { return static_cast<LaunchDevice&>(*stream.device()); }
+
+}  // namespace hadal::cuda

@@ -1,0 +1,59 @@
+#include "kernels/cuda/linear_epilogue.h"
+#include "kernels/device/operation_functions.h"
+#include "kernels/device/operation_views.h"
+
+namespace hadal::cuda {
+
+void operation::LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  device.matmul().Multiply({.m = args.y.rows,
+                            .n = args.y.columns,
+                            .k = args.x.columns,
+                            .a = ViewOf(args.x),
+                            .b = ViewOf(args.weight),
+                            .b_transposed = true,
+                            .bias = args.bias.data,
+                            .relu = args.relu,
+                            .c = ViewOf(args.y)});
+  if (!args.dropout.active()) return;
+  DropoutRows(
+      device.handle(),
+      {.rows = args.y.rows, .width = args.y.columns, .dropout = ViewOf(args.dropout, device), .y = ViewOf(args.y)});
+}
+
+void operation::LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args) {
+  DeviceOf(stream).matmul().Multiply({.m = args.dx.rows,
+                                      .n = args.dx.columns,
+                                      .k = args.dy.columns,
+                                      .a = ViewOf(args.dy),
+                                      .b = ViewOf(args.weight),
+                                      .accumulate = args.accumulate,
+                                      .c = ViewOf(args.dx)});
+  if (args.relu_output.empty()) return;
+  operation::ReluBackward(stream, {.relu_output = args.relu_output, .mask_scale = args.mask_scale, .dx = args.dx});
+}
+
+void operation::ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args) {
+  ReluMask(DeviceOf(stream).handle(), {.rows = args.dx.rows,
+                                       .width = args.dx.columns,
+                                       .relu_output = ViewOf(args.relu_output),
+                                       .mask_scale = args.mask_scale,
+                                       .dx = ViewOf(args.dx)});
+}
+
+void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  device.matmul().Multiply({.m = args.d_weight.rows,
+                            .n = args.d_weight.columns,
+                            .k = args.dy.rows,
+                            .a = ViewOf(args.dy),
+                            .a_transposed = true,
+                            .b = ViewOf(args.x),
+                            .accumulate = true,
+                            .c = ViewOf(args.d_weight)});
+  if (args.d_bias.empty()) return;
+  ColumnSums(device.handle(),
+             {.rows = args.dy.rows, .width = args.dy.columns, .x = ViewOf(args.dy), .sums = args.d_bias.data});
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,26 @@
+// The functions of the table in operations.cc, one file an operation (<op>_operation.cc). Each takes the arguments of kernels/<op>.h, checked
+// by the dispatcher there, and launches. Asynchronous, but for SumsOfSquares.
+#pragma once
+
+#include "kernels/device_kernels.h"
+
+namespace hadal::cuda::operation {
+
+void AdamStep(const Stream& stream, const hadal::AdamArgs& args);
+void Add(const Stream& stream, const hadal::AddArgs& args);
+void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args);
+void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
+void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
+void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
+void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
+void HeadScaleForward(const Stream& stream, const hadal::HeadScaleForwardArgs& args);
+void HeadScaleBackward(const Stream& stream, const hadal::HeadScaleBackwardArgs& args);
+void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
+void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
+void LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args);
+void ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args);
+void ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args);
+void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args);
+void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
+
+}  // namespace hadal::cuda::operation

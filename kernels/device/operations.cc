@@ -1,0 +1,32 @@
+#include "kernels/device/operations.h"
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/residual_norm.h"
+#include "kernels/device/operation_functions.h"
+
+namespace hadal::cuda {
+
+const DeviceKernels& Operations() {
+  static constexpr DeviceKernels kOperations = {.adam_step = operation::AdamStep,
+                                                .add = operation::Add,
+                                                .attention_forward = operation::AttentionForward,
+                                                .attention_backward = operation::AttentionBackward,
+                                                .cross_entropy = operation::CrossEntropy,
+                                                .embedding_forward = operation::EmbeddingForward,
+                                                .embedding_backward = operation::EmbeddingBackward,
+                                                .head_scale_forward = operation::HeadScaleForward,
+                                                .head_scale_backward = operation::HeadScaleBackward,
+                                                .linear_forward = operation::LinearForward,
+                                                .linear_backward_input = operation::LinearBackwardInput,
+                                                .linear_backward_weight = operation::LinearBackwardWeight,
+                                                .relu_backward = operation::ReluBackward,
+                                                .residual_norm_forward = operation::ResidualNormForward,
+                                                .residual_norm_backward = operation::ResidualNormBackward,
+                                                .sums_of_squares = operation::SumsOfSquares,
+                                                .learned_gains = true,
+                                                .widest_row = kWidestRow,
+                                                .widest_head = kWidestHead};
+  return kOperations;
+}
+
+}  // namespace hadal::cuda

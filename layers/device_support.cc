@@ -1,0 +1,52 @@
+#include "layers/device_support.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hadal {
+namespace {
+
+absl::Status Missing(const std::string& what) {
+  return absl::UnimplementedError(
+      absl::StrCat("this model needs ", what, ", which has no GPU version yet; train it with --device cpu"));
+}
+
+bool HasRole(const ModelPlan& plan, std::initializer_list<ParameterRole> roles) {
+  return std::any_of(plan.parameters.begin(), plan.parameters.end(), [&](const ParameterRecord& parameter) {
+    return std::find(roles.begin(), roles.end(), parameter.role) != roles.end();
+  });
+}
+
+}  // namespace
+
+absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
+  const ModelOptions& model = plan.options;
+  const bool learned_gain = std::any_of(plan.sublayers.begin(), plan.sublayers.end(),
+                                        [](const SublayerRecord& sublayer) { return sublayer.learned_gain >= 0; });
+  if (!kernels.learned_gains && (learned_gain || HasRole(plan, {ParameterRole::kOmega}))) {
+    return Missing("residual_norm with learned gains (ReZero, R-Fixup, Admin)");
+  }
+  if (kernels.head_scale_forward == nullptr && HasRole(plan, {ParameterRole::kHeadScale})) {
+    return Missing("head_scale (NormFormer)");
+  }
+  if (kernels.shift_scale_forward == nullptr &&
+      HasRole(plan, {ParameterRole::kQueryShift, ParameterRole::kInputShift, ParameterRole::kContractionShift,
+                     ParameterRole::kHiddenShift, ParameterRole::kClosingShift})) {
+    return Missing("shift_scale (R-Fixup)");
+  }
+  if (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder)) return Missing("weighted_sum (DLCL)");
+  const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
+  const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
+  if (row > kernels.widest_row) {
+    return Missing(absl::StrCat("LayerNorm over ", row, " columns (the widest has ", kernels.widest_row, ")"));
+  }
+  if (const int64_t head = model.d_model / model.heads; head > kernels.widest_head) {
+    return Missing(
+        absl::StrCat("attention with heads of ", head, " columns (the widest have ", kernels.widest_head, ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

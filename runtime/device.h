@@ -1,0 +1,53 @@
+// A device with memory and an order of its own: a GPU, or in tests one that is emulated.
+//
+// The CPU needs no Device: code has a `Device*`, and null is the CPU, whose memory is the process's. Everything that touches the arena
+// from outside a kernel goes through this interface, or through Stream's verbs, which do for the CPU what it does for a device.
+//
+//   memory   Allocate, Free: the device's;  AllocateHost, FreeHost: the host's, where the device copies fastest (pinned)
+//   order    kernels and copies run one after another, in the order of the calls; the host does not wait for kernels
+//   copies   CopyIn, CopyOut return when the host's side may be reused or read; the others are only put in order
+// Errors: Allocate's are absl::Status. A device that fails in the middle of its work (a kernel's fault, a lost GPU) ends the process with
+// the driver's words: nothing on it can be trusted or saved any more; the checkpoint before it can.
+// Threads: one thread makes all calls, but CopyOut, which any thread may make beside it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+enum class DeviceKind { kCpu, kCuda };
+
+struct DeviceKernels;  // kernels/device_kernels.h
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // "NVIDIA H200, sm_90, driver 13.0".
+  virtual std::string Name() const = 0;
+  // What Allocate could still give, about.
+  virtual int64_t FreeBytes() const = 0;
+  // The maths it has.
+  virtual const DeviceKernels& kernels() const = 0;
+
+  // `bytes` > 0, zero-filled, on a 256-byte boundary. Errors: ResourceExhausted.
+  virtual absl::StatusOr<std::byte*> Allocate(int64_t bytes) = 0;
+  virtual void Free(std::byte* memory) = 0;
+  virtual absl::StatusOr<std::byte*> AllocateHost(int64_t bytes) = 0;
+  virtual void FreeHost(std::byte* memory) = 0;
+
+  virtual void CopyIn(void* to, const void* from_host, int64_t bytes) = 0;
+  // As CopyIn, but only put in order: `from_host` is of AllocateHost and stays as it is until the next Synchronize.
+  virtual void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) = 0;
+  virtual void CopyOut(void* to_host, const void* from, int64_t bytes) = 0;
+  virtual void CopyWithin(void* to, const void* from, int64_t bytes) = 0;
+  virtual void Clear(void* memory, int64_t bytes) = 0;  // every byte 0
+  // Waits until everything so far is done.
+  virtual void Synchronize() = 0;
+};
+
+}  // namespace hadal

@@ -1,0 +1,32 @@
+#include "runtime/stream.h"
+
+#include <cstring>
+
+namespace hadal {
+
+void Stream::Copy(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  if (device_ != nullptr) return device_->CopyWithin(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+void Stream::Clear(void* memory, int64_t bytes) const {
+  if (bytes == 0) return;
+  if (device_ != nullptr) return device_->Clear(memory, bytes);
+  ForRanges(bytes, 4096,
+            [memory](int64_t begin, int64_t end) { std::memset(static_cast<char*>(memory) + begin, 0, end - begin); });
+}
+
+void Stream::ToHost(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  if (device_ != nullptr) return device_->CopyOut(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+void Stream::FromHost(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  if (device_ != nullptr) return device_->CopyIn(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace hadal

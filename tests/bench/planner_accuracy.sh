@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# How near the planner comes: 12 layouts on this machine, each predicted from a profile and run, in turn, five times. A product
+# calibration before and after every profile and every run divides the machine's own ups and downs out of both. Printed are medians.
+#
+#   tests/bench/planner_accuracy.sh path/to/hadal [ROUNDS [SECONDS]] > tests/bench/results/planner_accuracy.txt
+# Fewer rounds where the next one would end after SECONDS.
+# About eight minutes on two cores; the machine should be idle.
+set -euo pipefail
+hadal=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git -C "$here" describe --always --dirty)"
+echo "# load before: $(cut -d' ' -f1-3 /proc/loadavg)"
+cd "$work"
+"$hadal" generate --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
+"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 500 > /dev/null
+python3 "$here/planner_accuracy.py" "$hadal" "${2:-5}" "${3:-3600}"

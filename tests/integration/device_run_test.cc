@@ -1,0 +1,188 @@
+// Whole training runs on a device beside the same on the CPU: losses alike to fp32, the same bits for every layout on the device, and
+// checkpoints that go from one kind of device to the other.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/trainer.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/pipeline_run.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/test_device.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kVocabulary = 61;
+// Relative, of a loss: sums run in another order on a device, and a few updates carry the difference on.
+constexpr double kTolerance = 2e-5;
+
+RunSpec SmallRun(ResidualMethod method) {
+  RunSpec spec;
+  spec.model = SmallModel(method, 32, kVocabulary);
+  spec.model.encoder_layers = spec.model.decoder_layers = 2;
+  ApplyResidualMethod(method, spec.model);
+  spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
+  spec.optimizer.clip_norm = 0.5;
+  spec.steps = 2;
+  return spec;
+}
+
+RunSpec OnDevice(RunSpec spec) {
+  spec.make_device = [](int rank) { return MakeTestDevice(7 + rank); };
+  return spec;
+}
+
+Corpus SmallCorpus() { return RandomCorpus(60, 9, kVocabulary, 5); }
+
+void ExpectAlike(const std::vector<double>& device, const std::vector<double>& cpu, const std::string& what) {
+  ASSERT_EQ(device.size(), cpu.size());
+  for (size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(device[i] / cpu[i], 1, kTolerance) << what << ", entry " << i;
+}
+
+TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
+  const Corpus corpus = SmallCorpus();
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm, ResidualMethod::kPreLn, ResidualMethod::kPostLn,
+        ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup, ResidualMethod::kReZero,
+        ResidualMethod::kAdmin, ResidualMethod::kNormFormer}) {
+    RunSpec spec = SmallRun(method);
+    spec.validate_every_step = method == ResidualMethod::kDeepNorm;
+    const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
+    const std::string name(ResidualMethodName(method));
+    ExpectAlike(device.loss, cpu.loss, name + ", loss");
+    ExpectAlike(device.gradient_norm, cpu.gradient_norm, name + ", gradient norm");
+    ExpectAlike(device.validation_loss, cpu.validation_loss, name + ", validation loss");
+  }
+}
+
+TEST(DeviceRunTest, NoLayoutChangesABit) {
+  const Corpus corpus = SmallCorpus();
+  const RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
+  const RunOutcome whole = Train(spec, corpus);
+  for (const int ranks : {1, 2}) {
+    for (const int checkpoint_every : {0, 3}) {
+      if (ranks == 1 && checkpoint_every == 0) continue;
+      RunSpec other = spec;
+      other.ranks = ranks;
+      other.pipeline.checkpoint_every = checkpoint_every;
+      EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
+          << ranks << " stages, checkpoint_every " << checkpoint_every;
+    }
+  }
+}
+
+TEST(DeviceRunTest, ReplicasShareGradientsAndState) {
+  const Corpus corpus = SmallCorpus();
+  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+  spec.ranks = 2;
+  spec.pipeline.replicas = 2;
+  RunOutcome first;
+  for (const bool sharded : {false, true}) {
+    spec.pipeline.shard_optimizer_state = sharded;
+    const RunOutcome device = Train(OnDevice(spec), corpus);
+    ExpectAlike(device.loss, Train(spec, corpus).loss, "loss");
+    if (sharded) {
+      EXPECT_EQ(FirstDifference(first, device), "") << "sharding changes bits";
+    }
+    first = device;
+  }
+}
+
+TEST(DeviceRunTest, LanguageModelsTrainToo) {
+  RunSpec spec = SmallRun(ResidualMethod::kPreLn);
+  spec.model.encoder_layers = spec.model.source_vocabulary = 0;
+  ApplyResidualMethod(ResidualMethod::kPreLn, spec.model);
+  const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
+  ExpectAlike(Train(OnDevice(spec), corpus).loss, Train(spec, corpus).loss, "loss");
+}
+
+class LossSink final : public MetricsSink {
+ public:
+  void OnStep(const StepMetrics& metrics) override { losses.push_back(metrics.loss); }
+  void OnDepth(const DepthMetrics& /*metrics*/) override { ++depth_records; }
+  std::vector<double> losses;
+  int depth_records = 0;
+};
+
+// Trainers of one rank, saving into one directory.
+class DeviceTrainerTest : public ::testing::Test {
+ protected:
+  DeviceTrainerTest() : corpus_(SmallCorpus()) {
+    const RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+    options_.model = spec.model;
+    options_.batch = spec.batch;
+    options_.optimizer = spec.optimizer;
+    options_.rate.warmup_updates = 4;
+    options_.depth.probe_tokens = 16;
+  }
+
+  // `device` null: the CPU.
+  absl::StatusOr<TrainingOutcome> Train(Device* device, int steps, const std::string& checkpoint, LossSink& sink) {
+    TrainOptions options = options_;
+    options.stop.steps = steps;
+    options.run_directory = directory_ / (checkpoint.empty() ? "first" : "second");
+    const ModelPlan plan = ModelPlan::Make(options.model);
+    InProcessWorld world(1);
+    PrepareComputeThread();
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline, 1, 0));
+    const TrainingSurroundings surroundings{.communicator = world.communicator(0),
+                                            .stream = device == nullptr ? Stream::Cpu(1) : Stream::On(*device, 1),
+                                            .train = corpus_,
+                                            .sink = sink};
+    HADAL_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Trainer> trainer,
+        Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
+    if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
+    return trainer->Run();
+  }
+
+  Corpus corpus_;
+  TemporaryDirectory directory_;
+  TrainOptions options_;
+};
+
+TEST_F(DeviceTrainerTest, CheckpointsGoFromOneKindOfDeviceToTheOther) {
+  LossSink unbroken;
+  ASSERT_TRUE(Train(nullptr, 4, "", unbroken).ok());
+  EXPECT_EQ(unbroken.depth_records, 4);
+  for (const bool device_first : {true, false}) {
+    const std::unique_ptr<Device> device = MakeTestDevice(3);
+    LossSink first, second;
+    options_.checkpoint.every_steps = 1;  // saved beside the steps
+    const absl::StatusOr<TrainingOutcome> saved = Train(device_first ? device.get() : nullptr, 2, "", first);
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    const absl::StatusOr<TrainingOutcome> resumed =
+        Train(device_first ? nullptr : device.get(), 4, saved->checkpoint, second);
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    EXPECT_EQ(second.depth_records, 2);
+    std::vector<double> losses = first.losses;
+    losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+    ExpectAlike(losses, unbroken.losses, device_first ? "device, then CPU" : "CPU, then device");
+  }
+}
+
+TEST_F(DeviceTrainerTest, WhatHasNoKernelIsRefusedByName) {
+  const std::unique_ptr<Device> device = MakeTestDevice(3);
+  const auto refusal = [&] {
+    LossSink sink;
+    const absl::Status status = Train(device.get(), 1, "", sink).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    return std::string(status.message());
+  };
+  ApplyResidualMethod(ResidualMethod::kRFixup, options_.model);
+  EXPECT_THAT(refusal(), HasSubstr("shift_scale"));
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options_.model);
+  options_.model.d_model = 4096;
+  EXPECT_THAT(refusal(), HasSubstr("4096 columns"));
+}
+
+}  // namespace
+}  // namespace hadal::testing

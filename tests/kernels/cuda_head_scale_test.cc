@@ -1,0 +1,77 @@
+#include "kernels/cuda/head_scale.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+using testing::DeviceMatrixOf;
+using testing::DeviceVectorOf;
+using testing::KernelDevice;
+using testing::NormalValues;
+using testing::Placement;
+
+struct Case {
+  int64_t rows, heads, head_width;
+  Placement place;
+};
+const Case kCases[] = {{1, 1, 1, {}}, {7, 3, 5, {3, 2}}, {40, 4, 16, {}}};
+
+TEST(CudaHeadScaleTest, ScalesEachHead) {
+  for (const Case& c : kCases) {
+    KernelDevice device(/*seed=*/1);
+    const int64_t width = c.heads * c.head_width;
+    const std::vector<float> x = NormalValues(c.rows * width, 1), gain = NormalValues(c.heads, 2);
+    DeviceMatrixOf<float> matrix(device, x, c.rows, width, c.place);
+    DeviceVectorOf<float> gains(device, gain);
+    cuda::HeadScale(device.stream(), {.rows = c.rows,
+                                      .heads = c.heads,
+                                      .head_width = c.head_width,
+                                      .x = matrix.view(),
+                                      .gain = gains.data(),
+                                      .y = matrix.view()});
+    const std::vector<float> y = matrix.dense();
+    for (int64_t i = 0; i < c.rows * width; ++i) ASSERT_EQ(y[i], gain[i % width / c.head_width] * x[i]) << i;
+    EXPECT_TRUE(matrix.guards_intact());
+  }
+}
+
+TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
+  for (const Case& c : kCases) {
+    const int64_t width = c.heads * c.head_width;
+    const std::vector<float> dy = NormalValues(c.rows * width, 1), x = NormalValues(c.rows * width, 2);
+    const std::vector<float> before = NormalValues(c.heads, 3);
+    std::vector<float> first;
+    for (const uint64_t seed : {1, 2}) {
+      KernelDevice device(seed);
+      DeviceMatrixOf<float> gradient(device, dy, c.rows, width, c.place), input(device, x, c.rows, width, c.place);
+      DeviceVectorOf<float> sums(device, before);
+      cuda::HeadScaleGain(device.stream(), {.rows = c.rows,
+                                            .heads = c.heads,
+                                            .head_width = c.head_width,
+                                            .dy = gradient.view(),
+                                            .x = input.view(),
+                                            .d_gain = sums.data()});
+      const std::vector<float> result = sums.Read();
+      for (int64_t h = 0; h < c.heads; ++h) {
+        double sum = before[h], size = std::abs(before[h]);
+        for (int64_t i = 0; i < c.rows * width; ++i) {
+          if (i % width / c.head_width != h) continue;
+          sum += static_cast<double>(dy[i]) * x[i];
+          size += std::abs(dy[i] * x[i]);
+        }
+        ASSERT_NEAR(result[h], sum, 2e-6 * size) << "head " << h;
+      }
+      if (seed == 1) first = result;
+      EXPECT_EQ(result, first) << "another order of threads changes bits";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,93 @@
+#include "kernels/cuda/linear_epilogue.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/add.h"
+#include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+using testing::DeviceMatrixOf;
+using testing::DeviceVectorOf;
+using testing::KernelDevice;
+using testing::NormalValues;
+using testing::Placement;
+
+struct Case {
+  int64_t rows, width;
+  Placement place;
+};
+// Ragged, strided and misaligned, and wide enough for 16-byte accesses.
+const Case kCases[] = {{1, 1, {}}, {5, 7, {3, 2}}, {33, 40, {}}, {70, 64, {0, 8}}, {3, 1030, {1, 0}}};
+
+TEST(CudaLinearEpilogueTest, DropoutIsTheCountedOne) {
+  Dropout dropout = {{.seed = 0x123456789ABCull, .step = 9, .micro_batch = 2, .sublayer = 5}, Dropout::Threshold(0.3)};
+  for (const Case& c : kCases) {
+    KernelDevice device(/*seed=*/1);
+    const std::vector<float> y = NormalValues(c.rows * c.width, 1);
+    DeviceMatrixOf<float> on_device(device, y, c.rows, c.width, c.place);
+    DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(dropout)});
+    cuda::DropoutRows(device.stream(), {.rows = c.rows,
+                                        .width = c.width,
+                                        .dropout = cuda::MakeDeviceDropout(dropout, position.data()),
+                                        .y = on_device.view()});
+    const std::vector<float> result = on_device.dense();
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], y[i] * DropoutFactor(dropout, i)) << i;
+    EXPECT_TRUE(on_device.guards_intact());
+  }
+}
+
+TEST(CudaLinearEpilogueTest, TheMaskLetsPositiveOutputsPass) {
+  for (const Case& c : kCases) {
+    KernelDevice device(/*seed=*/2);
+    const std::vector<float> y = NormalValues(c.rows * c.width, 1), dx = NormalValues(c.rows * c.width, 2);
+    DeviceMatrixOf<float> output(device, y, c.rows, c.width, c.place), gradient(device, dx, c.rows, c.width, c.place);
+    cuda::ReluMask(
+        device.stream(),
+        {.rows = c.rows, .width = c.width, .relu_output = output.view(), .mask_scale = 1.25f, .dx = gradient.view()});
+    const std::vector<float> result = gradient.dense();
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], y[i] > 0 ? dx[i] * 1.25f : 0.0f) << i;
+    EXPECT_TRUE(gradient.guards_intact());
+  }
+}
+
+TEST(CudaLinearEpilogueTest, ColumnSumsAddToWhatIsThere) {
+  for (const Case& c : kCases) {
+    const std::vector<float> x = NormalValues(c.rows * c.width, 1), before = NormalValues(c.width, 2);
+    std::vector<float> first;
+    for (const uint64_t seed : {1, 2}) {
+      KernelDevice device(seed);
+      DeviceMatrixOf<float> matrix(device, x, c.rows, c.width, c.place);
+      DeviceVectorOf<float> sums(device, before);
+      cuda::ColumnSums(device.stream(), {.rows = c.rows, .width = c.width, .x = matrix.view(), .sums = sums.data()});
+      const std::vector<float> result = sums.Read();
+      for (int64_t j = 0; j < c.width; ++j) {
+        double sum = before[j], size = std::abs(before[j]);
+        for (int64_t i = 0; i < c.rows; ++i) sum += x[i * c.width + j], size += std::abs(x[i * c.width + j]);
+        ASSERT_NEAR(result[j], sum, 1e-6 * size) << "column " << j << " of " << c.rows << " rows";
+      }
+      if (seed == 1) first = result;
+      EXPECT_EQ(result, first) << "another order of threads changes bits";
+    }
+  }
+}
+
+TEST(CudaAddTest, AddsEveryElementOnce) {
+  for (const int64_t count : {1, 8, 2050}) {
+    for (const int64_t offset : {0, 3}) {
+      KernelDevice device(/*seed=*/3);
+      const std::vector<float> values = NormalValues(count, 1), before = NormalValues(count, 2);
+      DeviceMatrixOf<float> sum(device, before, 1, count, {offset, 5}), added(device, values, 1, count, {offset, 5});
+      cuda::Add(device.stream(), {.size = count, .sum = sum.view().data, .values = added.view().data});
+      const std::vector<float> result = sum.dense();
+      for (int64_t i = 0; i < count; ++i) ASSERT_EQ(result[i], before[i] + values[i]) << i;
+      EXPECT_TRUE(sum.guards_intact());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,67 @@
+#include "layers/device_support.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "layers/method_presets.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+ModelPlan PlanOf(ResidualMethod method, int32_t d_model = 32) {
+  ModelOptions model{.encoder_layers = 2,
+                     .decoder_layers = 2,
+                     .d_model = d_model,
+                     .d_ff = 4 * d_model,
+                     .heads = 2,
+                     .source_vocabulary = 20,
+                     .target_vocabulary = 20,
+                     .max_positions = 16};
+  ApplyResidualMethod(method, model);
+  return ModelPlan::Make(model);
+}
+
+// A device of which only these are asked for.
+DeviceKernels Everything() {
+  DeviceKernels kernels;
+  kernels.head_scale_forward = [](const Stream&, const HeadScaleForwardArgs&) {};
+  kernels.shift_scale_forward = [](const Stream&, const ShiftScaleForwardArgs&) {};
+  kernels.learned_gains = true;
+  kernels.widest_row = 1024;
+  kernels.widest_head = 128;
+  return kernels;
+}
+
+TEST(DeviceSupportTest, ADeviceWithAllKernelsTrainsEverything) {
+  for (const ResidualMethod method : AllResidualMethods()) {
+    EXPECT_EQ(CheckDeviceSupport(PlanOf(method), Everything()), absl::OkStatus()) << ResidualMethodName(method);
+  }
+}
+
+TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
+  const auto message = [](ResidualMethod method, const DeviceKernels& kernels, int32_t d_model = 32) {
+    const absl::Status status = CheckDeviceSupport(PlanOf(method, d_model), kernels);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << ResidualMethodName(method);
+    return std::string(status.message());
+  };
+  DeviceKernels kernels = Everything();
+  kernels.learned_gains = false;
+  for (const ResidualMethod method : {ResidualMethod::kReZero, ResidualMethod::kAdmin, ResidualMethod::kRFixup}) {
+    EXPECT_THAT(message(method, kernels), HasSubstr("residual_norm with learned gains"));
+  }
+  kernels = Everything();
+  kernels.head_scale_forward = nullptr;
+  EXPECT_THAT(message(ResidualMethod::kNormFormer, kernels), HasSubstr("head_scale"));
+  kernels = Everything();
+  kernels.shift_scale_forward = nullptr;
+  EXPECT_THAT(message(ResidualMethod::kRFixup, kernels), HasSubstr("shift_scale"));
+  kernels = Everything();
+  EXPECT_THAT(message(ResidualMethod::kPreLn, kernels, 1032), HasSubstr("1032 columns (the widest has 1024)"));
+  EXPECT_THAT(message(ResidualMethod::kSubLn, kernels, 264), HasSubstr("1056 columns"));  // its norm of d_ff
+  kernels.widest_head = 15;
+  EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
+}
+
+}  // namespace
+}  // namespace hadal
