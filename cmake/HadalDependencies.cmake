@@ -1,7 +1,17 @@
 # Every third-party package hadal links, found in one place. All are Debian 12 packages; README.md has the table.
+# HADAL_FETCH_DEPENDENCIES takes all but the compiler's and MPI from their pinned sources instead (HadalFetch.cmake).
+option(HADAL_FETCH_DEPENDENCIES "Build the third-party libraries from pinned sources instead of using the system's" OFF)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(MPI REQUIRED COMPONENTS CXX)
+if(HADAL_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED CONFIG)
+endif()
+if(HADAL_FETCH_DEPENDENCIES)
+  include(HadalFetch)
+  return()
+endif()
+
 # Debian's libsentencepiece carries a Protobuf of its own (3.14) and exports it. hadal therefore links Protobuf statically and
 # exports nothing (HadalTargets.cmake), so that neither library ever calls into the other's copy.
 set(Protobuf_USE_STATIC_LIBS ON)
@@ -14,12 +24,11 @@ find_package(CLI11 REQUIRED CONFIG)
 # SentencePiece ships a pkg-config file and no CMake package.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
+add_library(hadal_sentencepiece INTERFACE)
+target_link_libraries(hadal_sentencepiece INTERFACE PkgConfig::SENTENCEPIECE)
 
 if(HADAL_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
-endif()
-if(HADAL_BUILD_BENCHMARKS)
-  find_package(benchmark REQUIRED CONFIG)
 endif()
 
 # Debian's oneDNN package file asks for OpenCL headers that hadal does not need; the library is found directly.

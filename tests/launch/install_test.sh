@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# cmake --install, the prefix moved elsewhere, an empty environment, and the source and build trees out of sight: hadal generates, prepares,
+# trains with an installed config, translates and reports.  Usage: install_test.sh BUILD_DIR SOURCE_DIR
+set -u
+build=${1:?usage: install_test.sh BUILD_DIR SOURCE_DIR}
+source=${2:?usage: install_test.sh BUILD_DIR SOURCE_DIR}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $1"; tail -n 20 "$work/log"; exit 1; }
+
+cmake --install "$build" --prefix "$work/prefix" > "$work/log" 2>&1 || fail "cmake --install"
+mv "$work/prefix" "$work/elsewhere"
+[ -f "$work/elsewhere/share/hadal/launch/slurm/train.sbatch" ] || fail "no Slurm script"
+cat > "$work/use" <<'END'
+set -e
+cd "$1/run"
+hadal=$1/elsewhere/bin/hadal configs=$1/elsewhere/share/hadal/configs
+$hadal --version
+$hadal generate --out text --pairs 200 --valid 10 --test 5
+$hadal prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 200
+$hadal train $configs/base.textproto $configs/method/branchnorm.textproto --set model.encoder_layers=1 --set model.decoder_layers=1 \
+  --set model.d_model=16 --set model.d_ff=32 --set model.heads=2 --set batch.source_tokens=128 --set batch.target_tokens=128 \
+  --set data.train=data/train --set data.validation=data/valid --set stop.steps=4 --run-dir out
+$hadal translate --checkpoint out < text/test.en > out.de
+$hadal report out
+END
+mkdir "$work/run"
+# Where mounts are allowed the trees are covered by empty ones.
+if unshare --mount true 2> /dev/null; then
+  env -i PATH=/usr/bin:/bin HOME="$work/run" unshare --mount bash -c '
+    mount -t tmpfs tmpfs "$2" && { [ ! -d "$3" ] || mount -t tmpfs tmpfs "$3"; } && exec bash "$1/use" "$1"' use "$work" "$source" "$build" \
+    > "$work/log" 2>&1 || fail "the installed program does not work with the source out of sight"
+  echo "works from another place, with the source out of sight"
+else
+  env -i PATH=/usr/bin:/bin HOME="$work/run" bash "$work/use" "$work" > "$work/log" 2>&1 || fail "the installed program does not work"
+  echo "works from another place (the source was in sight: mounts are not allowed here)"
+fi
+[ "$(wc -l < "$work/run/out.de")" -eq "$(wc -l < "$work/run/text/test.en")" ] || fail "a translation is missing"
