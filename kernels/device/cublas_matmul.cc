@@ -3,9 +3,9 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
-#include <compare>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -76,7 +76,14 @@ struct Shape {
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false, bias = false, relu = false, accumulate = false;
   bool on_16_bytes = false;  // every address; strides say the rest
-  auto operator<=>(const Shape&) const = default;
+
+  auto Fields() const {
+    return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, accumulate,
+                    on_16_bytes);
+  }
+  bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
+};
+}
 };
 
 Shape ShapeOf(const MatmulArgs& args) {
