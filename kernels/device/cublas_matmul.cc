@@ -83,8 +83,6 @@ struct Shape {
   }
   bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
 };
-}
-};
 
 Shape ShapeOf(const MatmulArgs& args) {
   return {.m = args.m,
