@@ -18,7 +18,7 @@ missing_packages() {
   done
 }
 
-# install_packages PACKAGE...: installs what is missing, as root or with sudo; says what it does and how long it takes.
+# install_packages PACKAGE...: installs what is missing, as root or with sudo; says what it does and how long it takes. No service is started.
 install_packages() {
   local missing sudo=()
   mapfile -t missing < <(missing_packages "$@")
@@ -32,5 +32,5 @@ install_packages() {
     sudo=(sudo)
   fi
   "${sudo[@]}" apt-get update -qq &&
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
