@@ -17,6 +17,7 @@
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
 #include "kernels/sum_of_squares.h"
+#include "kernels/weighted_sum.h"
 
 namespace hadal {
 
@@ -42,6 +43,8 @@ struct DeviceKernels {
   DeviceKernel<ShiftScaleForwardArgs> shift_scale_forward = nullptr;
   DeviceKernel<ShiftScaleBackwardArgs> shift_scale_backward = nullptr;
   DeviceKernel<SumsOfSquaresArgs> sums_of_squares = nullptr;
+  DeviceKernel<WeightedSumForwardArgs> weighted_sum_forward = nullptr;
+  DeviceKernel<WeightedSumBackwardArgs> weighted_sum_backward = nullptr;
 
   // What those that exist can take.
   bool learned_gains = false;  // residual_norm with ω or g

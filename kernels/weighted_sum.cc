@@ -1,6 +1,7 @@
 #include "kernels/weighted_sum.h"
 
 #include "kernels/cpu/weighted_sum.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -18,6 +19,7 @@ void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args
   if (args.y.rows == 0) return;
   HADAL_CHECK_GE(args.weights.size, 1);
   CheckShape(args.x, args.weights.size * args.y.rows, args.y.columns);
+  if (stream.device() != nullptr) return stream.device()->kernels().weighted_sum_forward(stream, args);
   cpu::WeightedSumForward(stream, args);
 }
 
@@ -28,6 +30,7 @@ void WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& ar
   CheckShape(args.dx, args.x.rows, args.x.columns);
   HADAL_CHECK_EQ(args.d_weights.size, args.weights.size);
   HADAL_CHECK_GE(args.partials.size, WeightedSumPartials(args.dy.rows, args.weights.size));
+  if (stream.device() != nullptr) return stream.device()->kernels().weighted_sum_backward(stream, args);
   cpu::WeightedSumBackward(stream, args);
 }
 

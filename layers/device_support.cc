@@ -36,7 +36,9 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
                      ParameterRole::kHiddenShift, ParameterRole::kClosingShift})) {
     return Missing("shift_scale (R-Fixup)");
   }
-  if (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder)) return Missing("weighted_sum (DLCL)");
+  if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
+    return Missing("weighted_sum (DLCL)");
+  }
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
   if (row > kernels.widest_row) {

@@ -27,6 +27,7 @@ DeviceKernels Everything() {
   DeviceKernels kernels;
   kernels.head_scale_forward = [](const Stream&, const HeadScaleForwardArgs&) {};
   kernels.shift_scale_forward = [](const Stream&, const ShiftScaleForwardArgs&) {};
+  kernels.weighted_sum_forward = [](const Stream&, const WeightedSumForwardArgs&) {};
   kernels.learned_gains = true;
   kernels.widest_row = 1024;
   kernels.widest_head = 128;
@@ -56,6 +57,9 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   kernels = Everything();
   kernels.shift_scale_forward = nullptr;
   EXPECT_THAT(message(ResidualMethod::kRFixup, kernels), HasSubstr("shift_scale"));
+  kernels = Everything();
+  kernels.weighted_sum_forward = nullptr;
+  EXPECT_THAT(message(ResidualMethod::kDlclPre, kernels), HasSubstr("weighted_sum (DLCL)"));
   kernels = Everything();
   EXPECT_THAT(message(ResidualMethod::kPreLn, kernels, 1032), HasSubstr("1032 columns (the widest has 1024)"));
   EXPECT_THAT(message(ResidualMethod::kSubLn, kernels, 264), HasSubstr("1056 columns"));  // its norm of d_ff
