@@ -29,6 +29,7 @@ std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan&
 
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelinePlan& pipeline) {
   std::vector<std::vector<OwnedSlice>> stages;
+  stages.reserve(pipeline.grid.stages);
   for (int stage = 0; stage < pipeline.grid.stages; ++stage) stages.push_back(SlicesOfStage(plan, pipeline, stage));
   return stages;
 }
