@@ -26,10 +26,23 @@ void Copy(const Stream& stream, ConstMatrix from, Matrix to) {
   stream.Copy(to.data, from.data, BytesOf(from));
 }
 
-// `from`: a border's edge as it has come, in the host's memory.
-void CopyFromHost(const Stream& stream, ConstMatrix from, Matrix to) {
+// `from`: a border's edge as it has come.
+void CopyInput(const Stream& stream, bool on_device, ConstMatrix from, Matrix to) {
   CheckAlike(from, to);
-  stream.FromHost(to.data, from.data, BytesOf(from));
+  on_device ? stream.Copy(to.data, from.data, BytesOf(from)) : stream.FromHost(to.data, from.data, BytesOf(from));
+}
+
+// Waits for the chunk's kernels, so that times are the work's; transfers move along meanwhile.
+void AwaitDevice(const SublayerContext& context) {
+  Device* const device = context.stream.device();
+  if (device == nullptr) return;
+  DeviceQueues& queues = device->queues();
+  if (const absl::StatusOr<DeviceQueues::Event> done = queues.MakeEvent(); done.ok()) {
+    queues.Record(*done, DeviceQueues::kMain);
+    while (!queues.Reached(*done)) context.Progress();
+    queues.DestroyEvent(*done);
+  }
+  device->Synchronize();
 }
 
 // Adds the time of its scope to `seconds`.
@@ -112,7 +125,7 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstMatr
       if (first.kind == Piece::Kind::kSegment) place = InputOf(first, context.batch);
       if (first.kind == Piece::Kind::kHead) place = Matrix(head_input_, context.batch.target_rows(), d_model_);
     }
-    CopyFromHost(context.stream, inputs[i], place);
+    CopyInput(context.stream, spec_.inputs_on_device, inputs[i], place);
   }
 }
 
@@ -147,7 +160,7 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> i
     context.Progress();
   }
   CopyMemoryOut(context);
-  context.stream.Synchronize();  // so that times are the work's
+  AwaitDevice(context);
   return sums;
 }
 
@@ -185,11 +198,9 @@ void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstMatri
                                 const PackedBatch& batch) {
   HADAL_CHECK_EQ(output_gradients.size(), output_edges_.size());
   for (size_t i = 0; i < output_gradients.size(); ++i) {
-    if (i == 0 && ends_in_history_) {
-      CopyFromHost(stream, output_gradients[i], HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries));
-    } else {
-      CopyFromHost(stream, output_gradients[i], shared_.gradient(output_edges_[i].rows, output_gradients[i].rows));
-    }
+    const Matrix to = i == 0 && ends_in_history_ ? HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries)
+                                                 : shared_.gradient(output_edges_[i].rows, output_gradients[i].rows);
+    CopyInput(stream, spec_.inputs_on_device, output_gradients[i], to);
   }
 }
 
@@ -223,7 +234,7 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     context.Progress();
   }
   StoreInputGradients(context);
-  context.stream.Synchronize();
+  AwaitDevice(context);
 }
 
 void Chunk::StoreInputGradients(const SublayerContext& context) {

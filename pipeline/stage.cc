@@ -13,7 +13,8 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
                          .last = pipeline.last_sublayer(rank, c),
                          .slots = training ? pipeline.peak_live[rank][c] : 1,
                          .checkpoint_every = training ? pipeline.checkpoint_every : 1,
-                         .training = training};
+                         .training = training,
+                         .inputs_on_device = pipeline.device_transfers};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
   shared_.Reserve(plan, pipeline.capacity, training, layout);

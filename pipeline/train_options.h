@@ -18,6 +18,13 @@ struct BatchOptions {
   int32_t target_tokens = 1024;
 };
 
+// How what ranks with a device exchange goes from one device to the other.
+enum class Transport : int32_t {
+  kAuto,  // by NCCL where that can be, else through the host
+  kNccl,
+  kHost,  // through pinned memory and the host's communicator
+};
+
 struct PipelineOptions {
   int32_t stages = 0;    // S; 0: ranks / replicas
   int32_t replicas = 1;  // R, pipelines that train side by side, each on its share of a step's micro-batches
@@ -35,7 +42,9 @@ struct PipelineOptions {
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
   // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold it up; 0: waits.
   int64_t save_buffer_bytes = 0;
-  int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
+  int32_t threads = 0;                     // CPU threads a rank; 0: the rank's share of the host's CPUs
+  Transport transport = Transport::kAuto;  // as asked for
+  bool device_transfers = false;           // as found: messages lie in the devices' memory (launch/transport_choice.h)
 };
 
 struct OptimizerOptions {
