@@ -72,6 +72,7 @@ absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::stri
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered, collectives.AllGather(Pack(mine), "GPUs and NCCL"));
   std::vector<TransportFacts> ranks;
+  ranks.reserve(gathered.size());
   for (const std::string& text : gathered) ranks.push_back(Unpack(text));
   const std::string why = WhyNoNccl(ranks);
   if (!why.empty() && asked == Transport::kNccl) {
