@@ -57,7 +57,7 @@ void FeedForward::Forward(const SublayerContext& context, ConstMatrix x, float* 
                               .y = hidden};
   if (hidden_shift_ >= 0) {
     const Vector bias(saved + at.bias, d_ff_);
-    MakeHiddenBias(parameters, hidden_bias_, hidden_shift_, bias);
+    MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, bias);
     expansion.bias = bias;
   }
   LinearForward(context.stream, expansion);

@@ -137,7 +137,7 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMa
                               .y = hidden};
   if (hidden_shift_ >= 0) {
     const Vector bias(context.scratch.normed_hidden(1, d_ff_).data, d_ff_);
-    MakeHiddenBias(context.parameters, input_bias_, hidden_shift_, bias);
+    MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_, bias);
     expansion.bias = bias;
   }
   LinearForward(context.stream, expansion);

@@ -25,10 +25,16 @@ void InputShift::BackwardInput(const SublayerContext& context, const LinearBackw
                                       .partials = context.workspace.norm_partials()});
 }
 
-void MakeHiddenBias(const ParameterStore& parameters, int32_t bias, int32_t shift, Vector hidden_bias) {
-  const ConstVector values = parameters.WeightVector(bias);
-  const float shared = shift >= 0 ? parameters.WeightVector(shift)[0] : 0.0f;
-  for (int64_t i = 0; i < hidden_bias.size; ++i) hidden_bias[i] = (values.empty() ? 0.0f : values[i]) - shared;
+void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                    Vector hidden_bias) {
+  const Matrix row(hidden_bias.data, 1, hidden_bias.size);
+  ConstMatrix before = row;
+  if (bias >= 0) {
+    before = ConstMatrix(parameters.WeightVector(bias).data, 1, hidden_bias.size);
+  } else {
+    stream.Clear(row.data, row.columns * static_cast<int64_t>(sizeof(float)));
+  }
+  ShiftScaleForward(stream, {.x = before, .shift = parameters.WeightVector(shift), .y = row});
 }
 
 }  // namespace hadal

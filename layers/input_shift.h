@@ -36,7 +36,8 @@ class InputShift {
   int32_t shift_;
 };
 
-// The bias of the first feed-forward product as one vector: b_1 − b, either of them −1 where the method has none.  [d_ff] (=)
-void MakeHiddenBias(const ParameterStore& parameters, int32_t bias, int32_t shift, Vector hidden_bias);
+// The bias of the first feed-forward product as one vector: b_1 − b, where `bias` −1 stands for b_1 = 0.  [d_ff] (=)
+void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                    Vector hidden_bias);
 
 }  // namespace hadal

@@ -11,4 +11,6 @@ set(HADAL_CUDA_SOURCES
   linear_epilogue.cu
   residual_norm_backward.cu
   residual_norm_forward.cu
-  sum_of_squares.cu)
+  shift_scale.cu
+  sum_of_squares.cu
+  weighted_sum.cu)

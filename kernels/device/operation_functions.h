@@ -21,6 +21,10 @@ void LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeigh
 void ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args);
 void ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args);
 void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args);
+void ShiftScaleForward(const Stream& stream, const hadal::ShiftScaleForwardArgs& args);
+void ShiftScaleBackward(const Stream& stream, const hadal::ShiftScaleBackwardArgs& args);
 void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
+void WeightedSumForward(const Stream& stream, const hadal::WeightedSumForwardArgs& args);
+void WeightedSumBackward(const Stream& stream, const hadal::WeightedSumBackwardArgs& args);
 
 }  // namespace hadal::cuda::operation

@@ -22,7 +22,11 @@ const DeviceKernels& Operations() {
                                                 .relu_backward = operation::ReluBackward,
                                                 .residual_norm_forward = operation::ResidualNormForward,
                                                 .residual_norm_backward = operation::ResidualNormBackward,
+                                                .shift_scale_forward = operation::ShiftScaleForward,
+                                                .shift_scale_backward = operation::ShiftScaleBackward,
                                                 .sums_of_squares = operation::SumsOfSquares,
+                                                .weighted_sum_forward = operation::WeightedSumForward,
+                                                .weighted_sum_backward = operation::WeightedSumBackward,
                                                 .learned_gains = true,
                                                 .widest_row = kWidestRow,
                                                 .widest_head = kWidestHead};

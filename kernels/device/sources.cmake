@@ -10,4 +10,6 @@ set(HADAL_OPERATION_SOURCES
   linear_operation.cc
   operations.cc
   residual_norm_operation.cc
-  sum_of_squares_operation.cc)
+  shift_scale_operation.cc
+  sum_of_squares_operation.cc
+  weighted_sum_operation.cc)

@@ -52,7 +52,8 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm, ResidualMethod::kPreLn, ResidualMethod::kPostLn,
         ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup, ResidualMethod::kReZero,
-        ResidualMethod::kAdmin, ResidualMethod::kNormFormer}) {
+        ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
+        ResidualMethod::kDlclPost}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = method == ResidualMethod::kDeepNorm;
     const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
@@ -65,16 +66,20 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
 
 TEST(DeviceRunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
-  const RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
-  const RunOutcome whole = Train(spec, corpus);
-  for (const int ranks : {1, 2}) {
-    for (const int checkpoint_every : {0, 3}) {
-      if (ranks == 1 && checkpoint_every == 0) continue;
-      RunSpec other = spec;
-      other.ranks = ranks;
-      other.pipeline.checkpoint_every = checkpoint_every;
-      EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
-          << ranks << " stages, checkpoint_every " << checkpoint_every;
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+    const RunSpec spec = OnDevice(SmallRun(method));
+    const RunOutcome whole = Train(spec, corpus);
+    for (const int ranks : {1, 2}) {
+      for (const int checkpoint_every : {0, 3}) {
+        if (ranks == 1 && checkpoint_every == 0) continue;
+        if (method != ResidualMethod::kDeepNorm && (ranks == 1 || checkpoint_every == 0)) continue;  // both at once
+        RunSpec other = spec;
+        other.ranks = ranks;
+        other.pipeline.checkpoint_every = checkpoint_every;
+        EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
+            << ResidualMethodName(method) << ", " << ranks << " stages, checkpoint_every " << checkpoint_every;
+      }
     }
   }
 }
@@ -177,9 +182,6 @@ TEST_F(DeviceTrainerTest, WhatHasNoKernelIsRefusedByName) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     return std::string(status.message());
   };
-  ApplyResidualMethod(ResidualMethod::kRFixup, options_.model);
-  EXPECT_THAT(refusal(), HasSubstr("shift_scale"));
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, options_.model);
   options_.model.d_model = 4096;
   EXPECT_THAT(refusal(), HasSubstr("4096 columns"));
 }
