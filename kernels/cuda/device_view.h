@@ -55,11 +55,11 @@ struct DeviceMatrix {
 
 // Whether every row starts on a 16-byte boundary; a null view passes.
 template <typename T>
-bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
+HADAL_HOST_DEVICE bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
   return reinterpret_cast<uintptr_t>(m.data.address) % 16 == 0 && m.stride * sizeof(T) % 16 == 0;
 }
 template <typename T>
-bool On16Bytes(const DevicePointer<T>& p) {
+HADAL_HOST_DEVICE bool On16Bytes(const DevicePointer<T>& p) {
   return reinterpret_cast<uintptr_t>(p.address) % 16 == 0;
 }
 

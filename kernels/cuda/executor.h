@@ -5,10 +5,11 @@
 //   - shared memory is NaN when a block starts, device memory when it is allocated: what is read before it is written shows;
 //   - a missing barrier lets one thread read what another has not yet written: NaN, or bits that change with the seed.
 // Aborts with the threads and source lines at fault when
-//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle (divergence);
+//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle or fragment operation (divergence);
 //   - an access leaves its allocation or its shared array, or is not aligned as its width asks.
 // Limitations: warps have 32 lanes and all take part in a shuffle; nothing runs at the same time, so data races are found by their
-// effect, over seeds, not by their possibility; timing means nothing; tensor cores, atomics and asynchronous copies do not exist.
+// effect, over seeds, not by their possibility; timing means nothing; atomics and asynchronous copies do not exist; a tensor core is
+// plain arithmetic (fragment.h).
 // Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
@@ -67,6 +68,9 @@ class Executor {
   int64_t block_y() const { return block_ / shape_.blocks_x; }
   void Barrier(const std::source_location& where);
   uint64_t Shuffle(uint64_t value, int source_lane, const std::source_location& where);
+  // What a warp does as one: when all its lanes are here, `work` runs once, with what each lane has brought, and all go on.
+  using WarpWork = void (*)(const std::array<void*, 32>& brought);
+  void Together(void* brought, WarpWork work, const std::source_location& where);
   void CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb);
   // The block's array that is known by `identity`, the same for each of its threads; NaN when first asked for.
   void* SharedStorage(const void* identity, size_t bytes);
@@ -74,7 +78,7 @@ class Executor {
   [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:
-  enum class State { kRunnable, kAtBarrier, kAtShuffle, kReturned };
+  enum class State { kRunnable, kAtBarrier, kInWarpWork, kReturned };
   struct Fiber {
     ucontext_t entry;  // for the first switch to the fiber; later ones jump, which makes no system call
     jmp_buf jump;
@@ -82,8 +86,8 @@ class Executor {
     std::unique_ptr<std::byte[]> stack;
     State state = State::kReturned;
     std::source_location where;
-    uint64_t value = 0;  // given to a shuffle, then received from it
-    int source_lane = 0;
+    void* brought = nullptr;  // to the warp's work
+    WarpWork work = nullptr;
   };
 
   [[noreturn]] static void FiberMain();

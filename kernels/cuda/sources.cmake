@@ -13,4 +13,6 @@ set(HADAL_CUDA_SOURCES
   residual_norm_forward.cu
   shift_scale.cu
   sum_of_squares.cu
+  tensor_attention_backward.cu
+  tensor_attention_forward.cu
   weighted_sum.cu)

@@ -13,7 +13,7 @@ struct Shape {
     const auto list = [](const ConstTokens& tokens) {
       return std::vector<int32_t>(tokens.data, tokens.data + tokens.size);
     };
-    const AttentionTiles tiles = CutIntoTiles(list(of.query_offsets), list(of.key_offsets), shape.head_width);
+    const AttentionTiles tiles = CutIntoTiles(list(of.query_offsets), list(of.key_offsets));
     queries = static_cast<int64_t>(tiles.of_queries.size());
     keys = static_cast<int64_t>(tiles.of_keys.size());
     query_tiles = device.launch_memory().Put(tiles.of_queries.data(), queries);
