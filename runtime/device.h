@@ -6,6 +6,7 @@
 //   memory   Allocate, Free: the device's;  AllocateHost, FreeHost: the host's, where the device copies fastest (pinned)
 //   order    kernels and copies run one after another, in the order of the calls; the host does not wait for kernels
 //   copies   CopyIn, CopyOut return when the host's side may be reused or read; the others are only put in order
+//   queues   orders beside this one, for transfers (device_queues.h)
 // Errors: Allocate's are absl::Status. A device that fails in the middle of its work (a kernel's fault, a lost GPU) ends the process with
 // the driver's words: nothing on it can be trusted or saved any more; the checkpoint before it can.
 // Threads: one thread makes all calls, but CopyOut, which any thread may make beside it.
@@ -16,6 +17,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "runtime/device_queues.h"
 
 namespace hadal {
 
@@ -29,6 +31,8 @@ class Device {
 
   // "NVIDIA H200, sm_90, driver 13.0".
   virtual std::string Name() const = 0;
+  // The same for two ranks just where they share it: "GPU-1b4c…", unlike all others of a cluster.
+  virtual std::string Identity() const = 0;
   // What Allocate could still give, about.
   virtual int64_t FreeBytes() const = 0;
   // The maths it has.
@@ -48,6 +52,7 @@ class Device {
   virtual void Clear(void* memory, int64_t bytes) = 0;  // every byte 0
   // Waits until everything so far is done.
   virtual void Synchronize() = 0;
+  virtual DeviceQueues& queues() = 0;
 };
 
 }  // namespace hadal

@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/device/cublas_matmul.h"
+#include "kernels/device/cuda_queues.h"
 #include "kernels/device/launch_device.h"
 #include "kernels/device/operations.h"
 #include "runtime/check.h"
@@ -34,6 +36,7 @@ class CudaDevice : public LaunchDevice {
   ~CudaDevice() override;
 
   std::string Name() const override { return name_; }
+  std::string Identity() const override { return identity_; }
   int64_t FreeBytes() const override;
   const DeviceKernels& kernels() const override { return Operations(); }
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
@@ -46,6 +49,7 @@ class CudaDevice : public LaunchDevice {
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override { Check(cudaStreamSynchronize(stream_), "kernels"); }
+  DeviceQueues& queues() override { return *queues_; }
 
   StreamHandle handle() override { return stream_; }
   Matmul& matmul() override { return *matmul_; }
@@ -55,12 +59,19 @@ class CudaDevice : public LaunchDevice {
   explicit CudaDevice(int index) : index_(index) {}
 
   const int index_;
-  std::string name_;
+  std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
   std::byte* workspace_ = nullptr;  // of products
   std::unique_ptr<Matmul> matmul_;
   std::optional<LaunchMemory> launch_memory_;
+  std::unique_ptr<DeviceQueues> queues_;
 };
+
+// The driver's number of a GPU, or of a part of one.
+std::string IdentityOf(const cudaDeviceProp& properties) {
+  return absl::StrCat("GPU-",
+                      absl::BytesToHexString(absl::string_view(properties.uuid.bytes, sizeof(properties.uuid.bytes))));
+}
 
 std::string NameOf(const cudaDeviceProp& properties) {
   int driver = 0;
@@ -75,6 +86,7 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
   cudaDeviceProp properties;
   Check(cudaGetDeviceProperties(&properties, index), "its properties");
   device->name_ = NameOf(properties);
+  device->identity_ = IdentityOf(properties);
   if (properties.major < kOldestMajor) {
     return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
   }
@@ -82,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
       error != cudaSuccess) {
     return Unavailable("no CUDA stream", error);
   }
+  device->queues_ = MakeCudaQueues(device->stream_);
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
   HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->stream_, device->workspace_, tf32));
   HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));

@@ -46,6 +46,12 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
       return WithPurpose(done.status(), what);
     }
     if (*done) return absl::OkStatus();
+    if (passenger_ != nullptr) {
+      if (const absl::Status moved = passenger_->MoveAlong(); !moved.ok()) {
+        Withdraw();
+        return WithPurpose(moved, what);
+      }
+    }
 
     const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (waited >= allowed) {
@@ -61,14 +67,20 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
                          absl::Now() - waited});
       noted = true;
     }
-    // A transport that blocks here comes back in time for the note above.
-    Pause(waited, (noted ? allowed : std::min(allowed, kNoteworthy)) - waited);
+    // A transport that blocks here comes back in time for the note above, and for its passenger.
+    const absl::Duration remaining = (noted ? allowed : std::min(allowed, kNoteworthy)) - waited;
+    Pause(waited, passenger_ == nullptr ? remaining : std::min(remaining, kLongestSleep));
   }
+}
+
+void Communicator::Carry(Communicator* passenger) {
+  const std::lock_guard lock(wait_mutex_);
+  passenger_ = passenger;
 }
 
 std::optional<WaitInProgress> Communicator::CurrentWait() const {
   const std::lock_guard lock(wait_mutex_);
-  return current_wait_;
+  return current_wait_.has_value() || passenger_ == nullptr ? current_wait_ : passenger_->CurrentWait();
 }
 
 void Communicator::SetCurrentWait(std::optional<WaitInProgress> wait) {

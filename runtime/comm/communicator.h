@@ -69,7 +69,11 @@ class Communicator {
   virtual absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                             int64_t* received_bytes = nullptr);
 
-  // What this rank is waiting for; nothing when it is not, or has only just begun. Any thread may call it.
+  // Whatever waits here moves the transfers of `passenger` along too, and fails with it: for a transport that talks through this one
+  // (nccl_communicator.h) and must not stand still while its rank waits for something else. Null: nobody any more.
+  void Carry(Communicator* passenger);
+
+  // What this rank is waiting for, here or in the passenger; nothing when it is not, or has only just begun. Any thread may call it.
   std::optional<WaitInProgress> CurrentWait() const;
 
   // Ends the whole job with `exit_code`; in-process: makes every rank's pending and later calls fail with Unavailable.
@@ -80,6 +84,11 @@ class Communicator {
   // In-process: no transfer touches a buffer afterwards. MPI: receives that nothing has matched are cancelled; one that is in
   // the middle of its arrival, or a send, cannot be, so the caller should go on to Abort soon.
   virtual void Withdraw() {}
+  // Progress, for whoever carries this: also says what has failed.
+  virtual absl::Status MoveAlong() {
+    Progress();
+    return absl::OkStatus();
+  }
   // What Wait does between two Tests when it has `waited` so far and may wait `remaining` longer. Default: yield at first,
   // then sleep. A transport that can be woken by its peers blocks here instead.
   virtual void Pause(absl::Duration waited, absl::Duration remaining);
@@ -92,7 +101,8 @@ class Communicator {
  private:
   void SetCurrentWait(std::optional<WaitInProgress> wait);
 
-  mutable std::mutex wait_mutex_;
+  mutable std::mutex wait_mutex_;  // of what CurrentWait, on another thread, also reads
+  Communicator* passenger_ = nullptr;
   std::optional<WaitInProgress> current_wait_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "tests/comm/transfer_buffer.h"
 
 namespace hadal::testing {
 namespace {
@@ -49,125 +50,150 @@ std::vector<int32_t> Pattern(int64_t count, int seed) {
   return values;
 }
 
-int64_t Bytes(const std::vector<int32_t>& values) { return static_cast<int64_t>(values.size() * sizeof(int32_t)); }
+std::vector<int32_t> Empty(int64_t count) { return std::vector<int32_t>(count, -1); }
 
-// Exchanges `count` values around the ring, everybody at once.
-void ExchangeAroundTheRing(Communicator& c, int64_t count) {
-  const std::vector<int32_t> mine = Pattern(count, c.rank());
-  std::vector<int32_t> theirs(count, -1);
-  CommRequest received = PostReceive(c, theirs.data(), Bytes(theirs), Previous(c), 7);
-  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), Next(c), 7);
-  EXPECT_EQ(Finish(c, received, "the ring's receive"), Bytes(mine));
-  Finish(c, sent, "the ring's send");
-  EXPECT_EQ(theirs, Pattern(count, Previous(c)));
+CommRequest PostSend(Communicator& c, const TransferBuffer& from, int peer, int tag) {
+  return PostSend(c, from.data(), from.bytes(), peer, tag);
+}
+CommRequest PostReceive(Communicator& c, TransferBuffer& to, int peer, int tag) {
+  return PostReceive(c, to.data(), to.bytes(), peer, tag);
 }
 
-void Small(Communicator& c) { ExchangeAroundTheRing(c, 1); }
-void Page(Communicator& c) { ExchangeAroundTheRing(c, 1024); }
-void EightMebibytes(Communicator& c) { ExchangeAroundTheRing(c, 2 << 20); }
+// Exchanges `count` values around the ring, everybody at once.
+void ExchangeAroundTheRing(Communicator& c, const Stream& memory, int64_t count) {
+  const TransferBuffer mine(memory, Pattern(count, c.rank()));
+  TransferBuffer theirs(memory, Empty(count));
+  CommRequest received = PostReceive(c, theirs, Previous(c), 7);
+  CommRequest sent = PostSend(c, mine, Next(c), 7);
+  EXPECT_EQ(Finish(c, received, "the ring's receive"), mine.bytes());
+  Finish(c, sent, "the ring's send");
+  EXPECT_EQ(theirs.values(), Pattern(count, Previous(c)));
+}
 
-void ZeroBytes(Communicator& c) {
+void Small(Communicator& c, const Stream& memory) { ExchangeAroundTheRing(c, memory, 1); }
+void Page(Communicator& c, const Stream& memory) { ExchangeAroundTheRing(c, memory, 1024); }
+void EightMebibytes(Communicator& c, const Stream& memory) { ExchangeAroundTheRing(c, memory, 2 << 20); }
+
+void ZeroBytes(Communicator& c, const Stream& /*memory*/) {
   CommRequest received = PostReceive(c, nullptr, 0, Previous(c), 0);
   CommRequest sent = PostSend(c, nullptr, 0, Next(c), 0);
   EXPECT_EQ(Finish(c, received, "an empty message"), 0);
   Finish(c, sent, "an empty message");
 }
 
-void ReportsTheLengthOfAShorterMessage(Communicator& c) {
-  const std::vector<int32_t> mine = Pattern(10 + c.rank(), c.rank());
-  std::vector<int32_t> theirs(1000, -1);
-  CommRequest received = PostReceive(c, theirs.data(), Bytes(theirs), Previous(c), 1);
-  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), Next(c), 1);
+void ReportsTheLengthOfAShorterMessage(Communicator& c, const Stream& memory) {
+  const TransferBuffer mine(memory, Pattern(10 + c.rank(), c.rank()));
+  TransferBuffer theirs(memory, Empty(1000));
+  CommRequest received = PostReceive(c, theirs, Previous(c), 1);
+  CommRequest sent = PostSend(c, mine, Next(c), 1);
   const std::vector<int32_t> expected = Pattern(10 + Previous(c), Previous(c));
-  EXPECT_EQ(Finish(c, received, "a shorter message"), Bytes(expected));
+  EXPECT_EQ(Finish(c, received, "a shorter message"), static_cast<int64_t>(expected.size() * sizeof(int32_t)));
   Finish(c, sent, "a shorter message");
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), theirs.begin()));
-  EXPECT_EQ(theirs[expected.size()], -1) << "wrote beyond the message";
+  const std::vector<int32_t> values = theirs.values();
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values.begin()));
+  EXPECT_EQ(values[expected.size()], -1) << "wrote beyond the message";
 }
 
 // Messages of alternating size, so that a transport with two paths (eager, rendezvous) cannot let one overtake the
 // other.
-void OrderWithinATag(Communicator& c) {
+void OrderWithinATag(Communicator& c, const Stream& memory) {
   constexpr int kMessages = 40;
-  std::vector<std::vector<int32_t>> mine, theirs;
+  std::vector<TransferBuffer> mine, theirs;
   std::vector<CommRequest> sent, received;
   for (int i = 0; i < kMessages; ++i) {
     const int64_t count = i % 2 == 0 ? 5 : 50000;
-    mine.push_back(Pattern(count, 1000 * c.rank() + i));
-    theirs.emplace_back(50000);
+    mine.emplace_back(memory, Pattern(count, 1000 * c.rank() + i));
+    theirs.emplace_back(memory, Empty(50000));
   }
-  for (int i = 0; i < kMessages; ++i)
-    received.push_back(PostReceive(c, theirs[i].data(), Bytes(theirs[i]), Previous(c), 3));
-  for (int i = 0; i < kMessages; ++i) sent.push_back(PostSend(c, mine[i].data(), Bytes(mine[i]), Next(c), 3));
+  for (int i = 0; i < kMessages; ++i) received.push_back(PostReceive(c, theirs[i], Previous(c), 3));
+  for (int i = 0; i < kMessages; ++i) sent.push_back(PostSend(c, mine[i], Next(c), 3));
   for (int i = kMessages - 1; i >= 0; --i) {  // order of waiting is free
     const int64_t bytes = Finish(c, received[i], "one of many in order");
-    ASSERT_EQ(bytes, Bytes(mine[i])) << "message " << i;
-    theirs[i].resize(bytes / sizeof(int32_t));
-    EXPECT_EQ(theirs[i], Pattern(theirs[i].size(), 1000 * Previous(c) + i)) << "message " << i;
+    ASSERT_EQ(bytes, mine[i].bytes()) << "message " << i;
+    std::vector<int32_t> values = theirs[i].values();
+    values.resize(bytes / sizeof(int32_t));
+    EXPECT_EQ(values, Pattern(bytes / sizeof(int32_t), 1000 * Previous(c) + i)) << "message " << i;
   }
   for (CommRequest& request : sent) Finish(c, request, "one of many in order");
 }
 
 // Tags match independently of the order in which they were posted.
-void TagsAreSeparate(Communicator& c) {
-  constexpr int kTags = 16;
-  std::vector<int32_t> mine(kTags), theirs(kTags, -1);
+void TagsAreSeparate(Communicator& c, const Stream& memory) {
+  constexpr int kTags = 15;
+  std::vector<TransferBuffer> mine, theirs;
   std::vector<CommRequest> requests;
   for (int tag = 0; tag < kTags; ++tag) {
-    mine[tag] = 100 * c.rank() + tag;
-    requests.push_back(PostSend(c, &mine[tag], sizeof(int32_t), Next(c), tag * 2047));
+    mine.emplace_back(memory, Pattern(1 + tag, 100 * c.rank() + tag));
+    theirs.emplace_back(memory, Empty(1 + tag));
   }
-  for (int tag = kTags - 1; tag >= 0; --tag) {
-    requests.push_back(PostReceive(c, &theirs[tag], sizeof(int32_t), Previous(c), tag * 2047));
-  }
+  for (int tag = 0; tag < kTags; ++tag) requests.push_back(PostSend(c, mine[tag], Next(c), tag * 2047));
+  for (int tag = kTags - 1; tag >= 0; --tag) requests.push_back(PostReceive(c, theirs[tag], Previous(c), tag * 2047));
   for (CommRequest& request : requests) Finish(c, request, "one of many tags");
-  for (int tag = 0; tag < kTags; ++tag) EXPECT_EQ(theirs[tag], 100 * Previous(c) + tag);
+  for (int tag = 0; tag < kTags; ++tag) EXPECT_EQ(theirs[tag].values(), Pattern(1 + tag, 100 * Previous(c) + tag));
 }
 
-void SelfSend(Communicator& c) {
-  const std::vector<int32_t> mine = Pattern(100000, c.rank());
-  std::vector<int32_t> back(mine.size());
-  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), c.rank(), 9);
-  CommRequest received = PostReceive(c, back.data(), Bytes(back), c.rank(), 9);
+// A message whose receive comes last does not hold up those behind it.
+void TagsDoNotWaitForEachOther(Communicator& c, const Stream& memory) {
+  constexpr int kTags = 12;
+  std::vector<TransferBuffer> mine, theirs;
+  std::vector<CommRequest> sent;
+  for (int tag = 0; tag < kTags; ++tag) {
+    mine.emplace_back(memory, Pattern(3000, 100 * c.rank() + tag));
+    theirs.emplace_back(memory, Empty(3000));
+    sent.push_back(PostSend(c, mine[tag], Next(c), tag));
+  }
+  for (int tag = kTags - 1; tag >= 0; --tag) {
+    CommRequest received = PostReceive(c, theirs[tag], Previous(c), tag);
+    Finish(c, received, "the last of those sent");
+    EXPECT_EQ(theirs[tag].values(), Pattern(3000, 100 * Previous(c) + tag));
+  }
+  for (CommRequest& request : sent) Finish(c, request, "one of many tags");
+}
+
+void SelfSend(Communicator& c, const Stream& memory) {
+  const TransferBuffer mine(memory, Pattern(100000, c.rank()));
+  TransferBuffer back(memory, Empty(100000));
+  CommRequest sent = PostSend(c, mine, c.rank(), 9);
+  CommRequest received = PostReceive(c, back, c.rank(), 9);
   Finish(c, sent, "a message to myself");
   Finish(c, received, "a message to myself");
-  EXPECT_EQ(back, mine);
+  EXPECT_EQ(back.values(), mine.values());
 }
 
 // Everybody to everybody, both directions of a pair at once, all outstanding together.
-void ManyOutstandingBothWays(Communicator& c) {
+void ManyOutstandingBothWays(Communicator& c, const Stream& memory) {
   constexpr int kEach = 20;
   constexpr int64_t kCount = 4000;
-  std::vector<std::vector<int32_t>> buffers;
+  std::vector<TransferBuffer> buffers;
   std::vector<CommRequest> requests;
   for (int peer = 0; peer < c.size(); ++peer) {
     for (int i = 0; i < kEach; ++i) {
-      buffers.push_back(Pattern(kCount, 10000 * c.rank() + 100 * peer + i));
-      requests.push_back(PostSend(c, buffers.back().data(), Bytes(buffers.back()), peer, 5));
+      buffers.emplace_back(memory, Pattern(kCount, 10000 * c.rank() + 100 * peer + i));
+      requests.push_back(PostSend(c, buffers.back(), peer, 5));
     }
   }
   const size_t first_received = buffers.size();
   for (int peer = 0; peer < c.size(); ++peer) {
     for (int i = 0; i < kEach; ++i) {
-      buffers.emplace_back(kCount);
-      requests.push_back(PostReceive(c, buffers.back().data(), Bytes(buffers.back()), peer, 5));
+      buffers.emplace_back(memory, Empty(kCount));
+      requests.push_back(PostReceive(c, buffers.back(), peer, 5));
     }
   }
   for (CommRequest& request : requests) Finish(c, request, "one of many outstanding");
   for (int peer = 0; peer < c.size(); ++peer) {
     for (int i = 0; i < kEach; ++i) {
-      EXPECT_EQ(buffers[first_received + peer * kEach + i], Pattern(kCount, 10000 * peer + 100 * c.rank() + i));
+      EXPECT_EQ(buffers[first_received + peer * kEach + i].values(),
+                Pattern(kCount, 10000 * peer + 100 * c.rank() + i));
     }
   }
 }
 
 // Requests are used again: a long exchange must not grow anything, and Test and Progress alone must finish it.
-void TestAndProgressAlone(Communicator& c) {
+void TestAndProgressAlone(Communicator& c, const Stream& memory) {
   for (int i = 0; i < 300; ++i) {
-    const int32_t mine = 1000 * c.rank() + i;
-    int32_t theirs = -1;
-    CommRequest requests[] = {PostReceive(c, &theirs, sizeof(theirs), Previous(c), 2),
-                              PostSend(c, &mine, sizeof(mine), Next(c), 2)};
+    const TransferBuffer mine(memory, {1000 * c.rank() + i});
+    TransferBuffer theirs(memory, Empty(1));
+    CommRequest requests[] = {PostReceive(c, theirs, Previous(c), 2), PostSend(c, mine, Next(c), 2)};
     EXPECT_LT(requests[1].id, 4) << "request numbers are not used again";
     const absl::Time hang = absl::Now() + kHang;
     for (CommRequest& request : requests) {
@@ -179,7 +205,7 @@ void TestAndProgressAlone(Communicator& c) {
         absl::SleepFor(absl::Microseconds(*done ? 0 : 20));
       }
     }
-    ASSERT_EQ(theirs, 1000 * Previous(c) + i);
+    ASSERT_EQ(theirs.values()[0], 1000 * Previous(c) + i);
   }
 }
 
@@ -187,7 +213,8 @@ void TestAndProgressAlone(Communicator& c) {
 // Every value is checked, so that a message that overtakes another shows.
 class PipelineStep {
  public:
-  explicit PipelineStep(Communicator& c) : c_(c) {}
+  PipelineStep(Communicator& c, const Stream& memory)
+      : c_(c), memory_(memory), activations_(memory, {}), gradients_(memory, {}) {}
 
   void Run() {
     const int warm_up = std::min(kMicroBatches, c_.size() - 1 - c_.rank());
@@ -206,78 +233,79 @@ class PipelineStep {
   static constexpr int64_t kCount = 30000;  // beyond every eager limit
 
   void Forward(int m) {
-    std::vector<int32_t> x = Pattern(kCount, m);
+    TransferBuffer x(memory_, Pattern(kCount, m));
     if (c_.rank() > 0) {
-      CommRequest received = PostReceive(c_, x.data(), Bytes(x), c_.rank() - 1, 0);
+      CommRequest received = PostReceive(c_, x, c_.rank() - 1, 0);
       Finish(c_, received, "activations");
     }
-    EXPECT_EQ(x, Pattern(kCount, m)) << "micro-batch " << m;
+    EXPECT_EQ(x.values(), Pattern(kCount, m)) << "micro-batch " << m;
     if (c_.rank() == c_.size() - 1) return;
     Finish(c_, activations_sent_, "room for activations");
     activations_ = std::move(x);
-    activations_sent_ = PostSend(c_, activations_.data(), Bytes(activations_), c_.rank() + 1, 0);
+    activations_sent_ = PostSend(c_, activations_, c_.rank() + 1, 0);
   }
 
   void Backward(int m) {
-    std::vector<int32_t> dx = Pattern(kCount, 500 + m);
+    TransferBuffer dx(memory_, Pattern(kCount, 500 + m));
     if (c_.rank() < c_.size() - 1) {
-      CommRequest received = PostReceive(c_, dx.data(), Bytes(dx), c_.rank() + 1, 1);
+      CommRequest received = PostReceive(c_, dx, c_.rank() + 1, 1);
       Finish(c_, received, "gradients");
     }
-    EXPECT_EQ(dx, Pattern(kCount, 500 + m)) << "micro-batch " << m;
+    EXPECT_EQ(dx.values(), Pattern(kCount, 500 + m)) << "micro-batch " << m;
     if (c_.rank() == 0) return;
     Finish(c_, gradients_sent_, "room for gradients");
     gradients_ = std::move(dx);
-    gradients_sent_ = PostSend(c_, gradients_.data(), Bytes(gradients_), c_.rank() - 1, 1);
+    gradients_sent_ = PostSend(c_, gradients_, c_.rank() - 1, 1);
   }
 
   Communicator& c_;
-  std::vector<int32_t> activations_, gradients_;
+  const Stream memory_;
+  TransferBuffer activations_, gradients_;
   CommRequest activations_sent_, gradients_sent_;
 };
 
-void OneForwardOneBackward(Communicator& c) { PipelineStep(c).Run(); }
+void OneForwardOneBackward(Communicator& c, const Stream& memory) { PipelineStep(c, memory).Run(); }
 
 // Nobody sends. The error says who waited for whom and why, and closes the communicator.
-void DeadlineNamesTheTransfer(Communicator& c) {
-  int32_t value = 0;
-  CommRequest received = PostReceive(c, &value, sizeof(value), Previous(c), 17);
+void DeadlineNamesTheTransfer(Communicator& c, const Stream& memory) {
+  TransferBuffer value(memory, {0});
+  CommRequest received = PostReceive(c, value, Previous(c), 17);
   const absl::Status status = c.Wait(received, absl::Now() + absl::Milliseconds(50), "activations of micro-batch 3");
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("rank " + std::to_string(c.rank()) + ", receive"),
                     HasSubstr("from rank " + std::to_string(Previous(c))), HasSubstr("tag 17"),
                     HasSubstr("activations of micro-batch 3"), ::testing::ContainsRegex("after [0-9.]+m?s ")));
-  EXPECT_EQ(c.Send(&value, sizeof(value), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(c.Receive(&value, sizeof(value), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(c.Send(value.data(), value.bytes(), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(c.Receive(value.data(), value.bytes(), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
 }
 
 // A deadline in the past still sees what is done already.
-void PastDeadlineTestsOnce(Communicator& c) {
-  const int32_t mine = c.rank();
-  int32_t theirs = -1;
-  CommRequest sent = PostSend(c, &mine, sizeof(mine), c.rank(), 4);
-  CommRequest received = PostReceive(c, &theirs, sizeof(theirs), c.rank(), 4);
+void PastDeadlineTestsOnce(Communicator& c, const Stream& memory) {
+  const TransferBuffer mine(memory, {c.rank()});
+  TransferBuffer theirs(memory, Empty(1));
+  CommRequest sent = PostSend(c, mine, c.rank(), 4);
+  CommRequest received = PostReceive(c, theirs, c.rank(), 4);
   Finish(c, sent, "a message to myself");
   const absl::Status status = c.Wait(received, absl::InfinitePast(), "a message to myself");
   EXPECT_TRUE(status.ok()) << status;
 }
 
 // Between two ranks: a rank that talks to itself knows both lengths, and Open MPI cuts such a message silently.
-void TooLongAMessage(Communicator& c, int64_t count) {
+void TooLongAMessage(Communicator& c, const Stream& memory, int64_t count) {
   if (c.size() == 1) return;
-  const std::vector<int32_t> mine(count, c.rank());
-  std::vector<int32_t> theirs(count, -1);  // room enough: a transport may write before it notices
+  const TransferBuffer mine(memory, std::vector<int32_t>(count, c.rank()));
+  TransferBuffer theirs(memory, Empty(count));  // room enough: a transport may write before it notices
   CommRequest received = PostReceive(c, theirs.data(), 8, Previous(c), 6);
-  CommRequest sent = PostSend(c, mine.data(), Bytes(mine), Next(c), 6);
+  CommRequest sent = PostSend(c, mine, Next(c), 6);
   Finish(c, sent, "a message that is too long");
   const absl::Status status = c.Wait(received, absl::Now() + kHang, "a message that is too long");
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("longer"), HasSubstr("tag 6")));
 }
 
-void LongerThanCapacitySmall(Communicator& c) { TooLongAMessage(c, 16); }
-void LongerThanCapacityLarge(Communicator& c) { TooLongAMessage(c, 1 << 20); }
+void LongerThanCapacitySmall(Communicator& c, const Stream& memory) { TooLongAMessage(c, memory, 16); }
+void LongerThanCapacityLarge(Communicator& c, const Stream& memory) { TooLongAMessage(c, memory, 1 << 20); }
 
 constexpr ConformanceCase kCases[] = {
     {"Small", Small},
@@ -287,6 +315,7 @@ constexpr ConformanceCase kCases[] = {
     {"ReportsTheLengthOfAShorterMessage", ReportsTheLengthOfAShorterMessage},
     {"OrderWithinATag", OrderWithinATag},
     {"TagsAreSeparate", TagsAreSeparate},
+    {"TagsDoNotWaitForEachOther", TagsDoNotWaitForEachOther},
     {"SelfSend", SelfSend},
     {"ManyOutstandingBothWays", ManyOutstandingBothWays},
     {"TestAndProgressAlone", TestAndProgressAlone},

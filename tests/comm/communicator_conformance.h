@@ -9,17 +9,19 @@
 
 #include "gtest/gtest.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
 
 namespace hadal::testing {
 
 struct ConformanceCase {
   const char* name;
   // Called by every rank with its own communicator. GoogleTest's EXPECT and ASSERT may be used: they are thread-safe.
-  void (*run)(Communicator& communicator);
+  // `memory`: whose memory the communicator moves.
+  void (*run)(Communicator& communicator, const Stream& memory);
 };
 
 std::span<const ConformanceCase> PointToPointCases();  // communicator_conformance.cc
-std::span<const ConformanceCase> CollectivesCases();   // collectives_conformance.cc
+std::span<const ConformanceCase> CollectivesCases();   // collectives_conformance.cc; in the host's memory
 
 // How GoogleTest prints a case.
 void PrintTo(const ConformanceCase& conformance_case, std::ostream* out);

@@ -42,7 +42,7 @@ TEST_P(GroupConformance, HoldsInEveryGroupAtOnce) {
     InProcessWorld world(kGroups * size);
     const absl::Status status = world.Run([&](Communicator& communicator) {
       GroupCommunicator group = Interleaved(communicator, kGroups, size);
-      GetParam().run(group);
+      GetParam().run(group, Stream::Cpu(1));
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
@@ -57,7 +57,7 @@ TEST_P(GroupConformance, HoldsWithTheWorldsNumbers) {
     const absl::Status status = world.Run([&](Communicator& communicator) {
       if (communicator.rank() == size) return absl::OkStatus();
       GroupCommunicator group = Leading(communicator, size);
-      GetParam().run(group);
+      GetParam().run(group, Stream::Cpu(1));
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;

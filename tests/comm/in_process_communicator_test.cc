@@ -25,7 +25,7 @@ TEST_P(InProcessConformance, Holds) {
     SCOPED_TRACE(size);
     InProcessWorld world(size);
     const absl::Status status = world.Run([&](Communicator& communicator) {
-      GetParam().run(communicator);
+      GetParam().run(communicator, Stream::Cpu(1));
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;

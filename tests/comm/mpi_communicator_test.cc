@@ -39,7 +39,7 @@ TEST_P(MpiGroupConformance, Holds) {
   std::vector<int> members;
   for (int rank = (*communicator)->size(); rank-- > 0;) members.push_back(rank);
   GroupCommunicator group(**communicator, std::move(members), 1);
-  GetParam().run(group);
+  GetParam().run(group, Stream::Cpu(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Group, MpiGroupConformance, ::testing::ValuesIn(GroupCases()), testing::ConformanceCaseName);
@@ -50,7 +50,7 @@ TEST_P(MpiConformance, Holds) {
   absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
       MpiCommunicator::Create(testing::TestMpiEnvironment());
   ASSERT_TRUE(communicator.ok()) << communicator.status();
-  GetParam().run(**communicator);
+  GetParam().run(**communicator, Stream::Cpu(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(PointToPoint, MpiConformance, ::testing::ValuesIn(testing::PointToPointCases()),

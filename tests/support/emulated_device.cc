@@ -132,6 +132,22 @@ bool EmulatedDevice::Owns(const void* memory, int64_t bytes) const {
   return start + bytes <= base + size;
 }
 
+void EmulatedDevice::Poison(void* memory, int64_t bytes) {
+  const OpenMemory open(*this);
+  std::memset(memory, 0xFF, bytes);
+}
+
+uint32_t EmulatedDevice::Checksum(const void* memory, int64_t bytes) {
+  const OpenMemory open(*this);
+  return Crc32c(memory, bytes);
+}
+
+void EmulatedDevice::CopyAcross(EmulatedDevice& to_device, void* to, EmulatedDevice& from_device, const void* from,
+                                int64_t bytes) {
+  const OpenMemory open_to(to_device), open_from(from_device);
+  std::memcpy(to, from, bytes);
+}
+
 void EmulatedDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
   HADAL_CHECK(Owns(to, bytes));
   HADAL_CHECK(!Owns(from_host, bytes));

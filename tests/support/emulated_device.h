@@ -14,8 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda/executor.h"
 #include "kernels/device/launch_device.h"
+#include "tests/support/emulated_queues.h"
 
 namespace hadal::testing {
 
@@ -26,6 +28,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   ~EmulatedDevice() override;
 
   std::string Name() const override { return "emulated device"; }
+  std::string Identity() const override { return absl::StrCat("emulated ", reinterpret_cast<uintptr_t>(this)); }
   int64_t FreeBytes() const override { return most_bytes_ - used_bytes_; }
   const DeviceKernels& kernels() const override;
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
@@ -38,10 +41,19 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override;
+  DeviceQueues& queues() override { return queues_; }
 
   cuda::StreamHandle handle() override { return executor_.stream(); }
   cuda::Matmul& matmul() override;
   cuda::LaunchMemory& launch_memory() override { return *launch_memory_; }
+
+  // What transfers between devices do (emulated_nccl.h). Any thread may call them.
+  EmulatedQueues& emulated_queues() { return queues_; }
+  bool Owns(const void* memory, int64_t bytes) const;
+  void Poison(void* memory, int64_t bytes);
+  uint32_t Checksum(const void* memory, int64_t bytes);
+  static void CopyAcross(EmulatedDevice& to_device, void* to, EmulatedDevice& from_device, const void* from,
+                         int64_t bytes);
 
  private:
   class Loops;
@@ -50,11 +62,11 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void Open();
   void Close();
   void Protect(int protection);
-  bool Owns(const void* memory, int64_t bytes) const;
 
+  EmulatedQueues queues_;
   cuda::Executor executor_;
   int64_t most_bytes_, used_bytes_ = 0;
-  mutable std::mutex mutex_;  // of what CopyOut, on another thread, also uses
+  mutable std::mutex mutex_;  // of what CopyOut and transfers, on other threads, also use
   int opened_ = 0;
   std::map<std::byte*, int64_t> allocations_, host_allocations_;
   struct Enqueued {

@@ -1,0 +1,354 @@
+#include "runtime/comm/nccl_communicator.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kScratchBytes = 256;
+
+}  // namespace
+
+std::vector<RankPair> InRounds(std::vector<RankPair> pairs) {
+  const auto key = [](const RankPair& p) {
+    const int distance = p.second - p.first;
+    return std::tuple(distance, distance == 0 ? 0 : p.first / distance % 2, p.first);
+  };
+  std::sort(pairs.begin(), pairs.end(), [&](const RankPair& a, const RankPair& b) { return key(a) < key(b); });
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  return pairs;
+}
+
+NcclCommunicator::NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control)
+    : library_(library), device_(device), control_(control), peer_of_rank_(control.size()) {}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclLibrary& library, Device& device,
+                                                                           Communicator& control,
+                                                                           std::span<const RankPair> pairs,
+                                                                           absl::Duration timeout) {
+  std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(library, device, control));
+  HADAL_ASSIGN_OR_RETURN(made->scratch_, device.Allocate(kScratchBytes));
+  made->peers_.push_back(std::make_unique<Peer>(Peer{.rank = control.rank()}));
+  made->peer_of_rank_[control.rank()] = made->peers_.back().get();
+  for (const RankPair& pair : InRounds({pairs.begin(), pairs.end()})) {
+    HADAL_CHECK(0 <= pair.first && pair.first <= pair.second && pair.second < control.size());
+    HADAL_RETURN_IF_ERROR(made->Connect(pair, timeout));
+  }
+  for (const std::unique_ptr<Peer>& peer : made->peers_) HADAL_RETURN_IF_ERROR(made->Listen(*peer));
+  control.Carry(made.get());
+  return made;
+}
+
+absl::Status NcclCommunicator::Connect(const RankPair& pair, absl::Duration timeout) {
+  if (pair.first == pair.second || (rank() != pair.first && rank() != pair.second)) return absl::OkStatus();
+  const int other = rank() == pair.first ? pair.second : pair.first;
+  auto peer = std::make_unique<Peer>(Peer{.rank = other,
+                                          .to = std::make_unique<NcclLink>(library_, device_, rank(), other, true),
+                                          .from = std::make_unique<NcclLink>(library_, device_, rank(), other, false)});
+  for (const bool upwards : {true, false}) {
+    const bool sends = upwards == (rank() == pair.first);
+    HADAL_RETURN_IF_ERROR(OpenLink(sends ? *peer->to : *peer->from, sends, other, timeout));
+  }
+  peer_of_rank_[other] = peer.get();
+  peers_.push_back(std::move(peer));
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  NcclUniqueId id{};
+  CommRequest request;
+  if (sends) {
+    if (const NcclResult result = library_.GetUniqueId(id); result != kNcclSuccess) {
+      return absl::UnavailableError(
+          absl::StrCat("rank ", rank(), ": NCCL gives no identifier: ", library_.ErrorText(result, nullptr)));
+    }
+    HADAL_ASSIGN_OR_RETURN(request, control_.Send(id.data(), id.size(), peer, kIdTag));
+  } else {
+    HADAL_ASSIGN_OR_RETURN(request, control_.Receive(id.data(), id.size(), peer, kIdTag));
+  }
+  HADAL_RETURN_IF_ERROR(control_.Wait(request, deadline, "an NCCL communicator's identifier"));
+  return link.Open(id, scratch_, kScratchBytes, deadline);
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  control_.Carry(nullptr);
+  Withdraw();
+  peers_.clear();
+  DeviceQueues& queues = device_.queues();
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.ready != nullptr) queues.DestroyEvent(transfer.ready);
+    if (transfer.done != nullptr) queues.DestroyEvent(transfer.done);
+  }
+  if (scratch_ != nullptr) device_.Free(scratch_);
+}
+
+NcclCommunicator::Peer& NcclCommunicator::PeerOf(int rank) {
+  Peer* const peer = peer_of_rank_[rank];
+  if (peer == nullptr) {
+    CheckFailed(__FILE__, __LINE__, absl::StrCat("ranks ", this->rank(), " and ", rank, " were not connected"));
+  }
+  return *peer;
+}
+
+absl::Status NcclCommunicator::CheckOpen() {
+  if (!error_.ok()) return std::exchange(error_, absl::OkStatus());
+  if (!closed_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("rank ", rank(), ": communication ended with an earlier error"));
+}
+
+absl::StatusOr<int64_t> NcclCommunicator::Post(Transfer transfer) {
+  CheckTransfer(transfer.bytes, transfer.peer, transfer.tag);
+  HADAL_RETURN_IF_ERROR(CheckOpen());
+  DeviceQueues& queues = device_.queues();
+  if (free_ids_.empty()) {
+    Transfer& added = transfers_.emplace_back();
+    HADAL_ASSIGN_OR_RETURN(added.ready, queues.MakeEvent());
+    HADAL_ASSIGN_OR_RETURN(added.done, queues.MakeEvent());
+    free_ids_.push_back(static_cast<int64_t>(transfers_.size()) - 1);
+  }
+  const int64_t id = free_ids_.back();
+  free_ids_.pop_back();
+  transfer.in_use = true;
+  transfer.ready = transfers_[id].ready;
+  transfer.done = transfers_[id].done;
+  transfers_[id] = transfer;
+  queues.Record(transfer.ready, DeviceQueues::kMain);
+  return id;
+}
+
+absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t bytes, int peer, int tag) {
+  auto* const read_only = static_cast<std::byte*>(const_cast<void*>(data));
+  HADAL_ASSIGN_OR_RETURN(const int64_t id,
+                         Post({.is_send = true, .data = read_only, .bytes = bytes, .peer = peer, .tag = tag}));
+  const Message offer{.word = Word::kOffer, .tag = tag, .transfer = id, .bytes = bytes};
+  HADAL_RETURN_IF_ERROR(peer == rank() ? Hear(PeerOf(peer), offer) : Say(PeerOf(peer), offer));
+  return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
+}
+
+absl::StatusOr<CommRequest> NcclCommunicator::Receive(void* data, int64_t capacity_bytes, int peer, int tag) {
+  HADAL_ASSIGN_OR_RETURN(
+      const int64_t id,
+      Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}));
+  Peer& from = PeerOf(peer);
+  const auto offer =
+      std::find_if(from.offers.begin(), from.offers.end(), [&](const Message& o) { return o.tag == tag; });
+  if (offer == from.offers.end()) {
+    from.receives.push_back(id);
+  } else {
+    const Message matched = *offer;
+    from.offers.erase(offer);
+    HADAL_RETURN_IF_ERROR(Match(from, id, matched));
+    HADAL_RETURN_IF_ERROR(StartMatched());
+  }
+  return CommRequest{.id = id, .is_send = false, .peer = peer, .tag = tag};
+}
+
+absl::Status NcclCommunicator::Say(Peer& peer, const Message& message) {
+  Outgoing& outgoing = peer.outbox.emplace_back(Outgoing{.message = message});
+  HADAL_ASSIGN_OR_RETURN(outgoing.request, control_.Send(&outgoing.message, sizeof(Message), peer.rank, kControlTag));
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Listen(Peer& peer) {
+  if (peer.rank == rank()) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(peer.arrival, control_.Receive(&peer.inbox, sizeof(Message), peer.rank, kControlTag));
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Hear(Peer& peer, const Message& message) {
+  switch (message.word) {
+    case Word::kOffer: {
+      const auto receive = std::find_if(peer.receives.begin(), peer.receives.end(),
+                                        [&](int64_t id) { return transfers_[id].tag == message.tag; });
+      if (receive == peer.receives.end()) {
+        peer.offers.push_back(message);
+        return absl::OkStatus();
+      }
+      const int64_t id = *receive;
+      peer.receives.erase(receive);
+      return Match(peer, id, message);
+    }
+    case Word::kGrant:
+      if (transfers_[message.transfer].bytes > 0) {
+        transfers_[message.transfer].state = State::kMatched;
+        matched_sends_.push_back(message.transfer);
+        return absl::OkStatus();
+      }
+      [[fallthrough]];
+    case Word::kRefusal:  // the receiver reports it
+      transfers_[message.transfer].state = State::kDone;
+      return absl::OkStatus();
+    case Word::kFarewell:
+      peer.left = true;
+      return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("rank ", rank(), ": rank ", peer.rank, " speaks another binary's words"));
+}
+
+absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const Message& offer) {
+  Transfer& transfer = transfers_[receive];
+  const bool fits = offer.bytes <= transfer.bytes;
+  transfer.bytes = offer.bytes;
+  transfer.partner = offer.transfer;
+  transfer.state = !fits ? State::kTooLong : offer.bytes == 0 ? State::kDone : State::kMatched;
+  if (peer.rank == rank()) {
+    CopyToSelf(receive, offer.transfer);
+    return absl::OkStatus();
+  }
+  if (transfer.state == State::kMatched) {
+    matched_receives_.push_back(receive);
+    return absl::OkStatus();
+  }
+  return Say(peer, {.word = fits ? Word::kGrant : Word::kRefusal, .transfer = offer.transfer});
+}
+
+void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
+  Transfer& to = transfers_[receive];
+  Transfer& from = transfers_[send];
+  if (to.state == State::kMatched) {
+    device_.CopyWithin(to.data, from.data, from.bytes);
+    to.state = State::kDone;
+  }
+  from.state = State::kDone;
+}
+
+absl::Status NcclCommunicator::StartReceive(int64_t id) {
+  Transfer& transfer = transfers_[id];
+  Peer& peer = PeerOf(transfer.peer);
+  HADAL_RETURN_IF_ERROR(peer.from->Start(transfer.data, transfer.bytes, transfer.ready, transfer.done));
+  transfer.state = State::kStarted;
+  started_receives_.push_back(id);
+  return Say(peer, {.word = Word::kGrant, .transfer = transfer.partner});
+}
+
+absl::Status NcclCommunicator::StartMatched() {
+  while (!matched_receives_.empty() && started_receives_.size() < kMostUnderWay) {
+    HADAL_RETURN_IF_ERROR(StartReceive(matched_receives_.front()));
+    matched_receives_.pop_front();
+  }
+  while (!matched_sends_.empty() && started_sends_.size() < kMostUnderWay) {
+    const int64_t id = matched_sends_.front();
+    Transfer& transfer = transfers_[id];
+    HADAL_RETURN_IF_ERROR(
+        PeerOf(transfer.peer).to->Start(transfer.data, transfer.bytes, transfer.ready, transfer.done));
+    transfer.state = State::kStarted;
+    started_sends_.push_back(id);
+    matched_sends_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+void NcclCommunicator::NoteArrivals() {
+  for (std::vector<int64_t>* started : {&started_sends_, &started_receives_}) {
+    std::erase_if(*started, [&](int64_t id) {
+      if (!device_.queues().Reached(transfers_[id].done)) return false;
+      transfers_[id].state = State::kDone;
+      return true;
+    });
+  }
+}
+
+absl::Status NcclCommunicator::Move() {
+  control_.Progress();
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    while (!peer->outbox.empty()) {
+      HADAL_ASSIGN_OR_RETURN(const bool sent, control_.Test(peer->outbox.front().request));
+      if (!sent) break;
+      peer->outbox.pop_front();
+    }
+    while (peer->arrival.active()) {
+      HADAL_ASSIGN_OR_RETURN(const bool arrived, control_.Test(peer->arrival));
+      if (!arrived) break;
+      HADAL_RETURN_IF_ERROR(Hear(*peer, peer->inbox));
+      if (!peer->left) HADAL_RETURN_IF_ERROR(Listen(*peer));
+    }
+    if (peer->rank == rank()) continue;
+    HADAL_RETURN_IF_ERROR(peer->to->Check());
+    HADAL_RETURN_IF_ERROR(peer->from->Check());
+  }
+  NoteArrivals();
+  return StartMatched();
+}
+
+absl::Status NcclCommunicator::MoveAlong() {
+  if (closed_) return std::exchange(error_, absl::OkStatus());
+  const absl::Status status = Move();
+  if (!status.ok()) Withdraw();
+  return status;
+}
+
+void NcclCommunicator::Progress() {
+  if (!closed_) error_ = MoveAlong();
+}
+
+absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* received_bytes) {
+  HADAL_CHECK(request.active());
+  HADAL_RETURN_IF_ERROR(CheckOpen());
+  HADAL_RETURN_IF_ERROR(MoveAlong());
+  Transfer& transfer = transfers_[request.id];
+  HADAL_CHECK(transfer.in_use && transfer.is_send == request.is_send);
+  if (transfer.state == State::kTooLong) {
+    const absl::Status status = absl::InternalError(
+        absl::StrCat(Describe(request), ": a message of ", transfer.bytes,
+                     " bytes is longer than the receive; sender and receiver disagree on the shape"));
+    Withdraw();
+    return status;
+  }
+  if (transfer.state != State::kDone) return false;
+  transfer.in_use = false;
+  free_ids_.push_back(request.id);
+  request.id = CommRequest::kNone;
+  if (!request.is_send && received_bytes != nullptr) *received_bytes = transfer.bytes;
+  return true;
+}
+
+void NcclCommunicator::Withdraw() {
+  if (std::exchange(closed_, true)) return;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer->to != nullptr) peer->to->Abort();
+    if (peer->from != nullptr) peer->from->Abort();
+  }
+}
+
+void NcclCommunicator::Abort(int exit_code) {
+  Withdraw();
+  control_.Abort(exit_code);
+}
+
+absl::Status NcclCommunicator::Close(absl::Duration timeout) {
+  HADAL_RETURN_IF_ERROR(CheckOpen());
+  const absl::Time deadline = absl::Now() + timeout;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(Say(*peer, {.word = Word::kFarewell}));
+  }
+  const auto waits = [](const std::unique_ptr<Peer>& peer) { return peer->arrival.active() || !peer->outbox.empty(); };
+  for (const absl::Time start = absl::Now(); std::any_of(peers_.begin(), peers_.end(), waits);) {
+    HADAL_RETURN_IF_ERROR(MoveAlong());
+    if (absl::Now() >= deadline) {
+      Withdraw();
+      return absl::DeadlineExceededError(absl::StrCat("rank ", rank(), ": another rank does not end its transfers"));
+    }
+    Pause(absl::Now() - start, deadline - absl::Now());
+  }
+  control_.Carry(nullptr);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer->to != nullptr) HADAL_RETURN_IF_ERROR(peer->to->BeginClose());
+    if (peer->from != nullptr) HADAL_RETURN_IF_ERROR(peer->from->BeginClose());
+  }
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer->to != nullptr) HADAL_RETURN_IF_ERROR(peer->to->FinishClose(deadline));
+    if (peer->from != nullptr) HADAL_RETURN_IF_ERROR(peer->from->FinishClose(deadline));
+  }
+  closed_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

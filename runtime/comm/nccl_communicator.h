@@ -1,0 +1,147 @@
+// Ranks whose buffers lie on devices of their own: bytes go from device to device by NCCL, and what there is to agree on goes through a
+// communicator of the host (MPI), `control`.
+//
+//   sender                            receiver
+//   Send(tag, bytes)    ── offer ──►  meets the oldest Receive of that tag, now or when it is posted
+//                       ◄─ grant ──   its NCCL receive is started
+//   NCCL send started   ═ message ═►  written when the kernels before Receive are done with the buffer
+//
+// Why: NCCL matches messages in the order in which both ranks start them, knows no tags and no lengths, and a kernel of it that waits for
+// its partner holds a part of the GPU. Here a message is started only when both sides are known to be there, in the order of the grants.
+// So tags are independent, lengths are checked before a byte moves, and what runs never waits for what has not been started, whatever the
+// schedule: that is also why two ranks may send to each other. Each direction of a pair is a link of its own (nccl_link.h: communicator and
+// queue), so that no message waits behind one of the other direction. At most kMostUnderWay messages each way run at once, so that all of
+// NCCL's kernels find room on the GPU; a message beyond them is started when one ends, and since a started message always has its partner
+// started, one does.
+//
+// Order on the device: a message reads what kernels put into the main order before Send have written, and writes when those before
+// Receive are done; the host waits for neither. When Test has said that a receive is done, kernels from there on see what it wrote.
+// Links are made by Create, all of them, in one order on all ranks (InRounds), and each has moved a first message by then.
+//
+// Errors: beside the interface's, Unavailable when NCCL reports an asynchronous error: every Progress looks. The first error stops all
+// links (ncclCommAbort), so that nothing on the device waits for ever; then only Abort is useful.
+// Memory: NCCL's own buffers, per link, beside the arena; 256 bytes of the device. Threads: one, the device's; it also owns `control`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/nccl_library.h"
+#include "runtime/comm/nccl_link.h"
+#include "runtime/device.h"
+
+namespace hadal {
+
+// Two ranks that exchange messages; first ≤ second.
+struct RankPair {
+  int first = 0;
+  int second = 0;
+  bool operator==(const RankPair&) const = default;
+};
+
+// The pairs, each once, in an order in which ranks can connect one pair after another: never two waiting in a circle, and with neighbours
+// only, all ranks busy at once (pairs of one distance in two rounds, each a matching).
+std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
+
+class NcclCommunicator final : public Communicator {
+ public:
+  static constexpr int kMostUnderWay = 8;  // each way
+  // Of `control`, which are then not the caller's: above the channels' numbers, below the collectives'.
+  static constexpr int kIdTag = 31000, kControlTag = 31001;
+
+  // Connects `pairs`, the same on all ranks; a pair that is not among them cannot exchange messages, but each rank can with itself.
+  // Blocking: all ranks of `control` call it. Library, device and control must outlive it.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
+                                                                  Communicator& control,
+                                                                  std::span<const RankPair> pairs,
+                                                                  absl::Duration timeout);
+  // REQUIRES: Close has succeeded, or `control` is aborted or closed: else a peer's word might still be on its way to this object.
+  ~NcclCommunicator() override;
+
+  int rank() const override { return control_.rank(); }
+  int size() const override { return control_.size(); }
+  absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
+  absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
+  absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
+  void Progress() override;
+  // Also aborts `control`.
+  void Abort(int exit_code) override;
+
+  // The clean end of all links. Blocking: every rank calls it, with all its requests done. Afterwards all calls fail.
+  absl::Status Close(absl::Duration timeout);
+
+ protected:
+  absl::Status MoveAlong() override;
+  void Withdraw() override;
+
+ private:
+  enum class State { kPosted, kMatched, kStarted, kDone, kTooLong };
+  struct Transfer {
+    State state = State::kPosted;
+    bool in_use = false, is_send = false;
+    std::byte* data = nullptr;
+    int64_t bytes = 0;  // a send's length; a receive's capacity, then the length of what comes
+    int peer = 0, tag = 0;
+    int64_t partner = 0;  // of a receive that is matched: the sender's number for it
+    DeviceQueues::Event ready = nullptr, done = nullptr;
+  };
+  enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
+  struct Message {
+    Word word = Word::kOffer;
+    int32_t tag = 0;
+    int64_t transfer = 0;  // the sender's number
+    int64_t bytes = 0;
+  };
+  struct Outgoing {
+    Message message;
+    CommRequest request;
+  };
+  struct Peer {
+    int rank = 0;
+    std::unique_ptr<NcclLink> to, from;  // null: this rank itself
+    Message inbox;
+    CommRequest arrival;
+    std::deque<Outgoing> outbox;
+    std::deque<Message> offers;    // not matched yet
+    std::deque<int64_t> receives;  // not matched yet, in the order in which they were posted
+    bool left = false;
+  };
+
+  NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control);
+  absl::Status Connect(const RankPair& pair, absl::Duration timeout);
+  absl::Status OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout);
+  absl::StatusOr<int64_t> Post(Transfer transfer);
+  absl::Status CheckOpen();
+  Peer& PeerOf(int rank);
+
+  absl::Status Say(Peer& peer, const Message& message);
+  absl::Status Listen(Peer& peer);
+  absl::Status Hear(Peer& peer, const Message& message);
+  absl::Status Match(Peer& peer, int64_t receive, const Message& offer);
+  void CopyToSelf(int64_t receive, int64_t send);
+  absl::Status StartMatched();
+  absl::Status StartReceive(int64_t id);
+  void NoteArrivals();
+  absl::Status Move();
+
+  NcclLibrary& library_;
+  Device& device_;
+  Communicator& control_;
+  std::byte* scratch_ = nullptr;
+  std::vector<std::unique_ptr<Peer>> peers_;  // in the order of their links
+  std::vector<Peer*> peer_of_rank_;           // [size]; null: not connected
+  std::deque<Transfer> transfers_;
+  std::vector<int64_t> free_ids_;
+  std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
+  std::vector<int64_t> started_sends_, started_receives_;
+  absl::Status error_;  // found by Progress, not told yet
+  bool closed_ = false;
+};
+
+}  // namespace hadal

@@ -1,0 +1,139 @@
+#include "runtime/comm/nccl_library.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+static_assert(kNcclSuccess == ncclSuccess && kNcclInvalidUsage == ncclInvalidUsage);
+static_assert(kNcclRemoteError == ncclRemoteError && kNcclInProgress == ncclInProgress);
+static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+
+struct Functions {
+  decltype(&ncclGetVersion) get_version;
+  decltype(&ncclGetUniqueId) get_unique_id;
+  decltype(&ncclCommInitRankConfig) init;
+  decltype(&ncclCommGetAsyncError) async_error;
+  decltype(&ncclSend) send;
+  decltype(&ncclRecv) receive;
+  decltype(&ncclCommFinalize) finalize;
+  decltype(&ncclCommDestroy) destroy;
+  decltype(&ncclCommAbort) abort;
+  decltype(&ncclGetErrorString) error_string;
+  decltype(&ncclGetLastError) last_error;
+};
+
+absl::StatusOr<void*> OpenLibrary() {
+  const std::string name = "libnccl.so.2";
+  const std::string places[] = {name, absl::StrCat("/usr/local/cuda/lib64/", name),
+                                absl::StrCat("/usr/local/cuda/lib/", name)};
+  std::string errors;
+  for (const std::string& place : places) {
+    // Never closed: its threads and static objects do not expect it.
+    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
+    absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
+  }
+  return absl::UnavailableError(
+      absl::StrCat("NCCL is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH"));
+}
+
+absl::StatusOr<Functions> LoadFunctions(void* handle) {
+  std::string missing;
+  const auto load = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    if (function == nullptr) absl::StrAppend(&missing, " ", name);
+  };
+  Functions functions{};
+  load(functions.get_version, "ncclGetVersion");
+  load(functions.get_unique_id, "ncclGetUniqueId");
+  load(functions.init, "ncclCommInitRankConfig");
+  load(functions.async_error, "ncclCommGetAsyncError");
+  load(functions.send, "ncclSend");
+  load(functions.receive, "ncclRecv");
+  load(functions.finalize, "ncclCommFinalize");
+  load(functions.destroy, "ncclCommDestroy");
+  load(functions.abort, "ncclCommAbort");
+  load(functions.error_string, "ncclGetErrorString");
+  load(functions.last_error, "ncclGetLastError");
+  if (missing.empty()) return functions;
+  return absl::UnavailableError(absl::StrCat("this NCCL lacks", missing, "; 2.14 and later have them"));
+}
+
+class OpenedLibrary final : public NcclLibrary {
+ public:
+  OpenedLibrary(const Functions& functions, int version) : functions_(functions), version_(version) {}
+
+  int Version() const override { return version_; }
+
+  NcclResult GetUniqueId(NcclUniqueId& id) override {
+    ncclUniqueId mine;
+    const ncclResult_t result = functions_.get_unique_id(&mine);
+    std::memcpy(id.data(), &mine, sizeof(mine));
+    return result;
+  }
+
+  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, int rank, int most_blocks) override {
+    ncclUniqueId of_both;
+    std::memcpy(&of_both, id.data(), sizeof(of_both));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.maxCTAs = most_blocks;
+    ncclComm_t made = nullptr;
+    const ncclResult_t result = functions_.init(&made, /*nranks=*/2, of_both, rank, &config);
+    comm = made;
+    return result;
+  }
+
+  NcclResult AsyncError(NcclComm comm, NcclResult& error) override {
+    ncclResult_t found = ncclSuccess;
+    const ncclResult_t result = functions_.async_error(Of(comm), &found);
+    error = found;
+    return result;
+  }
+
+  NcclResult Send(NcclComm comm, const void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) override {
+    return functions_.send(data, static_cast<size_t>(bytes), ncclInt8, peer, Of(comm),
+                           static_cast<cudaStream_t>(queue));
+  }
+  NcclResult Receive(NcclComm comm, void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) override {
+    return functions_.receive(data, static_cast<size_t>(bytes), ncclInt8, peer, Of(comm),
+                              static_cast<cudaStream_t>(queue));
+  }
+
+  NcclResult Finalize(NcclComm comm) override { return functions_.finalize(Of(comm)); }
+  NcclResult Destroy(NcclComm comm) override { return functions_.destroy(Of(comm)); }
+  NcclResult Abort(NcclComm comm) override { return functions_.abort(Of(comm)); }
+
+  std::string ErrorText(NcclResult result, NcclComm comm) override {
+    const char* const detail = functions_.last_error(Of(comm));
+    const char* const text = functions_.error_string(static_cast<ncclResult_t>(result));
+    return detail == nullptr || *detail == '\0' ? text : absl::StrCat(text, ": ", detail);
+  }
+
+ private:
+  static ncclComm_t Of(NcclComm comm) { return static_cast<ncclComm_t>(comm); }
+
+  const Functions functions_;
+  const int version_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclLibrary>> OpenNccl() {
+  HADAL_ASSIGN_OR_RETURN(void* const handle, OpenLibrary());
+  HADAL_ASSIGN_OR_RETURN(const Functions functions, LoadFunctions(handle));
+  int version = 0;
+  if (const ncclResult_t result = functions.get_version(&version); result != ncclSuccess) {
+    return absl::UnavailableError(absl::StrCat("NCCL does not start: ", functions.error_string(result)));
+  }
+  return std::make_unique<OpenedLibrary>(functions, version);
+}
+
+}  // namespace hadal

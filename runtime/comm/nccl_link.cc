@@ -1,0 +1,113 @@
+#include "runtime/comm/nccl_link.h"
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// Of a transfer's thread blocks: what NCCL's own point-to-point traffic makes do with between two GPUs of a host. With the most transfers
+// that run at once (nccl_communicator.h) all of them fit on a GPU beside each other: 2·8·4 of 108 multiprocessors.
+constexpr int kMostBlocks = 4;
+// NCCL puts a message into its queue within microseconds once the link is warm; this is only for what should not happen.
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+constexpr absl::Duration kPoll = absl::Microseconds(50);
+
+}  // namespace
+
+NcclLink::~NcclLink() {
+  Abort();
+  if (queue_ != nullptr) device_.queues().DestroyQueue(queue_);
+}
+
+absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
+  return absl::UnavailableError(
+      absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_, ", ", doing,
+                   ": NCCL says \"", library_.ErrorText(result, comm_),
+                   "\". See that rank's log; NCCL_DEBUG=INFO tells more, pipeline.transport = \"host\" does without"));
+}
+
+absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time deadline) {
+  while (result == kNcclInProgress) {
+    NcclResult state = kNcclSuccess;
+    if (const NcclResult asked = library_.AsyncError(comm_, state); asked != kNcclSuccess) return Failed(asked, doing);
+    if (state != kNcclInProgress) {
+      result = state;
+      break;
+    }
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
+                       ": NCCL did not come to an end with ", doing, ". See that rank's log"));
+    }
+    absl::SleepFor(kPoll);
+  }
+  return result == kNcclSuccess ? absl::OkStatus() : Failed(result, doing);
+}
+
+absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline) {
+  HADAL_CHECK(comm_ == nullptr);
+  HADAL_ASSIGN_OR_RETURN(queue_, device_.queues().MakeQueue());
+  const NcclResult result = library_.CommInit(comm_, id, sends_ ? 0 : 1, kMostBlocks);
+  HADAL_RETURN_IF_ERROR(Settle(result, "connecting", deadline));
+  return WarmUp(scratch, bytes, deadline);
+}
+
+absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline) {
+  DeviceQueues& queues = device_.queues();
+  HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event event, queues.MakeEvent());
+  const absl::Cleanup destroy = [&] { queues.DestroyEvent(event); };
+  queues.Record(event, DeviceQueues::kMain);
+  HADAL_RETURN_IF_ERROR(Start(scratch, bytes, event, event));
+  while (!queues.Reached(event)) {
+    HADAL_RETURN_IF_ERROR(Check());
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
+                                                      sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
+                                                      ": the first message does not arrive. See that rank's log"));
+    }
+    absl::SleepFor(kPoll);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclLink::Start(void* data, int64_t bytes, DeviceQueues::Event after, DeviceQueues::Event done) {
+  HADAL_CHECK(comm_ != nullptr);
+  HADAL_CHECK_GE(bytes, 1);
+  device_.queues().Await(queue_, after);
+  const NcclResult result = sends_ ? library_.Send(comm_, data, bytes, /*peer=*/1, queue_)
+                                   : library_.Receive(comm_, data, bytes, /*peer=*/0, queue_);
+  HADAL_RETURN_IF_ERROR(Settle(result, "starting a message", absl::Now() + kStartTimeout));
+  device_.queues().Record(done, queue_);
+  return absl::OkStatus();
+}
+
+absl::Status NcclLink::Check() {
+  NcclResult state = kNcclSuccess;
+  if (const NcclResult asked = library_.AsyncError(comm_, state); asked != kNcclSuccess)
+    return Failed(asked, "its state");
+  return state == kNcclSuccess || state == kNcclInProgress ? absl::OkStatus() : Failed(state, "a message under way");
+}
+
+absl::Status NcclLink::BeginClose() {
+  const NcclResult result = library_.Finalize(comm_);
+  return result == kNcclSuccess || result == kNcclInProgress ? absl::OkStatus() : Failed(result, "ending");
+}
+
+absl::Status NcclLink::FinishClose(absl::Time deadline) {
+  HADAL_RETURN_IF_ERROR(Settle(kNcclInProgress, "ending", deadline));
+  const NcclResult result = library_.Destroy(comm_);
+  comm_ = nullptr;
+  return result == kNcclSuccess ? absl::OkStatus() : Failed(result, "ending");
+}
+
+void NcclLink::Abort() {
+  if (comm_ == nullptr) return;
+  library_.Abort(comm_);  // what it says no longer matters
+  comm_ = nullptr;
+}
+
+}  // namespace hadal

@@ -1,0 +1,57 @@
+// One direction between two ranks' devices: an NCCL communicator of the two, on a queue of its own on either side, through which messages
+// go one after another, in the order in which both ranks start them.
+//
+// Why a communicator for each direction: what a rank sends never stands in line behind what it receives, so that two ranks that send to
+// each other need no group calls to be safe.
+// Threads: one. Blocking: Open and Close. Errors: Unavailable, with NCCL's words; afterwards only Abort, which the destructor also does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/comm/nccl_library.h"
+#include "runtime/device.h"
+
+namespace hadal {
+
+class NcclLink {
+ public:
+  // `self`, `peer`: ranks, for errors. The library and the device must outlive the link.
+  NcclLink(NcclLibrary& library, Device& device, int self, int peer, bool sends)
+      : library_(library), device_(device), self_(self), peer_(peer), sends_(sends) {}
+  ~NcclLink();
+  NcclLink(const NcclLink&) = delete;
+  NcclLink& operator=(const NcclLink&) = delete;
+
+  // Connects the two and moves `bytes` of `scratch` once, so that nothing has to be set up later: both call it, with the same id.
+  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline);
+  // Starts a message of bytes ≥ 1 that reads or writes `data` when `after` is reached; `done` then stands for its end.  REQUIRES: the peer
+  // starts the other side of the same message, and has none before it that this rank has not started.
+  absl::Status Start(void* data, int64_t bytes, DeviceQueues::Event after, DeviceQueues::Event done);
+  // Whether the link still works. Cheap.
+  absl::Status Check();
+
+  // The clean end, in two parts, so that all links of a rank end at once.  REQUIRES: every message is done; the peer calls both too.
+  absl::Status BeginClose();
+  absl::Status FinishClose(absl::Time deadline);
+  // Stops what is under way.
+  void Abort();
+
+ private:
+  absl::Status Failed(NcclResult result, const char* doing);
+  // Waits until a call that went on by itself has ended.
+  absl::Status Settle(NcclResult result, const char* doing, absl::Time deadline);
+  absl::Status WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline);
+
+  NcclLibrary& library_;
+  Device& device_;
+  const int self_, peer_;
+  const bool sends_;
+  NcclComm comm_ = nullptr;
+  DeviceQueues::Queue queue_ = nullptr;
+};
+
+}  // namespace hadal

@@ -1,0 +1,9 @@
+#include "runtime/comm/nccl_library.h"
+
+namespace hadal {
+
+absl::StatusOr<std::unique_ptr<NcclLibrary>> OpenNccl() {
+  return absl::UnavailableError("this build has no NCCL: no nvcc, or no nccl.h, was found when it was configured");
+}
+
+}  // namespace hadal

@@ -1,0 +1,288 @@
+// The communicator over devices' memory, on the emulated NCCL: the suite that every transport passes, and what is NCCL's own.
+#include "runtime/comm/nccl_communicator.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+#include "tests/comm/communicator_conformance.h"
+#include "tests/comm/transfer_buffer.h"
+#include "tests/support/emulated_nccl.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::EmulatedDevice;
+using testing::EmulatedNccl;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TransferBuffer;
+
+constexpr absl::Duration kHang = absl::Seconds(30);
+
+std::vector<RankPair> AllPairs(int size) {
+  std::vector<RankPair> pairs;
+  for (int a = 0; a < size; ++a) {
+    for (int b = a + 1; b < size; ++b) pairs.push_back({a, b});
+  }
+  return pairs;
+}
+
+struct Rank {
+  Communicator& host;
+  NcclCommunicator& nccl;
+  Stream memory;
+};
+
+bool Works(NcclCommunicator& communicator) {
+  absl::StatusOr<CommRequest> sent = communicator.Send(nullptr, 0, communicator.rank(), 99);
+  absl::StatusOr<CommRequest> received = communicator.Receive(nullptr, 0, communicator.rank(), 99);
+  return sent.ok() && received.ok() && communicator.Test(*sent).ok() && communicator.Test(*received).ok();
+}
+
+// Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it, others abandoned.
+absl::Status RunRanks(int size, EmulatedNccl& nccl, const std::function<absl::Status(Rank&)>& body) {
+  InProcessWorld world(size);
+  return world.Run([&](Communicator& host) -> absl::Status {
+    EmulatedDevice device(3 + host.rank());
+    const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> communicator,
+                           NcclCommunicator::Create(*library, device, host, AllPairs(size), kHang));
+    Rank rank{host, *communicator, Stream::On(device, 1)};
+    const absl::Status status = body(rank);
+    // All have ended before the first one lets go.
+    Collectives collectives(host, kHang);
+    absl::StatusOr<bool> broken = collectives.AnyRank(!status.ok() || !Works(*communicator), "the end");
+    if (broken.ok() && !*broken) return communicator->Close(kHang);
+    host.Abort(1);
+    return status;
+  });
+}
+
+class NcclConformance : public ::testing::TestWithParam<testing::ConformanceCase> {};
+
+TEST_P(NcclConformance, Holds) {
+  for (const int size : {1, 2, 3}) {
+    SCOPED_TRACE(size);
+    EmulatedNccl nccl(17 + size);
+    const absl::Status status = RunRanks(size, nccl, [&](Rank& rank) {
+      GetParam().run(rank.nccl, rank.memory);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    ASSERT_FALSE(HasFailure()) << "with " << size << " ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(PointToPoint, NcclConformance, ::testing::ValuesIn(testing::PointToPointCases()),
+                         testing::ConformanceCaseName);
+
+TEST(InRounds, ConnectsNeighboursInTwoRounds) {
+  std::vector<RankPair> ring;
+  for (int rank = 0; rank < 6; ++rank) ring.push_back({std::min(rank, (rank + 1) % 6), std::max(rank, (rank + 1) % 6)});
+  ring.push_back(ring.front());
+  EXPECT_THAT(InRounds(ring), ElementsAre(RankPair{0, 1}, RankPair{2, 3}, RankPair{4, 5}, RankPair{1, 2},
+                                          RankPair{3, 4}, RankPair{0, 5}));
+}
+
+// The receive is started on the device first, the send only then, and neither before both are posted.
+TEST(NcclCommunicator, StartsNothingBeforeBothSidesAreThere) {
+  EmulatedNccl nccl(1);
+  const absl::Status status = RunRanks(2, nccl, [&](Rank& rank) -> absl::Status {
+    TransferBuffer value(rank.memory, {rank.host.rank()});
+    const int before = nccl.messages();
+    Collectives collectives(rank.host, kHang);
+    CommRequest request;
+    if (rank.host.rank() == 0) {
+      HADAL_ASSIGN_OR_RETURN(request, rank.nccl.Send(value.data(), value.bytes(), 1, 3));
+    }
+    HADAL_RETURN_IF_ERROR(collectives.Barrier("posted"));
+    EXPECT_EQ(nccl.messages(), before);
+    if (rank.host.rank() == 1) {
+      HADAL_ASSIGN_OR_RETURN(request, rank.nccl.Receive(value.data(), value.bytes(), 0, 3));
+    }
+    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(request, absl::Now() + kHang, "a value"));
+    EXPECT_THAT(value.values(), ElementsAre(0));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A rank that waits in a collective of the host still grants and starts what its peers wait for.
+TEST(NcclCommunicator, MovesWhileItsRankWaitsElsewhere) {
+  EmulatedNccl nccl(5);
+  const absl::Status status = RunRanks(3, nccl, [&](Rank& rank) -> absl::Status {
+    const int me = rank.host.rank();
+    std::vector<TransferBuffer> buffers;
+    std::vector<CommRequest> requests;
+    for (int i = 0; i < 20; ++i) {
+      buffers.emplace_back(rank.memory, std::vector<int32_t>(1000, me));
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), rank.nccl.Send(buffers.back().data(), 4000, (me + 1) % 3, 1));
+    }
+    for (int i = 0; i < 20; ++i) {
+      buffers.emplace_back(rank.memory, std::vector<int32_t>(1000, -1));
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), rank.nccl.Receive(buffers.back().data(), 4000, (me + 2) % 3, 1));
+    }
+    if (me != 1) HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("first"));
+    for (CommRequest& request : requests) {
+      HADAL_RETURN_IF_ERROR(rank.nccl.Wait(request, absl::Now() + kHang, "a value"));
+    }
+    EXPECT_THAT(buffers.back().values(), ::testing::Each((me + 2) % 3));
+    if (me == 1) HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("first"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// An error that NCCL finds by itself ends the wait of both ranks as a lost peer (exit code 6), and their communicators.
+TEST(NcclCommunicator, AnAsynchronousErrorIsALostPeer) {
+  EmulatedNccl nccl(2);
+  const absl::Status status = RunRanks(2, nccl, [&](Rank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.FailAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    absl::StatusOr<CommRequest> request =
+        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
+    HADAL_RETURN_IF_ERROR(request.status());
+    const absl::Status waited = rank.nccl.Wait(*request, absl::Now() + kHang, "activations");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kUnavailable) << waited;
+    EXPECT_THAT(std::string(waited.message()), AllOf(HasSubstr("rank " + std::to_string(peer)),
+                                                     HasSubstr("remote process exited"), HasSubstr("activations")));
+    EXPECT_EQ(rank.nccl.Send(value.data(), 4, peer, 0).status().code(), absl::StatusCode::kUnavailable);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// … also where the rank waits for something else.
+TEST(NcclCommunicator, AnAsynchronousErrorEndsAWaitOfTheHost) {
+  EmulatedNccl nccl(2);
+  const absl::Status status = RunRanks(2, nccl, [&](Rank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.FailAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    absl::StatusOr<CommRequest> request =
+        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
+    HADAL_RETURN_IF_ERROR(request.status());
+    char byte = 0;
+    HADAL_ASSIGN_OR_RETURN(CommRequest never, rank.host.Receive(&byte, 1, peer, 8));
+    return rank.host.Wait(never, absl::Now() + kHang, "a byte that nobody sends");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a byte that nobody sends"));
+}
+
+// A message that does not arrive is a hang (exit code 5), and nothing is left waiting on the device.
+TEST(NcclCommunicator, AStalledMessageEndsWithItsDeadline) {
+  EmulatedNccl nccl(4);
+  const absl::Status status = RunRanks(2, nccl, [&](Rank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    absl::StatusOr<CommRequest> request =
+        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
+    HADAL_RETURN_IF_ERROR(request.status());
+    const absl::Status waited = rank.nccl.Wait(*request, absl::Now() + absl::Milliseconds(200), "activations");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// The watchdog asks the host's communicator.
+TEST(NcclCommunicator, TheHostsCommunicatorKnowsItsWaits) {
+  EmulatedNccl nccl(4);
+  const absl::Status status = RunRanks(2, nccl, [&](Rank& rank) -> absl::Status {
+    if (rank.host.rank() == 0) return absl::OkStatus();
+    TransferBuffer value(rank.memory, {1});
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, rank.nccl.Receive(value.data(), 4, 0, 9));
+    std::string seen;
+    std::thread watchdog([&] {
+      for (int i = 0; i < 1000 && seen.empty(); ++i) {
+        absl::SleepFor(absl::Milliseconds(1));
+        if (const std::optional<WaitInProgress> wait = rank.host.CurrentWait()) seen = wait->description;
+      }
+    });
+    const absl::Status waited = rank.nccl.Wait(request, absl::Now() + absl::Milliseconds(200), "activations");
+    watchdog.join();
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(seen, AllOf(HasSubstr("receive from rank 0, tag 9"), HasSubstr("activations")));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// The emulation's own strictness: calls of the two sides that do not match end as an error, with both lists.
+TEST(EmulatedNccl, FindsCallsThatDoNotMatch) {
+  EmulatedNccl nccl(9);
+  EmulatedDevice devices[] = {EmulatedDevice(1), EmulatedDevice(2)};
+  std::unique_ptr<NcclLibrary> libraries[] = {nccl.LibraryFor(devices[0]), nccl.LibraryFor(devices[1])};
+  NcclUniqueId id{};
+  ASSERT_EQ(libraries[0]->GetUniqueId(id), kNcclSuccess);
+  NcclComm comms[2];
+  NcclResult state = kNcclSuccess;
+  ASSERT_EQ(libraries[0]->CommInit(comms[0], id, 0, 4), kNcclInProgress);
+  ASSERT_EQ(libraries[0]->AsyncError(comms[0], state), kNcclSuccess);
+  EXPECT_EQ(state, kNcclInProgress) << "joined alone";
+  ASSERT_EQ(libraries[1]->CommInit(comms[1], id, 1, 4), kNcclInProgress);
+  std::byte* memory[2];
+  DeviceQueues::Queue queues[2];
+  DeviceQueues::Event events[2];
+  const auto start = [&](int side, bool send, int64_t bytes) {
+    devices[side].queues().Record(events[side], DeviceQueues::kMain);
+    devices[side].queues().Await(queues[side], events[side]);
+    return send ? libraries[side]->Send(comms[side], memory[side], bytes, 1 - side, queues[side])
+                : libraries[side]->Receive(comms[side], memory[side], bytes, 1 - side, queues[side]);
+  };
+  for (int side = 0; side < 2; ++side) {
+    memory[side] = devices[side].Allocate(256).value();
+    queues[side] = devices[side].queues().MakeQueue().value();
+    events[side] = devices[side].queues().MakeEvent().value();
+  }
+  start(0, true, 64);
+  start(1, false, 64);
+  start(0, true, 32);
+  EXPECT_THAT(nccl.TakeMisuses(), IsEmpty());
+  start(1, false, 16);  // not what was sent
+  EXPECT_THAT(nccl.TakeMisuses(), ElementsAre(AllOf(HasSubstr("rank 0: send 64 bytes, send 32 bytes"),
+                                                    HasSubstr("rank 1: receive 64 bytes, receive 16 bytes"))));
+  ASSERT_EQ(libraries[0]->AsyncError(comms[0], state), kNcclSuccess);
+  EXPECT_EQ(state, kNcclInvalidUsage);
+  for (int side = 0; side < 2; ++side) {
+    libraries[side]->Abort(comms[side]);
+    devices[side].queues().DestroyEvent(events[side]);
+    devices[side].queues().DestroyQueue(queues[side]);
+    devices[side].Free(memory[side]);
+  }
+}
+
+TEST(EmulatedNcclDeathTest, AHostsPointerIsNotADevices) {
+  EmulatedNccl nccl(9);
+  const absl::Status status = RunRanks(1, nccl, [&](Rank& rank) -> absl::Status {
+    int value = 0;
+    EXPECT_TRUE(rank.nccl.Send(&value, sizeof(value), 0, 0).ok());
+    EXPECT_DEATH((void)rank.nccl.Receive(&value, sizeof(value), 0, 0), "Owns");
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,56 @@
+// The queues and events of the emulated device. Its main order is always done; a queue holds what others put there (emulated_nccl.h), which
+// ends when it ends. Strict: what is put into a queue must have an Await of its own before it, else it would run beside the kernels that
+// make or use its bytes.
+// Threads: as Device; Pending's are its own business.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "runtime/device_queues.h"
+
+namespace hadal::testing {
+
+// Work that ends by itself.
+class PendingWork {
+ public:
+  virtual ~PendingWork() = default;
+  virtual bool Done() = 0;
+};
+
+using PendingList = std::vector<std::shared_ptr<PendingWork>>;
+
+class EmulatedQueues final : public DeviceQueues {
+ public:
+  // Aborts where a queue or an event was not destroyed.
+  ~EmulatedQueues() override;
+
+  absl::StatusOr<Queue> MakeQueue() override;
+  absl::StatusOr<Event> MakeEvent() override;
+  void DestroyQueue(Queue queue) override;
+  void DestroyEvent(Event event) override;
+  void Record(Event event, Queue queue) override;
+  void Await(Queue queue, Event event) override;
+  bool Reached(Event event) override;
+
+  // Puts work into the queue and returns what it runs behind.
+  PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
+
+ private:
+  struct QueueState {
+    PendingList before;    // what the next work runs behind
+    bool awaited = false;  // since the last work
+  };
+  struct EventState {
+    PendingList of;
+    bool recorded = false;
+  };
+  QueueState& StateOf(Queue queue);
+  EventState& StateOf(Event event, bool recorded);
+
+  std::map<Queue, std::unique_ptr<QueueState>> queues_;
+  std::map<Event, std::unique_ptr<EventState>> events_;
+};
+
+}  // namespace hadal::testing
