@@ -3,7 +3,8 @@
 //   auto   a GPU where every rank finds one and the model trains on it, else the CPU (saying why where it was the model)
 //   cpu    the CPU; no library of CUDA is touched
 //   cuda   a GPU, or an error that says what is missing
-// All ranks take the same kind. On a host with several GPUs a rank takes the one of its local number.
+// All ranks take the same kind. On a host with several GPUs a rank takes the one of its local number among those that it sees:
+// CUDA_VISIBLE_DEVICES and `srun --gpus-per-task` hold (kernels/device/visible_device.h).
 #pragma once
 
 #include <memory>

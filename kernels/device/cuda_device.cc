@@ -13,6 +13,7 @@
 #include "kernels/device/cuda_queues.h"
 #include "kernels/device/launch_device.h"
 #include "kernels/device/operations.h"
+#include "kernels/device/visible_device.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -174,7 +175,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& 
     return Unavailable("no usable GPU or driver", error);
   }
   if (devices == 0) return absl::UnavailableError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
-  return CudaDevice::Open(options.local_rank % devices, options.tf32);
+  return CudaDevice::Open(ChooseVisibleDevice(options.local_rank, devices), options.tf32);
 }
 
 }  // namespace hadal::cuda
