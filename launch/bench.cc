@@ -19,6 +19,7 @@
 #include "layers/model_plan.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/bench_profile.h"
@@ -61,6 +62,13 @@ struct ProfileArguments {
   bool products = false;  // only their speed
 };
 
+// What each rank of a run carries for its checkpoints: the vocabularies' files.
+absl::StatusOr<int64_t> CarriedBytes(const Corpus& corpus) {
+  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
+  const int64_t target = std::ssize(vocabularies.target.contents());
+  return corpus.manifest().shares_vocabulary() ? target : target + std::ssize(vocabularies.source.contents());
+}
+
 absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
                          LoadConfig(arguments.config.files, arguments.config.overrides));
@@ -86,6 +94,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   train.model.source_vocabulary = corpus.manifest().source_vocabulary.size;
   train.model.target_vocabulary = corpus.manifest().target_vocabulary.size;
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
+  HADAL_ASSIGN_OR_RETURN(arguments.options.carried_bytes, CarriedBytes(corpus));
   HADAL_ASSIGN_OR_RETURN(const config::Profile profile,
                          MeasureProfile(arguments.options, corpus, world.communicator(), world.stream()));
   if (world.rank() != 0) return absl::OkStatus();

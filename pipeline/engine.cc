@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout));
   RankLayout& layout = engine->layout_;
   HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout(), stream.device()));
+  if (training) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(stream));
   layout.stage_.Bind(engine->arena_);
   layout.state_.Bind(engine->arena_, layout.stage_.parameters());
   layout.channels_.Bind(engine->arena_, engine->grid_.pipeline());

@@ -120,6 +120,8 @@ RunInfo Trainer::DescribeRun() const {
           .model = absl::StrFormat("%s, d_model %d, %d heads, d_ff %d: %d sublayers", DepthName(model), model.d_model,
                                    model.heads, model.d_ff, model.encoder_sublayers() + model.decoder_sublayers()),
           .parameters = plan_.ParameterElements(),
+          .source_vocabulary = model.source_vocabulary,
+          .target_vocabulary = model.target_vocabulary,
           .encoder_sublayers = model.encoder_sublayers(),
           .decoder_sublayers = model.decoder_sublayers(),
           .ranks = surroundings_.communicator.size(),
@@ -235,7 +237,16 @@ absl::Status Trainer::RollBack() {
   return absl::OkStatus();
 }
 
+void Trainer::MeasureMemory() {
+  constexpr double kEverySeconds = 10;  // what is given back has to be fetched again: a millisecond
+  if (held_bytes_ > 0 && since_measured_.Seconds() < kEverySeconds) return;
+  ReturnFreeMemory();
+  held_bytes_ = std::max(held_bytes_, HeldBytes());
+  since_measured_.Restart();
+}
+
 absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics) {
+  MeasureMemory();
   const double mine[] = {times.forward_seconds,
                          times.recompute_seconds,
                          times.backward_seconds,
@@ -245,6 +256,7 @@ absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics
                          times.checkpoint_seconds,
                          times.core_wait_seconds,
                          static_cast<double>(engine_->arena_bytes()),
+                         static_cast<double>(held_bytes_),
                          static_cast<double>(PeakResidentBytes())};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
   const GridShape& grid = pipeline_.grid;
@@ -255,7 +267,8 @@ absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics
       const std::vector<double>& v = all[grid.RankOf(stage, replica)];
       for (size_t i = 0; i < std::size(mean); ++i) mean[i] += v[i] / grid.replicas;
       memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[8]));
-      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[9]));
+      memory.held_bytes = std::max(memory.held_bytes, static_cast<int64_t>(v[9]));
+      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[10]));
     }
     metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6], mean[7]});
     metrics.memory.push_back(memory);
