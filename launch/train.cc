@@ -31,6 +31,7 @@
 #include "tools/config_arguments.h"
 #include "tools/config_difference.h"
 #include "tools/config_loading.h"
+#include "tools/cost_files.h"
 #include "tools/doctor_facts.h"
 #include "tools/placement_map.h"
 #include "tools/resolved_config.h"
@@ -49,6 +50,7 @@ struct TrainArguments {
   std::string trace;  // "steps=100-102"
   std::string stop_after;
   DeviceRequest device;
+  CostFiles costs;
 };
 
 // What every rank knows after reading its files; nothing here has talked to a peer.
@@ -99,6 +101,10 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
   train.model.target_vocabulary = manifest.target_vocabulary.size;
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
   HADAL_ASSIGN_OR_RETURN(prepared.vocabularies, AttachVocabularies(*prepared.train));
+  if (!arguments.costs.empty()) {  // they must be this model's; the report will want them
+    HADAL_ASSIGN_OR_RETURN(const LoadedCosts costs, LoadCosts(arguments.costs));
+    HADAL_RETURN_IF_ERROR(costs.For(train.model).status());
+  }
   return prepared;
 }
 
@@ -220,6 +226,13 @@ absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, T
       }};
 }
 
+// Makes the run directory, with what the run was started from.
+absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, bool is_main, int64_t first_step,
+                     TrainingSinks& sinks) {
+  HADAL_RETURN_IF_ERROR(sinks.Open(prepared.config_text, first_step));
+  return is_main ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
+}
+
 // Which host has which part, where there are several.
 absl::Status PrintPlacement(const World& world, Collectives& collectives, const GridShape& grid) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, collectives.AllGather(HostName(), "hosts"));
@@ -264,11 +277,12 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
                                          {.run_directory = options.run_directory,
                                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
                                           .config_text = prepared.config_text,
-                                          .attachments = prepared.vocabularies,
+                                          .attachments = std::move(prepared.vocabularies),
                                           .warn = [&](std::string_view text) { sinks.Warn(text); }}));
   HADAL_RETURN_IF_ERROR(PrintPlacement(world, collectives, pipeline.grid));
   HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Open(prepared.config_text, trainer->progress().step), "run directory"));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(
+      OpenRun(arguments, prepared, world.rank() == 0, trainer->progress().step, sinks), "run directory"));
   const Watchdog watchdog(world.communicator(), trainer->engine().place(),
                           absl::Seconds(options.pipeline.wait_timeout_seconds), std::cerr);
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
@@ -307,6 +321,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");
   command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   AddDeviceFlags(*command, arguments->device);
+  AddCostFlags(*command, "kept with the run, for its report", arguments->costs);
   command->add_option(
       "--trace", arguments->trace,
       "Write a timeline of these steps (steps=100-102) of all ranks to RUN_DIR/trace, for ui.perfetto.dev");

@@ -128,7 +128,7 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
 }
 
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
-                                          const StepCosts& costs) {
+                                          const StepCosts& costs, const std::optional<Machine>& machine) {
   HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
   report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
   report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
@@ -142,11 +142,12 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
       chunk.backward_seconds += seconds[s].recompute + seconds[s].backward;
     }
   }
-  HADAL_ASSIGN_OR_RETURN(
-      report.prediction,
-      PredictPlan(
-          report.model, options.batch, report.pipeline,
-          {.costs = costs, .devices_per_node = ranks, .precision = Precision::kFp32, .threads = stream.threads()}));
+  HADAL_ASSIGN_OR_RETURN(report.prediction,
+                         PredictPlan(report.model, options.batch, report.pipeline,
+                                     {.costs = costs,
+                                      .devices_per_node = machine ? machine->devices_per_node : ranks,
+                                      .precision = machine ? machine->precision : Precision::kFp32,
+                                      .threads = stream.threads()}));
   report.bubble = report.prediction->idle_share;
   report.optimizer_seconds = report.prediction->parts.update;
   report.step_seconds = report.prediction->step_seconds;

@@ -62,9 +62,9 @@ struct PlanReport {
 // Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the nearest settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// The same with measured costs instead of a rate; `rate` is then theirs.
+// The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on one, in fp32.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
-                                          const StepCosts& costs);
+                                          const StepCosts& costs, const std::optional<Machine>& machine = std::nullopt);
 
 struct PlanText {
   bool sublayers = false;  // list every sublayer
