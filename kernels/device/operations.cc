@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/residual_norm.h"
+#include "kernels/device/batch_block.h"
 #include "kernels/device/operation_functions.h"
 
 namespace hadal::cuda {
@@ -23,6 +24,7 @@ const DeviceKernels& Operations() {
                                                 .residual_norm_forward = operation::ResidualNormForward,
                                                 .residual_norm_backward = operation::ResidualNormBackward,
                                                 .sums_of_squares = operation::SumsOfSquares,
+                                                .write_batch = WriteBatch,
                                                 .learned_gains = true,
                                                 .widest_row = kWidestRow,
                                                 .widest_head = kWidestHead};

@@ -2,11 +2,13 @@
 //
 // Outside of launches and copies its memory cannot be touched (mprotect): host code that follows a device's pointer ends in a fault, and a
 // kernel that follows a host's pointer ends in the executor's abort. Copies check which side they are given, and memory that is being copied
-// without waiting (EnqueueCopyIn) must not change until the device is waited for. So a run that ends has kept to runtime/device.h.
+// without waiting (EnqueueCopyIn) must not change until the device is waited for. A capture keeps launches as closures; what may not be
+// called meanwhile aborts. So a run that ends has kept to runtime/device.h.
 // Threads: as Device.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "kernels/cuda/executor.h"
+#include "kernels/device/capture_guard.h"
 #include "kernels/device/launch_device.h"
 
 namespace hadal::testing {
@@ -38,6 +41,15 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override;
+  bool Idle() override;
+  void BeginCapture() override;
+  bool capturing() const override { return capture_.active(); }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
+  void Launch(DeviceGraph& graph) override;
+  int64_t launches() const override { return executor_.launches(); }
+
+  // From here on EndCapture finds no memory.
+  void RefuseGraphs() { refuses_graphs_ = true; }
 
   cuda::StreamHandle handle() override { return executor_.stream(); }
   cuda::Matmul& matmul() override;
@@ -45,7 +57,10 @@ class EmulatedDevice : public cuda::LaunchDevice {
 
  private:
   class Loops;
+  class Graph;
   struct OpenMemory;
+  // Runs what is launched, or records it.
+  void Enqueue(std::function<void()> work);
   // Opens the memory, or closes it again; calls nest.
   void Open();
   void Close();
@@ -63,6 +78,10 @@ class EmulatedDevice : public cuda::LaunchDevice {
     uint32_t checksum = 0;
   };
   std::vector<Enqueued> enqueued_;
+  cuda::CaptureGuard capture_;
+  std::vector<std::function<void()>> recording_;
+  int64_t launches_before_capture_ = 0;
+  bool refuses_graphs_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
   std::optional<cuda::LaunchMemory> launch_memory_;
 };
