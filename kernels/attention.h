@@ -17,6 +17,7 @@
 // otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing, scratch comes from the caller.
 #pragma once
 
+#include "kernels/device_batch.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -28,6 +29,7 @@ struct AttentionShape {
   ConstTokens key_offsets;    // [sentences + 1], first 0
   int32_t heads = 1;          // H
   bool causal = false;        // REQUIRES: equal query and key offsets
+  TilePlaces tile_places;     // where a device finds the sentences' tiles; or none
 };
 
 struct AttentionForwardArgs {

@@ -19,11 +19,13 @@
 namespace hadal {
 
 struct CrossEntropyArgs {
-  Matrix logits;              // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else left
-  ConstTokens targets;        // t [R]
-  float label_smoothing = 0;  // eps
-  float gradient_scale = 0;   // 1 / (target tokens of the step); 0: loss only
-  Vector loss, nll;           // [R] (=) natural logarithms
+  Matrix logits;                                // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else left
+  ConstTokens targets;                          // t [R]
+  float label_smoothing = 0;                    // eps
+  float gradient_scale = 0;                     // 1 / (target tokens of the step); 0: loss only
+  const int32_t* targets_place = nullptr;       // where a device finds them; null: the launch brings them
+  const float* gradient_scale_place = nullptr;  // the same
+  Vector loss, nll;                             // [R] (=) natural logarithms
 };
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 

@@ -7,6 +7,7 @@
 // REQUIRES: 0 ≤ token < V, position < positions.rows (aborts). Blocking; allocates nothing.
 #pragma once
 
+#include "kernels/device_batch.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -23,8 +24,9 @@ struct EmbeddingForwardArgs {
   ConstMatrix table;          // E [V, W]
   ConstMatrix positions;      // PE [P, W]
   float multiplier = 1.0f;
-  Dropout dropout;  // element = row·W + column
-  Matrix x;         // [R, W] (=)
+  Dropout dropout;     // element = row·W + column
+  TokenPlaces places;  // where a device finds tokens and positions; or none
+  Matrix x;            // [R, W] (=)
 };
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
 
@@ -33,7 +35,8 @@ struct EmbeddingBackwardArgs {
   ConstMatrix dx;      // [R, W]
   float multiplier = 1.0f;
   Dropout dropout;
-  Matrix d_table;  // [V, W] (+=)
+  TokenPlaces places;  // where a device finds the rows grouped by token; or none
+  Matrix d_table;      // [V, W] (+=)
 };
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);
 

@@ -31,9 +31,10 @@ struct ResidualNormForwardArgs {
   ConstMatrix skip;            // e [R, W], or empty
   float residual_gain = 1.0f;  // r
   float branch_gain = 1.0f;    // b
-  float skip_gain = 1.0f;      // a
-  ConstVector learned_residual_gain;  // ω [W], or empty: 1
-  ConstVector learned_branch_gain;    // g [1], or empty: 1
+  const float* branch_gain_place = nullptr;  // where a device finds b; null: the launch brings it
+  float skip_gain = 1.0f;                    // a
+  ConstVector learned_residual_gain;         // ω [W], or empty: 1
+  ConstVector learned_branch_gain;           // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
   Matrix sum;                // s [R, W] (=); may be empty where only n is wanted, may alias `branch` or `stream`
@@ -53,6 +54,7 @@ struct ResidualNormBackwardArgs {
   ConstVector scale;       // [W]
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
+  const float* branch_gain_place = nullptr;
   float skip_gain = 1.0f;
   ConstVector learned_residual_gain, learned_branch_gain;
   ConstMatrix stream;  // x of the forward; read for d_learned_residual_gain

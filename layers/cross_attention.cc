@@ -10,7 +10,8 @@ AttentionShape ShapeOf(const SublayerContext& context, int32_t heads) {
   return {.query_offsets = context.offsets(Stack::kDecoder),
           .key_offsets = context.offsets(Stack::kEncoder),
           .heads = heads,
-          .causal = false};
+          .causal = false,
+          .tile_places = context.cross_tiles()};
 }
 
 }  // namespace

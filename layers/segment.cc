@@ -117,6 +117,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain_place = context.branch_gain_place(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = StreamAfter(joint.skip_from, x, saved);
@@ -203,8 +204,9 @@ void Segment::ForwardLayers(const SublayerContext& context, ConstMatrix x, float
     if (profiles) context.profile->Begin(context.stream, context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
     if (profiles) {
-      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved),
-                           SumOf(i + 1, saved, out));
+      const int64_t rows = context.sentence_rows(stack_);
+      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved).Rows(0, rows),
+                           SumOf(i + 1, saved, out).Rows(0, rows));
     }
     context.Progress();
   }
@@ -225,6 +227,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
     args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain_place = context.branch_gain_place(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = d_branch;
     if (joint.skip_from >= 0) {

@@ -58,12 +58,21 @@ void Workspace::Bind(const Arena& arena) {
   host_row_loss_ = arena.Get<float>(host_row_slice_);
 }
 
+const float* SublayerContext::branch_gain_place(int32_t sublayer) const {
+  const SublayerRecord& record = plan().sublayers[sublayer];
+  const bool always_one = record.branch_growth == BranchGrowth::kConstant && record.branch_gain == 1.0f;
+  if (places == nullptr || always_one) return nullptr;
+  return places->branch_gains + (sublayer - places->first_sublayer);
+}
+
 void SublayerContext::Observe(const DepthObservation& observation) const {
   if (observer == nullptr) return;
   if (stream.device() == nullptr) return observer->Observe(stream, batch.micro_batch, observation);
-  const auto on_host = [this](ConstMatrix& matrix, std::vector<float>& values) {
+  const int64_t rows = sentence_rows(plan().sublayers[observation.sublayer].stack);
+  const auto on_host = [&](ConstMatrix& matrix, std::vector<float>& values) {
     if (matrix.empty()) return;
     HADAL_CHECK_EQ(matrix.stride, matrix.columns);
+    matrix = matrix.Rows(0, rows);
     values.resize(matrix.rows * matrix.columns);
     stream.ToHost(values.data(), matrix.data, static_cast<int64_t>(values.size() * sizeof(float)));
     matrix.data = values.data();

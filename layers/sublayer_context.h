@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/device_batch.h"
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
 #include "layers/residual_profile.h"
@@ -81,8 +82,9 @@ struct SublayerContext {
   const Workspace& workspace;
   const PackedBatch& batch;
   StepScalars scalars;
-  ConstMatrix memory;                               // encoder output [source rows, d]; where there is cross-attention
-  Matrix d_memory;                                  // its gradient (+=), in backward
+  const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
+  ConstMatrix memory;                   // encoder output [source rows, d]; where there is cross-attention
+  Matrix d_memory;                      // its gradient (+=), in backward
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
   ResidualProfile* profile = nullptr;               // a forward pass that profiles the residual stream
@@ -91,7 +93,7 @@ struct SublayerContext {
   int32_t* complete_from = nullptr;
   DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
 
-  // On a device the observer gets a copy on the host, and a stream of the CPU.
+  // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
   void Observe(const DepthObservation& observation) const;
   void Progress() const {
     if (progress != nullptr) (*progress)();
@@ -101,6 +103,10 @@ struct SublayerContext {
   }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
+  // Without padding rows.
+  int64_t sentence_rows(Stack stack) const {
+    return stack == Stack::kEncoder ? batch.sentence_source_rows() : batch.sentence_target_rows();
+  }
   ConstTokens offsets(Stack stack) const {
     const std::vector<int32_t>& v = stack == Stack::kEncoder ? batch.source_offsets : batch.target_offsets;
     return {v.data(), static_cast<int64_t>(v.size())};
@@ -112,8 +118,21 @@ struct SublayerContext {
              .micro_batch = static_cast<uint32_t>(batch.micro_batch),
              .sublayer = static_cast<uint32_t>(sublayer),
              .site = site},
-            scalars.training ? Dropout::Threshold(p) : 0};
+            scalars.training ? Dropout::Threshold(p) : 0,
+            places == nullptr ? nullptr : places->random};
   }
+  // Where a device finds what a batch brings; empty where launches bring it.
+  TokenPlaces token_places(Stack stack) const {
+    if (places == nullptr) return {};
+    return stack == Stack::kEncoder ? places->source : places->target;
+  }
+  TilePlaces self_tiles(Stack stack) const {
+    if (places == nullptr) return {};
+    return stack == Stack::kEncoder ? places->source_self : places->target_self;
+  }
+  TilePlaces cross_tiles() const { return places == nullptr ? TilePlaces() : places->cross; }
+  // Null also where the gain is always 1: no kernel reads it then.
+  const float* branch_gain_place(int32_t sublayer) const;
 };
 
 }  // namespace hadal

@@ -36,6 +36,7 @@ void TokenEmbedding::Forward(const SublayerContext& context, Matrix x) const {
                                     .positions = positions_,
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                    .places = context.token_places(stack_),
                                     .x = x});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = x});
 }
@@ -56,6 +57,7 @@ void TokenEmbedding::Backward(const SublayerContext& context, ConstMatrix d_x) c
                                      .dx = d_x,
                                      .multiplier = multiplier_,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                     .places = context.token_places(stack_),
                                      .d_table = context.parameters.TableGradient(sublayer_)});
 }
 

@@ -1,6 +1,7 @@
 #include "pipeline/chunk.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -30,6 +31,17 @@ void Copy(const Stream& stream, ConstMatrix from, Matrix to) {
 void CopyFromHost(const Stream& stream, ConstMatrix from, Matrix to) {
   CheckAlike(from, to);
   stream.FromHost(to.data, from.data, BytesOf(from));
+}
+
+// Until the device is done, so that times are the work's; transfers go on meanwhile.
+void WaitForDevice(const SublayerContext& context) {
+  Device* const device = context.stream.device();
+  if (device == nullptr) return;
+  while (!device->Idle()) {
+    context.Progress();
+    std::this_thread::yield();
+  }
+  device->Synchronize();
 }
 
 // Adds the time of its scope to `seconds`.
@@ -116,13 +128,35 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstMatr
   }
 }
 
+void Chunk::RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work) {
+  const bool watched = context.observer != nullptr || context.profile != nullptr || context.complete_from != nullptr;
+  if (graphs_ == nullptr || watched) return work(context);
+  const GraphKey key{
+      .phase = phase, .slot = context.batch.micro_batch % spec_.slots, .shape = batches_->ShapeOf(context.batch)};
+  graphs_->Run(*context.stream.device(), key, [&](bool recording) {
+    if (!recording) return work(context);
+    SublayerContext recorded = context;  // transfers wait until the graph is launched
+    recorded.progress = nullptr;
+    recorded.trace = nullptr;
+    work(recorded);
+  });
+}
+
 LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> inputs, Vector row_nll,
                         StageTimes& times) {
   const ScopedTimer timer(times.forward_seconds);
-  const PackedBatch& batch = context.batch;
+  if (batches_) context.places = &batches_->Fill(context);
   LoadInputs(context, inputs);
-  context.memory = MemoryView(batch);
-  LossSums sums;
+  context.memory = MemoryView(context.batch);
+  RunPhase(context, context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation,
+           [this](SublayerContext& c) { ForwardPieces(c); });
+  WaitForDevice(context);
+  const Piece& last = pieces_.back();
+  return last.head ? last.head->Losses(context, row_nll) : LossSums();
+}
+
+void Chunk::ForwardPieces(SublayerContext& context) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
     switch (piece.kind) {
@@ -140,15 +174,13 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> i
         context.Observe({.tensor = DepthTensor::kModelOutput,
                          .sublayer = plan_.output_head(),
                          .values = ConstMatrix(head_input_, batch.target_rows(), d_model_)});
-        sums = piece.head->Forward(context, ConstMatrix(head_input_, batch.target_rows(), d_model_),
-                                   head_gradient_ ? SlotView(*head_gradient_, batch) : Matrix(), row_nll);
+        piece.head->Forward(context, ConstMatrix(head_input_, batch.target_rows(), d_model_),
+                            head_gradient_ ? SlotView(*head_gradient_, batch) : Matrix());
         break;
     }
     context.Progress();
   }
   CopyMemoryOut(context);
-  context.stream.Synchronize();  // so that times are the work's
-  return sums;
 }
 
 void Chunk::CopyMemoryOut(const SublayerContext& context) {
@@ -194,13 +226,26 @@ void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstMatri
 }
 
 void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> output_gradients, StageTimes& times) {
+  const Stopwatch watch;
   const PackedBatch& batch = context.batch;
+  if (batches_) context.places = &batches_->Of(batch);
   const Matrix d_source = shared_.gradient(Stack::kEncoder, batch.source_rows());
   // The memory's gradient is the encoder's incoming gradient: one buffer, which the decoder's readers add to first.
   if (memory_) context.stream.Clear(d_source.data, BytesOf(d_source));
   LoadOutputGradients(context.stream, output_gradients, batch);
   context.memory = MemoryView(batch);
   context.d_memory = d_source;
+  StageTimes parts;
+  RunPhase(context, GraphPhase::kBackward, [&](SublayerContext& c) { BackwardPieces(c, parts); });
+  WaitForDevice(context);
+  times.recompute_seconds += parts.recompute_seconds;
+  // A device's work is known when it has been waited for.
+  times.backward_seconds +=
+      context.stream.device() != nullptr ? watch.Seconds() - parts.recompute_seconds : parts.backward_seconds;
+}
+
+void Chunk::BackwardPieces(SublayerContext& context, StageTimes& times) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = pieces_.size(); i-- > 0;) {
     const Piece& piece = pieces_[i];
     const Matrix d_stream = OutputGradientOf(i, batch);
@@ -223,7 +268,6 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     context.Progress();
   }
   StoreInputGradients(context);
-  context.stream.Synchronize();
 }
 
 void Chunk::StoreInputGradients(const SublayerContext& context) {

@@ -11,6 +11,8 @@
 // rank share. Where layers combine all outputs in front of them, segments read and write the stack's history (layer_history.h), which
 // also is what crosses the border.
 // Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
+// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors or waits for a part of it (graph_cache.h);
+// what crosses a border, the micro-batch's block and the losses are copied outside.
 // Pure arithmetic: a chunk never communicates, so it can be compared with the unsplit model.
 // Thread safety: one thread.
 #pragma once
@@ -27,6 +29,8 @@
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
+#include "pipeline/batch_slots.h"
+#include "pipeline/graph_cache.h"
 #include "pipeline/layer_history.h"
 #include "runtime/arena.h"
 #include "runtime/metrics_sink.h"
@@ -38,6 +42,8 @@ struct ChunkSpec {
   int32_t slots = 1;             // micro-batches live at once
   int32_t checkpoint_every = 0;  // sublayers a segment, more where a cut is not legal; 0: no activation checkpointing
   bool training = true;
+  bool on_device = false;  // kernels run on a device
+  bool graphs = false;     // launched as graphs there
 };
 
 // Buffers that the chunks of a rank share because they are in use only while one of them computes.
@@ -73,10 +79,13 @@ class Chunk {
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
   // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else zeros.
-  // `row_nll`: see OutputHead::Forward.  REQUIRES: the slot's previous micro-batch is done.
+  // `row_nll`: see OutputHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
   LossSums Forward(SublayerContext& context, std::span<const ConstMatrix> inputs, Vector row_nll, StageTimes& times);
   // Backward of a micro-batch whose forward was the last in its slot. `output_gradients`: one for each output edge.
   void Backward(SublayerContext& context, std::span<const ConstMatrix> output_gradients, StageTimes& times);
+
+  // What it launches as graphs; null: nothing.
+  const GraphCache* graphs() const { return graphs_.get(); }
 
   // What Forward made for each output edge; what Backward made for each input edge.
   Matrix output(size_t edge, const PackedBatch& batch) const {
@@ -127,6 +136,10 @@ class Chunk {
   Matrix OutputOf(size_t index, const PackedBatch& batch) const;
   // Where its gradient is.
   Matrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
+  // Runs `work` with `context`, on a device as a graph where that may be.
+  void RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work);
+  void ForwardPieces(SublayerContext& context);
+  void BackwardPieces(SublayerContext& context, StageTimes& times);
   void LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs);
   void CopyMemoryOut(const SublayerContext& context);
   void LoadOutputGradients(const Stream& stream, std::span<const ConstMatrix> output_gradients,
@@ -146,6 +159,8 @@ class Chunk {
   std::optional<SlotTensor> memory_;         // encoder output, where a cross-attention or a later border needs it
   std::optional<SlotTensor> head_gradient_;  // gradient of the head's input, made by its forward
   int64_t slot_floats_ = 0;
+  std::optional<BatchSlots> batches_;   // on a device
+  std::unique_ptr<GraphCache> graphs_;  // on a device, or null
 
   ArenaSlice slots_slice_, head_input_slice_;
   std::vector<ArenaSlice> output_slices_, input_gradient_slices_;

@@ -32,6 +32,15 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   if (spec.last < sublayers) output_edges_ = BorderEdges(plan, spec.last);
   AddPieces(capacity, shared, layout);
   slots_slice_ = layout.Reserve<float>("activations", slot_floats_ * spec.slots);
+  if (spec.on_device) {
+    batches_.emplace(BatchSlots::Spec{.first_sublayer = spec.first,
+                                      .sublayers = spec.last - spec.first,
+                                      .slots = spec.slots,
+                                      .head_width = plan.options.d_model / plan.options.heads,
+                                      .capacity = capacity},
+                     layout);
+    if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots));
+  }
   const auto reserve = [&](const Edge& edge, bool in_history) {
     const bool has_place = in_history && edge.kind == EdgeKind::kStream;
     return layout.Reserve<float>("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_);
@@ -136,6 +145,7 @@ void Chunk::Bind(const Arena& arena) {
   for (std::optional<LayerHistory>& history : histories_) {
     if (history) history->Bind(arena);
   }
+  if (batches_) batches_->Bind(arena);
   for (Piece& piece : pieces_) {
     if (piece.embedding) piece.embedding->Bind(arena);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "layers/device_support.h"
+#include "pipeline/row_bucket.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -85,16 +86,27 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   return engine;
 }
 
+std::span<const PackedBatch> Engine::ForKernels(std::span<const PackedBatch> batches) {
+  if (stage().stream().device() == nullptr) return batches;
+  padded_.resize(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    PadToBuckets(batches[i], pipeline_.capacity, pipeline_.bucket_rows, padded_[i]);
+  }
+  return padded_;
+}
+
 absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                                 const UpdateSettings& update) {
   HADAL_CHECK_EQ(static_cast<int>(batches.size()), pipeline_.step_micro_batches);
   HADAL_CHECK(scalars.training);
   const Stopwatch watch;
   const Share share = pipeline_.share();
-  batches_ = batches.subspan(share.first, share.count);
+  batches_ = ForKernels(batches.subspan(share.first, share.count));
   scalars_ = scalars;
   update_ = update;
   result_ = {};
+  const Device* const device = stage().stream().device();
+  const int64_t launches = device == nullptr ? 0 : device->launches();
   const Vector gradients = stage().parameters().AllGradients();
   stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
   result_.times.optimizer_seconds += watch.Seconds();
@@ -102,13 +114,14 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
   result_.seconds = watch.Seconds();
+  if (device != nullptr) result_.times.launches = static_cast<double>(device->launches() - launches);
   return result_;
 }
 
 absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           std::vector<float>* row_nll) {
   const Share share = ShareOf(static_cast<int>(batches.size()), pipeline_.grid.replicas, grid_.replica());
-  batches_ = batches.subspan(share.first, share.count);
+  batches_ = ForKernels(batches.subspan(share.first, share.count));
   scalars_ = scalars;
   scalars_.training = false;
   const TracePause pause(trace_);
@@ -141,7 +154,7 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
                                                                                   const StepScalars& scalars) {
   if (!IsProfiled(stage().plan())) return std::vector<ResidualProfile::Entry>();
   HADAL_CHECK(scalars.training);
-  batches_ = {&batch, 1};
+  batches_ = ForKernels({&batch, 1});
   scalars_ = scalars;
   result_ = {};
   const TracePause pause(trace_);
@@ -265,8 +278,9 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
   if (channels.receive_forward) inputs = channels.receive_forward->Front(batch);
   Vector row_nll;
   if (row_nll_ != nullptr && !channels.send_forward) {
-    row_nll_->resize(row_nll_->size() + batch.target_rows());
-    row_nll = {row_nll_->data() + row_nll_->size() - batch.target_rows(), batch.target_rows()};
+    const int64_t rows = batch.sentence_target_rows();
+    row_nll_->resize(row_nll_->size() + rows);
+    row_nll = {row_nll_->data() + row_nll_->size() - rows, rows};
   }
   const LossSums loss = stage().chunk(chunk).Forward(context, inputs, row_nll, result_.times);
   if (!channels.send_forward) losses_.push_back(loss);
@@ -283,7 +297,8 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   const bool is_last = &batch == &batches_.back();
-  if (is_last) context.complete_from = &complete_from_;
+  // Replicas start on what is complete: this micro-batch is not launched as a graph.
+  if (is_last && pipeline_.grid.replicas > 1) context.complete_from = &complete_from_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
   if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);
   if (channels.receive_backward) return channels.receive_backward->Release();

@@ -124,6 +124,8 @@ class Engine {
 
   static constexpr int32_t kNothingComplete = std::numeric_limits<int32_t>::max();
 
+  // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
+  std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
   absl::Status Run(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
   void Trace(const Instruction& instruction, double begin_seconds);
@@ -154,6 +156,7 @@ class Engine {
 
   // The program in progress.
   std::span<const PackedBatch> batches_;
+  std::vector<PackedBatch> padded_;  // on a device: what batches_ shows
   StepScalars scalars_;
   UpdateSettings update_;
   std::vector<LossSums> losses_;              // on the head's rank, of each micro-batch so far

@@ -18,6 +18,12 @@ struct BatchOptions {
   int32_t target_tokens = 1024;
 };
 
+// Whether a device's work is launched as graphs (graph_cache.h).
+enum class GraphMode : int32_t {
+  kAuto,  // where there is a device
+  kOff,
+};
+
 struct PipelineOptions {
   int32_t stages = 0;    // S; 0: ranks / replicas
   int32_t replicas = 1;  // R, pipelines that train side by side, each on its share of a step's micro-batches
@@ -36,6 +42,8 @@ struct PipelineOptions {
   // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold it up; 0: waits.
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
+  GraphMode graphs = GraphMode::kAuto;
+  int64_t bucket_rows = 128;  // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
 };
 
 struct OptimizerOptions {

@@ -255,22 +255,25 @@ absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics
                          times.optimizer_seconds,
                          times.checkpoint_seconds,
                          times.core_wait_seconds,
+                         times.launches,
                          static_cast<double>(engine_->arena_bytes()),
                          static_cast<double>(held_bytes_),
-                         static_cast<double>(PeakResidentBytes())};
+                         static_cast<double>(PeakResidentBytes()),
+                         static_cast<double>(engine_->stage().graph_bytes())};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
   const GridShape& grid = pipeline_.grid;
   for (int stage = 0; stage < grid.stages; ++stage) {
-    double mean[8] = {};
+    double mean[9] = {};
     StageMemory memory;
     for (int replica = 0; replica < grid.replicas; ++replica) {
       const std::vector<double>& v = all[grid.RankOf(stage, replica)];
       for (size_t i = 0; i < std::size(mean); ++i) mean[i] += v[i] / grid.replicas;
-      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[8]));
-      memory.held_bytes = std::max(memory.held_bytes, static_cast<int64_t>(v[9]));
-      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[10]));
+      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[9]));
+      memory.held_bytes = std::max(memory.held_bytes, static_cast<int64_t>(v[10]));
+      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[11]));
+      memory.graph_bytes = std::max(memory.graph_bytes, static_cast<int64_t>(v[12]));
     }
-    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6], mean[7]});
+    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6], mean[7], mean[8]});
     metrics.memory.push_back(memory);
   }
   return absl::OkStatus();

@@ -15,8 +15,19 @@ struct CUstream_st;  // CUDA's own name, so that callers need no CUDA header
 
 namespace hadal::cuda {
 
-// cudaStream_t; in a build for the executor the address of the Executor that runs the kernel.
-using StreamHandle = CUstream_st*;
+// cudaStream_t, in a build for the executor the address of the Executor that runs the kernel; and who counts what is launched on it.
+struct StreamHandle {
+  StreamHandle(CUstream_st* s,
+               int64_t* count = nullptr)  // NOLINT(google-explicit-constructor): a stream that nobody counts
+      : stream(s), launches(count) {}
+  operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
+  void CountLaunch() const {
+    if (launches != nullptr) ++*launches;
+  }
+
+  CUstream_st* stream;
+  int64_t* launches;  // null: nobody
+};
 
 struct BFloat16 {
   uint16_t bits = 0;

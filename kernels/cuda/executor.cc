@@ -68,6 +68,10 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
   HADAL_CHECK_GE(shape.blocks_x, 1);
   HADAL_CHECK_GE(shape.blocks_y, 1);
   HADAL_CHECK_LE(shape.blocks_y, 65535);
+  if (recording_ != nullptr) {
+    recording_->push_back([this, shape, body] { Run(shape, body); });
+    return;
+  }
   if (before_) before_();
   shape_ = shape;
   body_ = &body;

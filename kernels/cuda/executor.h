@@ -44,8 +44,8 @@ class Executor {
   ~Executor();
 
   // The executor as a kernel's launch code knows it, and back.
-  StreamHandle stream() { return reinterpret_cast<StreamHandle>(this); }
-  static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream); }
+  StreamHandle stream() { return {reinterpret_cast<CUstream_st*>(this), &launches_}; }
+  static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream.stream); }
   // The one that runs the calling kernel.
   static Executor& Current();
 
@@ -57,6 +57,12 @@ class Executor {
   void Unregister(const void* memory);
   // What is called before the first and after the last thread of each launch: a device opens and closes its memory there.
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
+
+  // Launches are added to `recording` and do not run; null: they run.
+  void Record(std::vector<std::function<void()>>* recording) { recording_ = recording; }
+  // The number of launches on stream().
+  int64_t& launches() { return launches_; }
+  int64_t launches() const { return launches_; }
 
   // Runs body() as each thread of each block; returns when all have returned.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
@@ -102,6 +108,8 @@ class Executor {
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
   std::vector<void*> own_;                           // of them, those to be freed here
   std::function<void()> before_, after_;
+  std::vector<std::function<void()>>* recording_ = nullptr;
+  int64_t launches_ = 0;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
   std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block
 

@@ -10,6 +10,11 @@ namespace {
 struct Shape {
   Shape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
       : shape{.heads = of.heads, .head_width = static_cast<int32_t>(columns / of.heads), .causal = of.causal} {
+    if (const TilePlaces& places = of.tile_places; places.queries != nullptr) {
+      query_tiles = places.queries, queries = places.query_capacity;
+      key_tiles = places.keys, keys = places.key_capacity;
+      return;
+    }
     const auto list = [](const ConstTokens& tokens) {
       return std::vector<int32_t>(tokens.data, tokens.data + tokens.size);
     };

@@ -10,11 +10,16 @@ void operation::CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs
   CrossEntropyArgs<float> launch = {.rows = args.logits.rows,
                                     .vocabulary = args.logits.columns,
                                     .logits = ViewOf(args.logits),
-                                    .targets = device.launch_memory().Put(args.targets.data, args.targets.size),
+                                    .targets = args.targets_place,
                                     .label_smoothing = args.label_smoothing,
                                     .loss = args.loss.data,
                                     .nll = args.nll.data};
-  if (args.gradient_scale != 0.0f) launch.gradient_scale = device.launch_memory().Put(args.gradient_scale);
+  if (!launch.targets) launch.targets = device.launch_memory().Put(args.targets.data, args.targets.size);
+  if (args.gradient_scale != 0.0f && args.gradient_scale_place != nullptr) {
+    launch.gradient_scale = args.gradient_scale_place;
+  } else if (args.gradient_scale != 0.0f) {
+    launch.gradient_scale = device.launch_memory().Put(args.gradient_scale);
+  }
   cuda::CrossEntropy(device.handle(), launch);
 }
 

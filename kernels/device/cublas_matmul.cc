@@ -202,6 +202,7 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
     const void* bias = args.bias.address;
     Check(library_.set_operation(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), shape);
   }
+  stream_.CountLaunch();
   const float alpha = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
   Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data.address, plan.first, args.a.data.address,
                         plan.second, &beta, args.c.data.address, plan.result, args.c.data.address, plan.result,

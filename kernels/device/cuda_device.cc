@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/device/capture_guard.h"
 #include "kernels/device/cublas_matmul.h"
 #include "kernels/device/cuda_queues.h"
 #include "kernels/device/launch_device.h"
@@ -31,6 +32,19 @@ absl::Status Unavailable(const char* what, cudaError_t error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
 }
 
+class CudaGraph : public DeviceGraph {
+ public:
+  CudaGraph(cudaGraphExec_t graph, int64_t launches) : graph_(graph), launches_(launches) {}
+  ~CudaGraph() override { Check(cudaGraphExecDestroy(graph_), "destroying a graph"); }
+
+  int64_t launches() const override { return launches_; }
+  cudaGraphExec_t graph() const { return graph_; }
+
+ private:
+  const cudaGraphExec_t graph_;
+  const int64_t launches_;
+};
+
 class CudaDevice : public LaunchDevice {
  public:
   static absl::StatusOr<std::unique_ptr<Device>> Open(int index, bool tf32);
@@ -49,10 +63,16 @@ class CudaDevice : public LaunchDevice {
   void CopyOut(void* to_host, const void* from, int64_t bytes) override;
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
-  void Synchronize() override { Check(cudaStreamSynchronize(stream_), "kernels"); }
+  void Synchronize() override;
   DeviceQueues& queues() override { return *queues_; }
+  bool Idle() override;
+  void BeginCapture() override;
+  bool capturing() const override { return capture_.active(); }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
+  void Launch(DeviceGraph& graph) override;
+  int64_t launches() const override { return launches_; }
 
-  StreamHandle handle() override { return stream_; }
+  StreamHandle handle() override { return {stream_, &launches_}; }
   Matmul& matmul() override { return *matmul_; }
   LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -63,6 +83,8 @@ class CudaDevice : public LaunchDevice {
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
   std::byte* workspace_ = nullptr;  // of products
+  CaptureGuard capture_;
+  int64_t launches_ = 0, launches_before_capture_ = 0;
   std::unique_ptr<Matmul> matmul_;
   std::optional<LaunchMemory> launch_memory_;
   std::unique_ptr<DeviceQueues> queues_;
@@ -97,7 +119,7 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
   }
   device->queues_ = MakeCudaQueues(device->stream_);
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
-  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->stream_, device->workspace_, tf32));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->handle(), device->workspace_, tf32));
   HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
   device->launch_memory_.emplace(std::move(memory));
   return device;
@@ -150,21 +172,65 @@ void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
 }
 
 void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(!capturing());
   Check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "a copy to it");
 }
 
 void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
   Check(cudaSetDevice(index_), "choosing it");  // the thread may be new to it
+  const std::unique_lock outside = capture_.Outside();
   Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
   Synchronize();
 }
 
 void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  ++launches_;
   Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "a copy within it");
 }
 
 void CudaDevice::Clear(void* memory, int64_t bytes) {
+  ++launches_;
   Check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "clearing memory");
+}
+
+void CudaDevice::Synchronize() {
+  HADAL_CHECK(!capturing());
+  Check(cudaStreamSynchronize(stream_), "kernels");
+}
+
+bool CudaDevice::Idle() {
+  HADAL_CHECK(!capturing());
+  const cudaError_t state = cudaStreamQuery(stream_);
+  if (state != cudaErrorNotReady) Check(state, "kernels");
+  return state == cudaSuccess;
+}
+
+// Of this thread only: others may allocate and copy meanwhile.
+void CudaDevice::BeginCapture() {
+  capture_.Begin();
+  launches_before_capture_ = launches_;
+  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
+  cudaGraph_t recorded = nullptr;
+  Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
+  capture_.End();
+  const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
+  cudaGraphExec_t graph = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+  Check(cudaGraphDestroy(recorded), "destroying a recording");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Check(error, "making a graph");
+  return std::make_unique<CudaGraph>(graph, launches);
+}
+
+void CudaDevice::Launch(DeviceGraph& graph) {
+  ++launches_;
+  Check(cudaGraphLaunch(static_cast<CudaGraph&>(graph).graph(), stream_), "launching a graph");
 }
 
 }  // namespace

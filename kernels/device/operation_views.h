@@ -13,13 +13,16 @@ inline DeviceMatrix<const float> ViewOf(const ConstMatrix& m) { return {m.data, 
 
 inline DeviceDropout ViewOf(const Dropout& dropout, LaunchDevice& device) {
   if (!dropout.active()) return {};
+  if (dropout.place != nullptr) return MakeDeviceDropout(dropout, dropout.place);
   return MakeDeviceDropout(dropout, device.launch_memory().Put(PositionOf(dropout)));
 }
 
-// A factor as kernels take it: null is 1.
-inline DevicePointer<const float> FactorOf(float factor, LaunchDevice& device) {
-  if (factor == 1.0f) return {};
-  return device.launch_memory().Put(factor);
+// residual_norm's branch gain as its kernels take it, at its place where it has one: null is 1.
+template <typename Args>
+DevicePointer<const float> BranchGainOf(const Args& args, LaunchDevice& device) {
+  if (args.branch_gain_place != nullptr) return args.branch_gain_place;
+  if (args.branch_gain == 1.0f) return {};
+  return device.launch_memory().Put(args.branch_gain);
 }
 
 }  // namespace hadal::cuda

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/residual_norm.h"
+#include "kernels/device/batch_block.h"
 #include "kernels/device/operation_functions.h"
 
 namespace hadal::cuda {
@@ -27,6 +28,7 @@ const DeviceKernels& Operations() {
                                                 .sums_of_squares = operation::SumsOfSquares,
                                                 .weighted_sum_forward = operation::WeightedSumForward,
                                                 .weighted_sum_backward = operation::WeightedSumBackward,
+                                                .write_batch = WriteBatch,
                                                 .learned_gains = true,
                                                 .widest_row = kWidestRow,
                                                 .widest_head = kWidestHead};

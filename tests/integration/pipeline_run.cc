@@ -157,6 +157,7 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
     if (!records) continue;
     shared.outcome.loss.push_back(result.gradient.loss.loss);
     shared.outcome.gradient_norm.push_back(result.gradient.norm);
+    shared.outcome.launches.push_back(result.times.launches);
   }
   Collect(shared, *engine);
   if (!shared.all_ranks_share) return absl::OkStatus();

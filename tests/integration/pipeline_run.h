@@ -35,6 +35,7 @@ struct RunSpec {
 struct RunOutcome {
   std::vector<double> loss;                 // [steps] sums over target tokens
   std::vector<double> gradient_norm;        // [steps]
+  std::vector<double> launches;             // [steps] on rank 0's device
   std::vector<double> validation_loss;      // [steps] with validate_every_step
   std::vector<double> bleu;                 // [steps] with translate_every_step
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them

@@ -20,6 +20,15 @@ struct EmulatedDevice::OpenMemory {
   EmulatedDevice& device;
 };
 
+class EmulatedDevice::Graph : public DeviceGraph {
+ public:
+  Graph(const EmulatedDevice& d, std::vector<std::function<void()>> w) : device(&d), work(std::move(w)) {}
+  int64_t launches() const override { return static_cast<int64_t>(work.size()); }
+
+  const EmulatedDevice* device;
+  std::vector<std::function<void()>> work;
+};
+
 class EmulatedDevice::Loops : public cuda::Matmul {
  public:
   explicit Loops(EmulatedDevice& device) : device_(device) {}
@@ -31,10 +40,12 @@ class EmulatedDevice::Loops : public cuda::Matmul {
     CheckMatrix(args.b, args.b_transposed ? args.n : args.k, args.b_transposed ? args.k : args.n);
     CheckMatrix(cuda::DeviceMatrix<const float>(args.c), args.m, args.n);
     if (args.bias) HADAL_CHECK(device_.Owns(args.bias.address, args.n * int64_t{sizeof(float)}));
-    const OpenMemory open(device_);
-    for (int64_t i = 0; i < args.m; ++i) {
-      for (int64_t j = 0; j < args.n; ++j) Element(args, i, j);
-    }
+    device_.Enqueue([this, args] {
+      const OpenMemory open(device_);
+      for (int64_t i = 0; i < args.m; ++i) {
+        for (int64_t j = 0; j < args.n; ++j) Element(args, i, j);
+      }
+    });
   }
 
  private:
@@ -77,6 +88,7 @@ cuda::Matmul& EmulatedDevice::matmul() { return *matmul_; }
 
 absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
   HADAL_CHECK_GE(bytes, 1);
+  HADAL_CHECK(!capturing());
   if (bytes > FreeBytes()) return absl::ResourceExhaustedError(absl::StrCat("only ", FreeBytes(), " bytes are free"));
   const std::lock_guard lock(mutex_);
   void* memory =
@@ -99,6 +111,7 @@ void EmulatedDevice::Free(std::byte* memory) {
 }
 
 absl::StatusOr<std::byte*> EmulatedDevice::AllocateHost(int64_t bytes) {
+  HADAL_CHECK(!capturing());
   std::byte* memory = new std::byte[bytes]();
   host_allocations_[memory] = bytes;
   return memory;
@@ -149,6 +162,7 @@ void EmulatedDevice::CopyAcross(EmulatedDevice& to_device, void* to, EmulatedDev
 }
 
 void EmulatedDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(!capturing());
   HADAL_CHECK(Owns(to, bytes));
   HADAL_CHECK(!Owns(from_host, bytes));
   const OpenMemory open(*this);
@@ -165,6 +179,7 @@ void EmulatedDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t byte
 }
 
 void EmulatedDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
+  const std::unique_lock outside = capture_.Outside();
   HADAL_CHECK(Owns(from, bytes));
   HADAL_CHECK(!Owns(to_host, bytes));
   const OpenMemory open(*this);
@@ -174,17 +189,60 @@ void EmulatedDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
 void EmulatedDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
   HADAL_CHECK(Owns(to, bytes));
   HADAL_CHECK(Owns(from, bytes));
-  const OpenMemory open(*this);
-  std::memcpy(to, from, bytes);
+  Enqueue([this, to, from, bytes] {
+    const OpenMemory open(*this);
+    std::memcpy(to, from, bytes);
+  });
 }
 
 void EmulatedDevice::Clear(void* memory, int64_t bytes) {
   HADAL_CHECK(Owns(memory, bytes));
-  const OpenMemory open(*this);
-  std::memset(memory, 0, bytes);
+  Enqueue([this, memory, bytes] {
+    const OpenMemory open(*this);
+    std::memset(memory, 0, bytes);
+  });
+}
+
+void EmulatedDevice::Enqueue(std::function<void()> work) {
+  ++executor_.launches();
+  if (capturing()) {
+    recording_.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+bool EmulatedDevice::Idle() {
+  HADAL_CHECK(!capturing());
+  return true;
+}
+
+void EmulatedDevice::BeginCapture() {
+  capture_.Begin();
+  launches_before_capture_ = executor_.launches();
+  executor_.Record(&recording_);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
+  capture_.End();
+  executor_.Record(nullptr);
+  executor_.launches() = launches_before_capture_;
+  std::vector<std::function<void()>> work = std::exchange(recording_, {});
+  if (refuses_graphs_) return absl::ResourceExhaustedError("no memory for graphs");
+  return std::make_unique<Graph>(*this, std::move(work));
+}
+
+void EmulatedDevice::Launch(DeviceGraph& graph) {
+  HADAL_CHECK(!capturing());
+  const Graph& recorded = static_cast<const Graph&>(graph);
+  HADAL_CHECK_EQ(recorded.device, this);
+  const int64_t launches = executor_.launches();
+  for (const std::function<void()>& work : recorded.work) work();
+  executor_.launches() = launches + 1;
 }
 
 void EmulatedDevice::Synchronize() {
+  HADAL_CHECK(!capturing());
   for (const Enqueued& copy : enqueued_) HADAL_CHECK_EQ(Crc32c(copy.from, copy.bytes), copy.checksum);
   enqueued_.clear();
 }
