@@ -87,9 +87,6 @@ class Trainer {
   absl::Status Report(const StepResult& result, double learning_rate);
   // What this process holds between steps, now and then.
   void MeasureMemory();
-  // Times of the step and memory of every stage, on every rank, into `metrics`: times are the mean over a stage's replicas,
-  // memory is the largest.
-  absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
   // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
   absl::Status ProfileNewWeights();
   absl::Status Validate();
