@@ -33,9 +33,9 @@ class OutputHead {
  public:
   explicit OutputHead(const ModelPlan& plan);
 
-  // x [target rows, d]. In training d_x (=) receives the gradient and this use's table gradient is added to; otherwise
+  // x [target rows, d] as ModelPlan::compute_storage, d_x as the decoder's stream. In training d_x (=) receives the gradient and this use's table gradient is added to; otherwise
   // d_x is not touched and may be empty. `row_nll`: where not empty, receives each row's nll [target rows].
-  LossSums Forward(const SublayerContext& context, ConstMatrix x, Matrix d_x, Vector row_nll) const;
+  LossSums Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x, Vector row_nll) const;
 
  private:
   int32_t sublayer_;

@@ -27,15 +27,19 @@ void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingFor
     counted = RowPositions(args.offsets);
     positions = {counted.data(), static_cast<int64_t>(counted.size())};
   }
-  cuda::EmbeddingForward<float, float>(device.handle(), {.rows = args.tokens.size,
-                                                         .width = args.x.columns,
-                                                         .tokens = memory.Put(args.tokens.data, args.tokens.size),
-                                                         .row_positions = memory.Put(positions.data, positions.size),
-                                                         .table = ViewOf(args.table),
-                                                         .positions = ViewOf(args.positions),
-                                                         .multiplier = args.multiplier,
-                                                         .dropout = ViewOf(args.dropout, device),
-                                                         .x = ViewOf(args.x)});
+  const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
+    cuda::EmbeddingForward<Table, Stream>(device.handle(), {.rows = args.tokens.size,
+                                                            .width = args.x.columns,
+                                                            .tokens = memory.Put(args.tokens.data, args.tokens.size),
+                                                            .row_positions = memory.Put(positions.data, positions.size),
+                                                            .table = ViewOf<Table>(args.table),
+                                                            .positions = ViewOf(args.positions),
+                                                            .multiplier = args.multiplier,
+                                                            .dropout = ViewOf(args.dropout, device),
+                                                            .x = ViewOf<Stream>(args.x)});
+  };
+  if (args.table.storage == Storage::kFloat32) return launch(float(), float());
+  WithElement(args.x.storage, [&]<typename Stream>(Stream) { launch(BFloat16(), Stream()); });
 }
 
 void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
@@ -43,17 +47,19 @@ void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBa
   LaunchMemory& memory = device.launch_memory();
   const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
   const int32_t count = static_cast<int32_t>(groups.tokens.size());
-  cuda::EmbeddingBackward<float>(device.handle(),
-                                 {.max_groups = count,
-                                  .width = args.dx.columns,
-                                  .group_count = memory.Put(count),
-                                  .group_starts = memory.Put(groups.starts.data(), count + 1),
-                                  .group_tokens = memory.Put(groups.tokens.data(), count),
-                                  .sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()),
-                                  .dx = ViewOf(args.dx),
-                                  .multiplier = args.multiplier,
-                                  .dropout = ViewOf(args.dropout, device),
-                                  .d_table = ViewOf(args.d_table)});
+  WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
+    cuda::EmbeddingBackward<Stream>(device.handle(),
+                                    {.max_groups = count,
+                                     .width = args.dx.columns,
+                                     .group_count = memory.Put(count),
+                                     .group_starts = memory.Put(groups.starts.data(), count + 1),
+                                     .group_tokens = memory.Put(groups.tokens.data(), count),
+                                     .sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()),
+                                     .dx = ViewOf<Stream>(args.dx),
+                                     .multiplier = args.multiplier,
+                                     .dropout = ViewOf(args.dropout, device),
+                                     .d_table = ViewOf(args.d_table)});
+  });
 }
 
 }  // namespace hadal::cuda

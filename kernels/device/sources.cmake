@@ -3,6 +3,7 @@ set(HADAL_OPERATION_SOURCES
   adam_operation.cc
   add_operation.cc
   attention_operation.cc
+  convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
   head_scale_operation.cc
