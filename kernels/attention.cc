@@ -28,7 +28,7 @@ void CheckShape(const AttentionShape& shape, int64_t query_rows, int64_t key_row
   for (int64_t n = 0; n < shape.query_offsets.size; ++n) HADAL_CHECK_EQ(shape.query_offsets[n], shape.key_offsets[n]);
 }
 
-void CheckMatrix(const ConstMatrix& matrix, int64_t rows, int64_t columns) {
+void CheckMatrix(const ConstAnyMatrix& matrix, int64_t rows, int64_t columns) {
   HADAL_CHECK_EQ(matrix.rows, rows);
   HADAL_CHECK_EQ(matrix.columns, columns);
   HADAL_CHECK_GE(matrix.stride, columns);
@@ -46,7 +46,7 @@ void CheckDropout(const Dropout& dropout, const AttentionShape& shape, int64_t q
 
 namespace {
 
-AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstMatrix& q) {
+AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstAnyMatrix& q) {
   return {.query_rows = q.rows,
           .max_length = cpu::MaxLength(shape),
           .heads = shape.heads,

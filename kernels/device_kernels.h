@@ -11,6 +11,7 @@
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/device_batch.h"
 #include "kernels/embedding.h"
@@ -31,6 +32,7 @@ struct DeviceKernels {
   DeviceKernel<AddArgs> add = nullptr;
   DeviceKernel<AttentionForwardArgs> attention_forward = nullptr;
   DeviceKernel<AttentionBackwardArgs> attention_backward = nullptr;
+  DeviceKernel<ConvertArgs> convert = nullptr;
   DeviceKernel<CrossEntropyArgs> cross_entropy = nullptr;
   DeviceKernel<EmbeddingForwardArgs> embedding_forward = nullptr;
   DeviceKernel<EmbeddingBackwardArgs> embedding_backward = nullptr;

@@ -7,7 +7,7 @@
 
 namespace hadal {
 
-// Errors: Unimplemented, naming what the method needs and has no version for the device.
+// Errors: Unimplemented, naming what the method needs and has no version for the device, or none for the plan's compute_storage.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
 }  // namespace hadal

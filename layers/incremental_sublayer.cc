@@ -102,7 +102,7 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstMatrix 
   product.bias = context.parameters.WeightVector(output_bias_);
   product.y = inner_norm_scale_ >= 0 ? attended : normed;
   LinearForward(context.stream, product);
-  Norm(context, output_norm_scale_, product.y, y);
+  Norm(context, output_norm_scale_, product.y.floats(), y);
 }
 
 void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstMatrix x, Matrix cache,

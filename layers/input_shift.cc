@@ -4,10 +4,10 @@
 
 namespace hadal {
 
-ConstMatrix InputShift::Forward(const SublayerContext& context, ConstMatrix x, float* saved) const {
+ConstAnyMatrix InputShift::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const {
   if (!present()) return x;
-  const Matrix shifted(saved, x.rows, x.columns);
-  ShiftScaleForward(context.stream, {.x = x, .shift = context.parameters.WeightVector(shift_), .y = shifted});
+  ShiftScaleForward(context.stream,
+                    {.x = x.floats(), .shift = context.parameters.WeightVector(shift_), .y = shifted.floats()});
   return shifted;
 }
 
@@ -17,10 +17,10 @@ void InputShift::BackwardInput(const SublayerContext& context, const LinearBackw
   alone.accumulate = false;
   if (product.accumulate) alone.dx = context.workspace.branch_input_gradient(product.dx.rows);
   LinearBackwardInput(context.stream, alone);
-  ShiftScaleBackward(context.stream, {.dy = alone.dx,
+  ShiftScaleBackward(context.stream, {.dy = alone.dx.floats(),
                                       .shift = context.parameters.WeightVector(shift_),
                                       .accumulate = product.accumulate,
-                                      .dx = product.dx,
+                                      .dx = product.dx.floats(),
                                       .d_shift = context.parameters.GradientVector(shift_),
                                       .partials = context.workspace.norm_partials()});
 }

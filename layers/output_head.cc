@@ -12,13 +12,13 @@ OutputHead::OutputHead(const ModelPlan& plan)
       table_(plan.sublayers[sublayer_].table),
       label_smoothing_(plan.options.label_smoothing) {}
 
-void OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matrix d_x) const {
+void OutputHead::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const {
   const DeviceBatch* const places = context.places;
-  const ConstMatrix table = context.parameters.Weight(table_);
+  const ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   for (int64_t first = 0; first < x.rows; first += Workspace::kLogitRows) {
     const int64_t rows = std::min(Workspace::kLogitRows, x.rows - first);
-    const ConstMatrix block = x.Rows(first, rows);
-    const Matrix logits = context.workspace.logits(rows);
+    const ConstAnyMatrix block = x.Rows(first, rows);
+    const AnyMatrix logits = context.workspace.logits(rows);
     const Vector loss(context.workspace.row_loss(x.rows).data + first, rows);
     const Vector nll(context.workspace.row_nll(x.rows).data + first, rows);
     LinearForward(context.stream, {.x = block, .weight = table, .y = logits});

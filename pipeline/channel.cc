@@ -30,7 +30,7 @@ int64_t RowsOf(const Edge& edge, const PackedBatch& batch) {
 
 int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
   int64_t bytes = kHeaderBytes;
-  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * static_cast<int64_t>(sizeof(float));
+  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * BytesOf(spec.StorageOf(edge));
   return bytes;
 }
 
@@ -42,7 +42,7 @@ std::string What(const ChannelSpec& spec, int64_t micro_batch) {
 
 int64_t ChannelSpec::message_bytes() const {
   int64_t bytes = kHeaderBytes;
-  for (const Edge& edge : edges) bytes += EdgeBytes(edge, capacity, width);
+  for (const Edge& edge : edges) bytes += EdgeBytes(edge, StorageOf(edge), capacity, width);
   return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
 }
 
@@ -62,17 +62,17 @@ absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
 }
 
 absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, int64_t step,
-                               std::span<const ConstMatrix> edges, absl::Duration timeout) {
+                               std::span<const ConstAnyMatrix> edges, absl::Duration timeout) {
   if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
   std::byte* const buffer = buffers_ + sent_++ % spec_.buffers * spec_.message_bytes();
   const Header header = HeaderOf(batch, step);
   std::memcpy(buffer, &header, sizeof(header));
   std::byte* at = buffer + kHeaderBytes;
   HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
-  for (const ConstMatrix& edge : edges) {
-    const int64_t bytes = edge.rows * edge.columns * static_cast<int64_t>(sizeof(float));
-    stream.ToHost(at, edge.data, bytes);
-    at += bytes;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    HADAL_CHECK(edges[i].storage == spec_.StorageOf(spec_.edges[i]));
+    stream.ToHost(at, edges[i].data, edges[i].bytes());
+    at += edges[i].bytes();
   }
   HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(buffer, at - buffer, spec_.peer, spec_.number));
   outstanding_.push_back({request, batch.micro_batch});
@@ -151,9 +151,9 @@ EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {
   EdgeViews edges;
   const std::byte* at = buffers_ + released_ % spec_.buffers * spec_.message_bytes() + kHeaderBytes;
   for (const Edge& edge : spec_.edges) {
-    const ConstMatrix view(reinterpret_cast<const float*>(at), RowsOf(edge, batch), spec_.width);
+    const ConstAnyMatrix view(at, RowsOf(edge, batch), spec_.width, spec_.StorageOf(edge));
     edges.push_back(view);
-    at += view.rows * view.columns * static_cast<int64_t>(sizeof(float));
+    at += view.bytes();
   }
   return edges;
 }

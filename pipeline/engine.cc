@@ -11,7 +11,7 @@
 namespace hadal {
 namespace {
 
-using EdgeMatrices = absl::InlinedVector<ConstMatrix, 2>;
+using EdgeMatrices = absl::InlinedVector<ConstAnyMatrix, 2>;
 
 TraceKind KindOf(Operation operation) {
   switch (operation) {
@@ -172,6 +172,12 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
   return entries;
 }
 
+absl::Status Engine::ShareTiedWeights() {
+  HADAL_RETURN_IF_ERROR(layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_));
+  stage().parameters().RoundAll(stage().stream());
+  return absl::OkStatus();
+}
+
 int Engine::RankBehind(int chunk, int chunks) const {
   const int stages = pipeline_.shape.stages;
   return (chunk * stages + grid_.stage() + chunks) % stages;
@@ -252,7 +258,9 @@ absl::Status Engine::Execute(const Instruction& instruction) {
     case Operation::kGatherOverReplicas:
       return GatherOverReplicas();
     case Operation::kShareTiedWeights:
-      if (result_.applied) HADAL_RETURN_IF_ERROR(ShareTiedWeights());
+      if (result_.applied) {
+        HADAL_RETURN_IF_ERROR(layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_));
+      }
       times.communication_seconds += watch.Seconds();
       return absl::OkStatus();
   }
@@ -348,7 +356,7 @@ absl::Status Engine::ReduceOverReplicas() {
 absl::Status Engine::GatherOverReplicas() {
   const Stopwatch watch;
   if (result_.applied && layout_.state_.sharded())
-    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
+    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), stage().parameters(), timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

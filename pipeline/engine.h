@@ -113,10 +113,9 @@ class Engine {
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
 
-  // Sends the owners' tied tables to the other stages that use them: after initialisation and after a load.
-  absl::Status ShareTiedWeights() {
-    return layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_);
-  }
+  // After initialisation and after a load: sends the owners' tied tables to the other stages that use them, and rounds all weights that
+  // products read in bf16.
+  absl::Status ShareTiedWeights();
 
  private:
   Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,

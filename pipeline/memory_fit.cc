@@ -62,7 +62,9 @@ ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
   for (int32_t* stack : {&options.encoder_layers, &options.decoder_layers}) {
     *stack = static_cast<int32_t>((int64_t{*stack} * layers + deepest - 1) / deepest);
   }
-  return ModelPlan::Make(options);
+  ModelPlan shallower = ModelPlan::Make(options);
+  shallower.compute_storage = plan.compute_storage;
+  return shallower;
 }
 
 // In words, the largest depth that fits with these settings and an even split; memory is taken to grow with the depth. For models

@@ -240,8 +240,13 @@ absl::Status ReplicaReduction::GatherGradients(const Stream& stream, absl::Durat
   return Gather(stream, &Bucket::gradient, timeout);
 }
 
-absl::Status ReplicaReduction::GatherWeights(const Stream& stream, absl::Duration timeout) {
-  return Gather(stream, &Bucket::weight, timeout);
+absl::Status ReplicaReduction::GatherWeights(const Stream& stream, const ParameterStore& parameters,
+                                             absl::Duration timeout) {
+  HADAL_RETURN_IF_ERROR(Gather(stream, &Bucket::weight, timeout));
+  for (const Bucket& bucket : buckets_) {
+    if (!Owns(bucket)) parameters.Round(stream, bucket.weight);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hadal

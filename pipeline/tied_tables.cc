@@ -119,6 +119,7 @@ absl::Status TiedTables::ShareWeights(const Stream& stream, const ParameterStore
       const Vector weight = parameters.WeightVector(table.parameter);
       HADAL_RETURN_IF_ERROR(rank_ == owner ? SendSlices(stream, weight, reader, kWeightTag, timeout)
                                            : ReceiveSlices(stream, weight, owner, kWeightTag, timeout));
+      if (rank_ == reader) parameters.Round(stream, weight);
     }
   }
   return absl::OkStatus();

@@ -57,7 +57,7 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     report.backward_seconds = (pipeline.checkpoint_every > 0 ? 3 : 2) * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
-        report.border_bytes += EdgeBytes(edge, pipeline.capacity, plan.options.d_model);
+        report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
       }
     }
     chunks.push_back(report);

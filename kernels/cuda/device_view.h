@@ -3,13 +3,14 @@
 // A kernel reads and writes through Load and Store of thread_layer.h: that is where the executor checks bounds and alignment, so a
 // DevicePointer has no operator*. A default-constructed view is null and stands for "not given".
 // Layout: row-major, element (i, j) of a matrix is data + i · stride + j. Rows and columns stand in the kernel's argument struct.
-// BFloat16 is the upper half of a float; conversions (round to nearest even) are in eight.h.
+// BFloat16 is that of runtime/storage.h; a kernel's conversions are in eight.h.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/cuda/qualifiers.h"
+#include "runtime/storage.h"
 
 struct CUstream_st;  // CUDA's own name, so that callers need no CUDA header
 
@@ -29,9 +30,7 @@ struct StreamHandle {
   int64_t* launches;  // null: nobody
 };
 
-struct BFloat16 {
-  uint16_t bits = 0;
-};
+using hadal::BFloat16;
 
 template <typename T>
 struct DevicePointer {

@@ -5,6 +5,7 @@ set(HADAL_CUDA_SOURCES
   add.cu
   attention_backward.cu
   attention_forward.cu
+  convert.cu
   cross_entropy.cu
   embedding.cu
   head_scale.cu

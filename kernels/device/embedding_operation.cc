@@ -32,15 +32,19 @@ void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingFor
     places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
     places.positions = memory.Put(positions.data, positions.size).address;
   }
-  cuda::EmbeddingForward<float, float>(device.handle(), {.rows = args.tokens.size,
-                                                         .width = args.x.columns,
-                                                         .tokens = places.tokens,
-                                                         .row_positions = places.positions,
-                                                         .table = ViewOf(args.table),
-                                                         .positions = ViewOf(args.positions),
-                                                         .multiplier = args.multiplier,
-                                                         .dropout = ViewOf(args.dropout, device),
-                                                         .x = ViewOf(args.x)});
+  const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
+    cuda::EmbeddingForward<Table, Stream>(device.handle(), {.rows = args.tokens.size,
+                                                            .width = args.x.columns,
+                                                            .tokens = places.tokens,
+                                                            .row_positions = places.positions,
+                                                            .table = ViewOf<Table>(args.table),
+                                                            .positions = ViewOf(args.positions),
+                                                            .multiplier = args.multiplier,
+                                                            .dropout = ViewOf(args.dropout, device),
+                                                            .x = ViewOf<Stream>(args.x)});
+  };
+  if (args.table.storage == Storage::kFloat32) return launch(float(), float());
+  WithElement(args.x.storage, [&]<typename Stream>(Stream) { launch(BFloat16(), Stream()); });
 }
 
 void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
@@ -55,16 +59,18 @@ void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBa
     places.group_tokens = memory.Put(groups.tokens.data(), count).address;
     places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
   }
-  cuda::EmbeddingBackward<float>(device.handle(), {.max_groups = args.tokens.size,
-                                                   .width = args.dx.columns,
-                                                   .group_count = places.group_count,
-                                                   .group_starts = places.group_starts,
-                                                   .group_tokens = places.group_tokens,
-                                                   .sorted_rows = places.sorted_rows,
-                                                   .dx = ViewOf(args.dx),
-                                                   .multiplier = args.multiplier,
-                                                   .dropout = ViewOf(args.dropout, device),
-                                                   .d_table = ViewOf(args.d_table)});
+  WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
+    cuda::EmbeddingBackward<Stream>(device.handle(), {.max_groups = args.tokens.size,
+                                                      .width = args.dx.columns,
+                                                      .group_count = places.group_count,
+                                                      .group_starts = places.group_starts,
+                                                      .group_tokens = places.group_tokens,
+                                                      .sorted_rows = places.sorted_rows,
+                                                      .dx = ViewOf<Stream>(args.dx),
+                                                      .multiplier = args.multiplier,
+                                                      .dropout = ViewOf(args.dropout, device),
+                                                      .d_table = ViewOf(args.d_table)});
+  });
 }
 
 }  // namespace hadal::cuda

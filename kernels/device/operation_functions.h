@@ -10,6 +10,7 @@ void AdamStep(const Stream& stream, const hadal::AdamArgs& args);
 void Add(const Stream& stream, const hadal::AddArgs& args);
 void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args);
 void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
+void Convert(const Stream& stream, const hadal::ConvertArgs& args);
 void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
 void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
 void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);

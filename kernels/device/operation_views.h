@@ -10,6 +10,22 @@ namespace hadal::cuda {
 
 inline DeviceMatrix<float> ViewOf(const Matrix& m) { return {m.data, m.stride}; }
 inline DeviceMatrix<const float> ViewOf(const ConstMatrix& m) { return {m.data, m.stride}; }
+// REQUIRES: stored as T, or empty.
+template <typename T>
+DeviceMatrix<T> ViewOf(const AnyMatrix& m) {
+  return {m.of<T>().data, m.stride};
+}
+template <typename T>
+DeviceMatrix<const T> ViewOf(const ConstAnyMatrix& m) {
+  return {m.of<T>().data, m.stride};
+}
+
+// Calls body(T()) with the T that `storage` says.
+template <typename Body>
+void WithElement(Storage storage, Body&& body) {
+  if (storage == Storage::kFloat32) return body(float());
+  body(BFloat16());
+}
 
 inline DeviceDropout ViewOf(const Dropout& dropout, LaunchDevice& device) {
   if (!dropout.active()) return {};

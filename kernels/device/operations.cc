@@ -12,6 +12,7 @@ const DeviceKernels& Operations() {
                                                 .add = operation::Add,
                                                 .attention_forward = operation::AttentionForward,
                                                 .attention_backward = operation::AttentionBackward,
+                                                .convert = operation::Convert,
                                                 .cross_entropy = operation::CrossEntropy,
                                                 .embedding_forward = operation::EmbeddingForward,
                                                 .embedding_backward = operation::EmbeddingBackward,

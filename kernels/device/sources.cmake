@@ -4,6 +4,7 @@ set(HADAL_OPERATION_SOURCES
   add_operation.cc
   attention_operation.cc
   batch_block.cc
+  convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
   head_scale_operation.cc

@@ -26,6 +26,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 // What ranks share: the plan, and the outcome they fill in.
 struct Shared {
   Shared(const RunSpec& run, const Corpus& data) : spec(run), corpus(data), plan(ModelPlan::Make(run.model)) {
+    plan.compute_storage = run.compute_storage;
     outcome.weights.resize(plan.parameters.size());
     outcome.first_moments.resize(plan.parameters.size());
     outcome.moment_bytes.resize(run.ranks);
@@ -42,7 +43,7 @@ struct Shared {
 
   const RunSpec& spec;
   const Corpus& corpus;
-  const ModelPlan plan;
+  ModelPlan plan;
   std::vector<PipelinePlan> pipelines;  // [replicas]
   bool all_ranks_share = false;         // ranks are threads, with one outcome
   std::mutex mutex;

@@ -13,6 +13,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/depth_metrics.h"
 #include "runtime/device.h"
+#include "runtime/storage.h"
 
 namespace hadal::testing {
 
@@ -25,6 +26,7 @@ struct RunSpec {
   int ranks = 1;  // stages × pipeline.replicas
   int threads = 1;
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
+  Storage compute_storage = Storage::kFloat32;                   // what products read and write; bf16 needs a device
   int steps = 3;
   uint64_t seed = 11;
   bool validate_every_step = false;

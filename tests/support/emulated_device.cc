@@ -35,36 +35,55 @@ class EmulatedDevice::Loops : public cuda::Matmul {
 
   void Multiply(const cuda::MatmulArgs& args) override {
     HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
-    HADAL_CHECK(!(args.bias || args.relu) || !args.accumulate);
+    HADAL_CHECK(!(!args.bias.empty() || args.relu) || !args.accumulate);
+    cuda::CheckTypes(args);
     CheckMatrix(args.a, args.a_transposed ? args.k : args.m, args.a_transposed ? args.m : args.k);
     CheckMatrix(args.b, args.b_transposed ? args.n : args.k, args.b_transposed ? args.k : args.n);
-    CheckMatrix(cuda::DeviceMatrix<const float>(args.c), args.m, args.n);
-    if (args.bias) HADAL_CHECK(device_.Owns(args.bias.address, args.n * int64_t{sizeof(float)}));
+    CheckMatrix(args.c, args.m, args.n);
+    if (!args.bias.empty()) HADAL_CHECK(device_.Owns(args.bias.data, args.n * BytesOf(args.bias.storage)));
     device_.Enqueue([this, args] {
       const OpenMemory open(device_);
+      const std::vector<float> a = Values(args.a, args.m, args.k, args.a_transposed);
+      const std::vector<float> b = Values(args.b, args.n, args.k, !args.b_transposed);
       for (int64_t i = 0; i < args.m; ++i) {
-        for (int64_t j = 0; j < args.n; ++j) Element(args, i, j);
+        for (int64_t j = 0; j < args.n; ++j) Element(args, a.data() + i * args.k, b.data() + j * args.k, i, j);
       }
     });
   }
 
  private:
-  void CheckMatrix(const cuda::DeviceMatrix<const float>& m, int64_t rows, int64_t columns) const {
+  void CheckMatrix(const ConstAnyMatrix& m, int64_t rows, int64_t columns) const {
     HADAL_CHECK_GE(m.stride, columns);
-    HADAL_CHECK(device_.Owns(m.data.address, ((rows - 1) * m.stride + columns) * int64_t{sizeof(float)}));
+    HADAL_CHECK(device_.Owns(m.data, ((rows - 1) * m.stride + columns) * BytesOf(m.storage)));
   }
 
-  static void Element(const cuda::MatmulArgs& args, int64_t i, int64_t j) {
-    float sum = 0.0f;
-    for (int64_t k = 0; k < args.k; ++k) {
-      const float a = (args.a_transposed ? args.a.row(k) + i : args.a.row(i) + k).address[0];
-      const float b = (args.b_transposed ? args.b.row(j) + k : args.b.row(k) + j).address[0];
-      sum = std::fma(a, b, sum);
+  // As floats, [rows, depth]; `turned`: stored [depth, rows].
+  static std::vector<float> Values(const ConstAnyMatrix& m, int64_t rows, int64_t depth, bool turned) {
+    std::vector<float> values(rows * depth);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t k = 0; k < depth; ++k)
+        values[i * depth + k] = At(m.data, m.storage, turned ? k * m.stride + i : i * m.stride + k);
     }
-    float& c = (args.c.row(i) + j).address[0];
-    if (args.accumulate) sum += c;
-    if (args.bias) sum += (args.bias + j).address[0];
-    c = args.relu && sum < 0.0f ? 0.0f : sum;
+    return values;
+  }
+
+  static float At(const void* data, Storage storage, int64_t i) {
+    return storage == Storage::kFloat32 ? static_cast<const float*>(data)[i]
+                                        : Widened(static_cast<const BFloat16*>(data)[i]);
+  }
+
+  static void Element(const cuda::MatmulArgs& args, const float* a, const float* b, int64_t i, int64_t j) {
+    float sum = 0.0f;
+    for (int64_t k = 0; k < args.k; ++k) sum = std::fma(a[k], b[k], sum);
+    const int64_t place = i * args.c.stride + j;
+    if (args.accumulate) sum += At(args.c.data, args.c.storage, place);
+    if (!args.bias.empty()) sum += At(args.bias.data, args.bias.storage, j);
+    const float value = args.relu && sum < 0.0f ? 0.0f : sum;
+    if (args.c.storage == Storage::kFloat32) {
+      static_cast<float*>(args.c.data)[place] = value;
+    } else {
+      static_cast<BFloat16*>(args.c.data)[place] = RoundedToBFloat16(value);
+    }
   }
 
   EmulatedDevice& device_;
