@@ -57,8 +57,8 @@ DeviceBatch TakeAll(const DeviceBatchShape& shape, int32_t first_sublayer, Block
   return places;
 }
 
-int64_t TileCapacity(const ConstTokens& offsets, int64_t rows, int64_t head_width) {
-  const int64_t tile_rows = cuda::AttentionTileRows(head_width);
+int64_t TileCapacity(const ConstTokens& offsets, int64_t rows) {
+  const int64_t tile_rows = cuda::kAttentionTileRows;
   const auto tiles_of = [&](int64_t length) { return (length + tile_rows - 1) / tile_rows; };
   int64_t tiles = 0;
   for (int64_t n = 0; n + 1 < offsets.size; ++n) tiles += tiles_of(offsets[n + 1] - offsets[n]);
@@ -72,8 +72,8 @@ int64_t TileCapacity(const ConstTokens& offsets, int64_t rows, int64_t head_widt
 DeviceBatchShape ShapeOf(const BatchContent& content) {
   return {.source_rows = content.source.size,
           .target_rows = content.target.size,
-          .source_tiles = TileCapacity(content.source_offsets, content.source.size, content.head_width),
-          .target_tiles = TileCapacity(content.target_offsets, content.target.size, content.head_width),
+          .source_tiles = TileCapacity(content.source_offsets, content.source.size),
+          .target_tiles = TileCapacity(content.target_offsets, content.target.size),
           .branch_gains = content.branch_gains.size};
 }
 

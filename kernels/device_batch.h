@@ -65,7 +65,6 @@ struct BatchContent {
   float gradient_scale = 0;
   ConstVector branch_gains;  // [sublayers] from first_sublayer on
   int32_t first_sublayer = 0;
-  int64_t head_width = 1;
   ConstTokens source, target_input, target;  // [rows]
   ConstTokens source_offsets, target_offsets;
 };

@@ -41,7 +41,6 @@ const DeviceBatch& BatchSlots::Fill(const SublayerContext& context) {
                              .gradient_scale = context.scalars.gradient_scale,
                              .branch_gains = {branch_gains_.data(), spec_.sublayers},
                              .first_sublayer = spec_.first_sublayer,
-                             .head_width = spec_.head_width,
                              .source = ViewOf(batch.source),
                              .target_input = ViewOf(batch.target_input),
                              .target = ViewOf(batch.target),

@@ -21,7 +21,6 @@ class BatchSlots {
   struct Spec {
     int32_t first_sublayer = 0, sublayers = 0;  // whose branch gains are in a block
     int32_t slots = 1;
-    int64_t head_width = 1;
     ActivationCapacity capacity;
   };
   BatchSlots(const Spec& spec, ArenaLayout& layout);

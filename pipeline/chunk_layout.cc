@@ -45,7 +45,6 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
     batches_.emplace(BatchSlots::Spec{.first_sublayer = spec.first,
                                       .sublayers = spec.last - spec.first,
                                       .slots = spec.slots,
-                                      .head_width = plan.options.d_model / plan.options.heads,
                                       .capacity = capacity},
                      layout);
     if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots));

@@ -38,24 +38,23 @@ void WriteTokens(const ConstTokens& tokens, const ConstTokens& offsets, const To
   Write(places.sorted_rows, groups.sorted_rows);
 }
 
-void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, int64_t head_width,
-                const TilePlaces& places) {
+void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, const TilePlaces& places) {
   const auto write = [](const AttentionTile* place, int64_t capacity, std::vector<AttentionTile> tiles) {
     HADAL_CHECK_LE(static_cast<int64_t>(tiles.size()), capacity);
     tiles.resize(capacity);
     Write(place, tiles);
   };
-  AttentionTiles tiles = CutIntoTiles(queries, keys, head_width);
+  AttentionTiles tiles = CutIntoTiles(queries, keys);
   write(places.queries, places.query_capacity, std::move(tiles.of_queries));
   write(places.keys, places.key_capacity, std::move(tiles.of_keys));
 }
 
 // A side's sentences, and its padding rows as sentences of a tile each.
-std::vector<int32_t> WithPadding(const ConstTokens& offsets, int64_t rows, int64_t head_width) {
+std::vector<int32_t> WithPadding(const ConstTokens& offsets, int64_t rows) {
   std::vector<int32_t> list = List(offsets);
   if (list.empty()) return list;
   while (list.back() < rows) {
-    list.push_back(static_cast<int32_t>(std::min<int64_t>(list.back() + AttentionTileRows(head_width), rows)));
+    list.push_back(static_cast<int32_t>(std::min<int64_t>(list.back() + kAttentionTileRows, rows)));
   }
   return list;
 }
@@ -67,7 +66,7 @@ void WriteCrossTiles(const BatchContent& content, const TilePlaces& places) {
                 last_key = static_cast<int32_t>(content.source.size);
   queries.insert(queries.end(), {last_query, last_query});
   keys.insert(keys.end(), {keys.back(), last_key});
-  WriteTiles(queries, keys, content.head_width, places);
+  WriteTiles(queries, keys, places);
 }
 
 }  // namespace
@@ -81,8 +80,8 @@ void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std:
   WriteTokens(content.target_input, content.target_offsets, places.target);
   Write(places.targets, List(content.target));
   const auto self = [&](const ConstTokens& offsets, int64_t rows, const TilePlaces& to) {
-    const std::vector<int32_t> sentences = WithPadding(offsets, rows, content.head_width);
-    WriteTiles(sentences, sentences, content.head_width, to);
+    const std::vector<int32_t> sentences = WithPadding(offsets, rows);
+    WriteTiles(sentences, sentences, to);
   };
   self(content.source_offsets, content.source.size, places.source_self);
   self(content.target_offsets, content.target.size, places.target_self);

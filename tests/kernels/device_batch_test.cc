@@ -29,7 +29,6 @@ class DeviceBatchTest : public ::testing::Test {
                 .gradient_scale = 0.25f,
                 .branch_gains = {gains_.data(), 2},
                 .first_sublayer = 5,
-                .head_width = 64,
                 .source = View(source_),
                 .target_input = View(target_input_),
                 .target = View(target_),

@@ -86,7 +86,6 @@ class PaddedModel {
         slots_({.first_sublayer = 0,
                 .sublayers = static_cast<int32_t>(plan_.sublayers.size()),
                 .slots = 1,
-                .head_width = kWidth / 4,
                 .capacity = kCapacity},
                *layout_),
         encoder_(plan_, 1, plan_.target_embedding(), kCapacity),
