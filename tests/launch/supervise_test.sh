@@ -21,6 +21,7 @@ for code in 0 1 2 3 4 85; do job "exit $code"; expect $code "$hadal" supervise -
 
 echo "crashes restart, a bounded number of times"
 job 'exit 137'; expect 6 "$hadal" supervise -- bash job; starts 3
+job 'exit 9'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2; grep -q "exit code 137" out || fail "MPICH's code is not translated"
 job 'exit 205'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2
 job 'kill -SEGV $$'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2
 job 'exit 5'; expect 5 "$hadal" supervise --tries 2 -- bash job; starts 2
