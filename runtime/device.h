@@ -22,6 +22,7 @@ namespace hadal {
 enum class DeviceKind { kCpu, kCuda };
 
 struct DeviceKernels;  // kernels/device_kernels.h
+class Profiler;        // runtime/profiler.h
 
 class Device {
  public:
@@ -48,6 +49,9 @@ class Device {
   virtual void Clear(void* memory, int64_t bytes) = 0;  // every byte 0
   // Waits until everything so far is done.
   virtual void Synchronize() = 0;
+
+  // Who wants to know what is being launched; null: nobody.
+  virtual Profiler* profiler() { return nullptr; }
 };
 
 }  // namespace hadal

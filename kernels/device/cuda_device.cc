@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/device/cublas_matmul.h"
 #include "kernels/device/launch_device.h"
+#include "kernels/device/nvtx_profiler.h"
 #include "kernels/device/operations.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
@@ -46,6 +47,7 @@ class CudaDevice : public LaunchDevice {
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override { Check(cudaStreamSynchronize(stream_), "kernels"); }
+  Profiler* profiler() override { return profiler_.get(); }
 
   StreamHandle handle() override { return stream_; }
   Matmul& matmul() override { return *matmul_; }
@@ -60,6 +62,7 @@ class CudaDevice : public LaunchDevice {
   std::byte* workspace_ = nullptr;  // of products
   std::unique_ptr<Matmul> matmul_;
   std::optional<LaunchMemory> launch_memory_;
+  const std::unique_ptr<Profiler> profiler_ = MakeNvtxProfiler();
 };
 
 std::string NameOf(const cudaDeviceProp& properties) {
