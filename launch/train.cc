@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/own_memory.h"
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
@@ -122,7 +123,10 @@ absl::Status LimitMemory(const World& world, const Device* device, Collectives& 
   if (options.memory_limit_bytes != 0) return absl::OkStatus();
   const std::optional<int64_t> free = AvailableHostMemoryBytes();
   constexpr int64_t kUnknown = int64_t{1} << 62;
-  const int64_t my_share = device != nullptr ? device->FreeBytes() : free ? *free / world.ranks_on_host() : kUnknown;
+  const int64_t my_share = device != nullptr
+                               ? device->FreeBytes() + cuda::OwnMemory::kDeviceBytes  // which it has taken already
+                           : free ? *free / world.ranks_on_host()
+                                  : kUnknown;
   const double mine[] = {static_cast<double>(my_share)};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
   double least = mine[0];

@@ -3,6 +3,7 @@
 #include "kernels/convert.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
+#include "runtime/profiler.h"
 
 namespace hadal {
 namespace {
@@ -226,12 +227,13 @@ void Segment::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byt
 void Segment::ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
   if (pre_norm_ || joints_[0].rounded >= 0) ForwardJoint(context, 0, x, {}, saved, out);
   for (size_t i = 0; i < branches_.size(); ++i) {
+    const int32_t sublayer = first_ + static_cast<int32_t>(i);
+    const ProfilerRange range(context.stream, "sublayer", sublayer);
     const int64_t kept = joints_[i + 1].branch;
     const AnyMatrix branch = kept < 0 ? context.workspace.branch(x.rows) : ProductAt(saved, kept, x.rows);
     branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
-    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = first_ + static_cast<int32_t>(i), .values = branch});
+    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = branch});
     const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
-    const int32_t sublayer = first_ + static_cast<int32_t>(i);
     if (profiles) context.profile->Begin(context.stream, context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
     if (profiles) {
@@ -331,6 +333,7 @@ void Segment::BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, c
   BackwardClosing(context, saved, d_stream);
   const ConstAnyMatrix d_output = OutputGradient(context, d_stream);
   for (size_t i = branches_.size(); i > 0; --i) {
+    const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i) - 1);
     const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();
     const ConstAnyMatrix d_normed = follows_branch          ? ConstAnyMatrix(d_input)

@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   layout.channels_.Bind(engine->arena_, engine->grid_.pipeline());
   layout.tied_.Bind(engine->arena_, engine->grid_.pipeline());
   layout.reduction_.Bind(engine->arena_, layout.state_, engine->grid_.replicas(), engine->trace_);
+  if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;
 }
 
@@ -188,13 +189,12 @@ absl::Status Engine::Run(const RankProgram& program) {
   complete_from_ = kNothingComplete;
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
-    const double begin_seconds = trace_.Now();
+    const TraceScope scope(&trace_, EventOf(program[i]));
     place_.Set(scalars_.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
     HADAL_RETURN_IF_ERROR(Execute(program[i]));
     if (computes) result_.times.core_wait_seconds += run_queue_.Seconds() - waited;
-    if (trace_.recording()) Trace(program[i], begin_seconds);
   }
   const Stopwatch watch;
   const TraceScope scope(&trace_, {.kind = TraceKind::kDrain});
@@ -203,9 +203,8 @@ absl::Status Engine::Run(const RankProgram& program) {
   return absl::OkStatus();
 }
 
-void Engine::Trace(const Instruction& instruction, double begin_seconds) {
-  TraceEvent event{
-      .kind = KindOf(instruction.operation), .begin_seconds = begin_seconds, .end_seconds = MonotonicSeconds()};
+TraceEvent Engine::EventOf(const Instruction& instruction) const {
+  TraceEvent event{.kind = KindOf(instruction.operation)};
   if (!IsTail(instruction.operation)) {
     event.chunk = instruction.chunk;
     event.micro_batch = batches_[instruction.micro_batch].micro_batch;
@@ -213,7 +212,7 @@ void Engine::Trace(const Instruction& instruction, double begin_seconds) {
   if (IsSend(instruction.operation) || IsReceive(instruction.operation)) {
     event.channel = ChannelOf(pipeline_.shape, grid_.stage(), instruction).number;
   }
-  trace_.Add(event);
+  return event;
 }
 
 absl::Status Engine::Execute(const Instruction& instruction) {

@@ -127,7 +127,7 @@ class Engine {
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
   absl::Status Run(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
-  void Trace(const Instruction& instruction, double begin_seconds);
+  TraceEvent EventOf(const Instruction& instruction) const;
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
   absl::Status Backward(int chunk, const PackedBatch& batch);

@@ -37,7 +37,7 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
   constexpr int64_t kBytes = sizeof(float);
   buffer_elements_ = std::min(elements(state.owned()), kBucketElements);
   buffer_slice_ = layout.ReserveHostBytes("workspace", kDepth * (replicas_ - 1) * buffer_elements_ * kBytes);
-  if (stream.device() == nullptr) return;
+  if (stream.kind() == DeviceKind::kCpu) return;
   mirror_slice_ = layout.ReserveHostBytes("workspace", elements(state.slices()) * kBytes);
 }
 

@@ -43,7 +43,7 @@ TiedTables::TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   }
   buffer_.size = std::min(largest_owned, kSliceElements);
   buffer_slice_ = layout.Reserve<float>("workspace", buffer_.size);
-  if (stream.device() == nullptr) return;
+  if (stream.kind() == DeviceKind::kCpu) return;
   host_buffer_.size = std::min(largest_moved, kSliceElements);
   host_slice_ = layout.ReserveHostBytes("workspace", host_buffer_.size * int64_t{sizeof(float)});
 }

@@ -26,6 +26,7 @@ namespace hadal {
 enum class DeviceKind { kCpu, kCuda };
 
 struct DeviceKernels;  // kernels/device_kernels.h
+class Profiler;        // runtime/profiler.h
 
 // A recorded run of kernels, products and copies within the device. It reads and writes the places that were given when it was recorded.
 class DeviceGraph {
@@ -76,6 +77,9 @@ class Device {
   virtual void Launch(DeviceGraph& graph) = 0;
   // What the host has launched so far: kernels, products, copies within the device, graphs (one each).
   virtual int64_t launches() const = 0;
+
+  // Who wants to know what is being launched; null: nobody.
+  virtual Profiler* profiler() { return nullptr; }
 };
 
 }  // namespace hadal

@@ -30,6 +30,7 @@ struct PlanArguments {
   PlanText text;
   bool json = false;
   CostFiles costs;
+  std::string device = "cpu";
   int nodes = 0;
   SearchOptions search;
 };
@@ -72,6 +73,10 @@ absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const 
   const int asked = std::max(1, options.pipeline.stages) * options.pipeline.replicas;
   const int ranks = arguments.ranks > 0 ? arguments.ranks : asked;
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
+  if (arguments.device == "cuda") {
+    const MachineRate rate{.gflops = arguments.gflops};
+    return MakePlanReport(options, ranks, Stream::ForLayouts(DeviceKind::kCuda, threads), rate);
+  }
   const Stream stream = Stream::Cpu(threads);
   if (!arguments.costs.profile.empty()) {
     HADAL_ASSIGN_OR_RETURN(const LoadedCosts loaded, LoadCosts(arguments.costs));
@@ -121,13 +126,20 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::PositiveNumber);
   command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       ->check(CLI::Range(5, 1 << 24));
+  CLI::Option* device =
+      command
+          .add_option("--device", arguments->device, "What the ranks would compute on: cpu, cuda (no GPU is needed)")
+          ->check(CLI::IsMember({"cpu", "cuda"}))
+          ->capture_default_str();
   CLI::Option* machine = command.add_option("--machine", arguments->costs.machine,
                                             "Search the best layout for this machine (configs/machines)");
   command.add_option("--nodes", arguments->nodes, "Nodes of the machine (default: its description's)")
       ->check(CLI::Range(1, 1 << 16))
       ->needs(machine);
+  machine->excludes(device);
   command.add_option("--top", arguments->search.top, "Layouts to list")->check(CLI::Range(1, 100))->needs(machine);
-  command.add_option("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured");
+  command.add_option("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
+      ->excludes(device);
   command.add_flag("--sublayers", arguments->text.sublayers, "List every sublayer");
   command.add_flag("--json", arguments->json, "Print everything as JSON");
   command.callback([arguments, &exit_code] { exit_code = RunPlan(*arguments); });

@@ -53,7 +53,7 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     for (int32_t s = report.first; s < report.last; ++s) cost += pipeline.costs[s];
     report.parameters = ParametersOf(plan, report.first, report.last);
     report.cost_share = cost / total;
-    report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
+    if (rate.known()) report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
     report.backward_seconds = (pipeline.checkpoint_every > 0 ? 3 : 2) * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
@@ -77,15 +77,17 @@ absl::Status PredictStep(PlanReport& report) {
                                                              {.outstanding_sends = report.pipeline.outstanding_sends}));
   report.bubble = replay.BubbleFraction();
   const int shards = report.pipeline.shard_optimizer_state ? report.pipeline.grid.replicas : 1;
-  report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
-                             report.rate.adam_elements_per_second;
+  if (report.rate.adam_elements_per_second > 0) {
+    report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
+                               report.rate.adam_elements_per_second;
+  }
   report.step_seconds = replay.makespan_seconds + report.optimizer_seconds;
   return absl::OkStatus();
 }
 
 // Everything that takes no time to know.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
-  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads()};
+  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
   PipelineOptions pipeline = options.pipeline;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
   HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
@@ -123,7 +125,7 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
   report.rate = rate;
   report.chunks = DescribeChunks(report.model, report.pipeline, rate);
-  HADAL_RETURN_IF_ERROR(PredictStep(report));
+  if (rate.known()) HADAL_RETURN_IF_ERROR(PredictStep(report));
   return report;
 }
 

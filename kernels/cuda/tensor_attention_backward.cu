@@ -121,10 +121,6 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     terms.probabilities[h] = SumOfRow(terms.probabilities[h]);
     terms.products[h] = SumOfRow(terms.products[h]);
-    if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
-    const DevicePointer<float> to = args.row_terms.row(tile.first + lane.row(h)) + 2 * at.head;
-    Store(to, terms.first[h]);
-    Store(to + 1, terms.Mean(h));
   }
 
   RowSums<kWidth> d_query;
@@ -143,6 +139,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
   PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, queries);  // a warp's own rows
   Barrier();
   StoreUnits<kWidth>(queries, args.d_q, tile.first, tile.rows, at.head * kWidth);
+  // Behind the last product: those want the whole warp at one place.
+  HADAL_UNROLL for (int h = 0; h < 2; ++h) {
+    if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
+    const DevicePointer<float> to = args.row_terms.row(tile.first + lane.row(h)) + 2 * at.head;
+    Store(to, terms.first[h]);
+    Store(to + 1, terms.Mean(h));
+  }
 }
 
 constexpr int32_t kNone = 0x7FFFFFFF;

@@ -13,6 +13,7 @@
 #include "kernels/device/cublas_matmul.h"
 #include "kernels/device/cuda_queues.h"
 #include "kernels/device/launch_device.h"
+#include "kernels/device/nvtx_profiler.h"
 #include "kernels/device/operations.h"
 #include "kernels/device/visible_device.h"
 #include "runtime/check.h"
@@ -71,6 +72,7 @@ class CudaDevice : public LaunchDevice {
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
   void Launch(DeviceGraph& graph) override;
   int64_t launches() const override { return launches_; }
+  Profiler* profiler() override { return profiler_.get(); }
 
   StreamHandle handle() override { return {stream_, &launches_}; }
   Matmul& matmul() override { return *matmul_; }
@@ -88,6 +90,7 @@ class CudaDevice : public LaunchDevice {
   std::unique_ptr<Matmul> matmul_;
   std::optional<LaunchMemory> launch_memory_;
   std::unique_ptr<DeviceQueues> queues_;
+  const std::unique_ptr<Profiler> profiler_ = MakeNvtxProfiler();
 };
 
 // The driver's number of a GPU, or of a part of one.

@@ -71,7 +71,7 @@ TEST_F(EmulatedDeviceTest, MemoryThatIsBeingCopiedStays) {
 }
 
 TEST_F(EmulatedDeviceTest, AnArenaTooLargeIsAnError) {
-  EmulatedDevice small(1, 32 << 20);
+  EmulatedDevice small(1, 64 << 20);  // of which its workspace and launches take 41
   ArenaLayout layout;
   layout.Reserve<float>("a", 1 << 23);
   const absl::Status status = Arena::Allocate(layout, &small).status();

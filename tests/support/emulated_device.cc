@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/device/operations.h"
+#include "kernels/device/own_memory.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 
@@ -95,11 +96,21 @@ EmulatedDevice::EmulatedDevice(uint64_t seed, int64_t most_bytes)
   absl::StatusOr<cuda::LaunchMemory> memory = cuda::LaunchMemory::Create(*this);
   HADAL_CHECK(memory.ok());
   launch_memory_.emplace(*std::move(memory));
+  absl::StatusOr<std::byte*> workspace = Allocate(cuda::OwnMemory::kWorkspaceBytes);
+  HADAL_CHECK(workspace.ok());
+  workspace_ = *workspace;
 }
 
 EmulatedDevice::~EmulatedDevice() {
   launch_memory_.reset();
+  Free(workspace_);
   HADAL_CHECK(allocations_.empty() && host_allocations_.empty());  // a leak
+}
+
+int64_t EmulatedDevice::used_host_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [memory, size] : host_allocations_) bytes += size;
+  return bytes;
 }
 
 const DeviceKernels& EmulatedDevice::kernels() const { return cuda::Operations(); }

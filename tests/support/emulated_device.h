@@ -33,6 +33,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
   std::string Name() const override { return "emulated device"; }
   std::string Identity() const override { return absl::StrCat("emulated ", reinterpret_cast<uintptr_t>(this)); }
   int64_t FreeBytes() const override { return most_bytes_ - used_bytes_; }
+  int64_t used_bytes() const { return used_bytes_; }
+  int64_t used_host_bytes() const;
   const DeviceKernels& kernels() const override;
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
   void Free(std::byte* memory) override;
@@ -95,6 +97,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   int64_t launches_before_capture_ = 0;
   bool refuses_graphs_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
+  std::byte* workspace_ = nullptr;  // a GPU's products have one
   std::optional<cuda::LaunchMemory> launch_memory_;
 };
 
