@@ -56,8 +56,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   chosen.device = *std::move(device);
   if (world.rank() == 0) {
     chosen.notice =
-        absl::StrCat("training on ", chosen.device->Name(), ", products in ", request.tf32 ? "tf32" : "fp32",
-                     world.size() > 1 ? "; what ranks exchange goes through pinned host memory" : "");
+        absl::StrCat("training on ", chosen.device->Name(), ", products in ", request.tf32 ? "tf32" : "fp32");
   }
   return chosen;
 }

@@ -17,11 +17,13 @@
 #include "launch/signals.h"
 #include "launch/time_limit.h"
 #include "launch/training_sinks.h"
+#include "launch/transport_choice.h"
 #include "launch/watchdog.h"
 #include "launch/world.h"
 #include "layers/model_plan.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/trainer.h"
+#include "pipeline/transfer_pairs.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_vocabulary.h"
@@ -41,6 +43,9 @@
 
 namespace hadal {
 namespace {
+
+// How long the ranks' devices may take to part.
+constexpr absl::Duration kFarewellTimeout = absl::Seconds(60);
 
 struct TrainArguments {
   ConfigArguments config;
@@ -246,7 +251,24 @@ absl::Status PrintPlacement(const World& world, Collectives& collectives, const 
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) {
+// What a rank computes on and how its devices talk. Apart from what uses it, because it must last until a failed job has been aborted.
+struct RankDevice {
+  ChosenDevice chosen;
+  ChosenTransport transport;
+  std::unique_ptr<NcclCommunicator> devices;  // null: what ranks exchange goes through the host
+};
+
+// Connects the ranks' devices where they exchange by NCCL.
+absl::Status ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world, absl::Duration timeout,
+                            RankDevice& device) {
+  if (device.transport.nccl == nullptr) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(device.devices,
+                         NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device, world.communicator(),
+                                                  TransferPairs(plan, pipeline), timeout));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, RankDevice& device) {
   absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
   Collectives collectives(world.communicator(), absl::Seconds(timeout_seconds));
@@ -254,7 +276,12 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
   HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
-  HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
+  HADAL_ASSIGN_OR_RETURN(device.chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
+  const ChosenDevice& chosen = device.chosen;
+  HADAL_ASSIGN_OR_RETURN(device.transport,
+                         ChooseTransport(options.pipeline.transport, chosen.device ? chosen.device->Identity() : "",
+                                         world.communicator(), collectives));
+  options.pipeline.device_transfers = device.transport.nccl != nullptr;
   const Stream stream = chosen.StreamFor(world.stream());
   HADAL_RETURN_IF_ERROR(LimitMemory(world, chosen.device.get(), collectives, options.pipeline));
   HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), stream, options.pipeline));
@@ -264,9 +291,13 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   TrainingSinks sinks(world.rank() == 0, options);
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
-  if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
+  for (const std::string& notice : {chosen.notice, device.transport.notice}) {
+    if (!notice.empty()) std::cerr << notice << "\n";
+  }
+  HADAL_RETURN_IF_ERROR(ConnectDevices(plan, pipeline, world, absl::Seconds(timeout_seconds), device));
   TrainingSurroundings surroundings{
       .communicator = world.communicator(),
+      .devices = device.devices.get(),
       .stream = stream,
       .train = *prepared.train,
       .validation = prepared.validation ? &*prepared.validation : nullptr,
@@ -299,7 +330,14 @@ int RunTrain(const TrainArguments& arguments) {
   const absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(config.ok() ? config->pipeline().threads() : 1);
   if (!world.ok()) return ReportNoWorld("train", world.status());
-  const absl::StatusOr<int> code = TrainInWorld(arguments, **world);
+  RankDevice device;
+  absl::StatusOr<int> code = TrainInWorld(arguments, **world, device);
+  const auto part = [&device] {
+    return device.devices == nullptr ? absl::OkStatus() : device.devices->Close(kFarewellTimeout);
+  };
+  if (code.ok()) {
+    if (const absl::Status parted = part(); !parted.ok()) code = parted;
+  }
   if (code.ok()) return *code;
   const int exit_code = ExitCodeOf(code.status());
   // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
@@ -308,7 +346,7 @@ int RunTrain(const TrainArguments& arguments) {
     std::cerr << "hadal train" << ((*world)->size() > 1 ? absl::StrCat(" [rank ", (*world)->rank(), "]") : "") << ": "
               << code.status().message() << std::endl;
   }
-  if (own && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  if ((own || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }
 

@@ -34,6 +34,11 @@ int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
   return bytes;
 }
 
+ArenaSlice ReserveBuffers(const ChannelSpec& spec, ArenaLayout& layout) {
+  const int64_t bytes = spec.message_bytes() * spec.buffers;
+  return spec.on_device ? layout.ReserveBytes("borders", bytes) : layout.ReserveHostBytes("borders", bytes);
+}
+
 std::string What(const ChannelSpec& spec, int64_t micro_batch) {
   return absl::StrCat(spec.name, ", micro-batch ", micro_batch);
 }
@@ -47,10 +52,13 @@ int64_t ChannelSpec::message_bytes() const {
 }
 
 SendChannel::SendChannel(ChannelSpec spec, ArenaLayout& layout)
-    : spec_(std::move(spec)), slice_(layout.ReserveHostBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
+    : spec_(std::move(spec)),
+      slice_(ReserveBuffers(spec_, layout)),
+      header_slice_(layout.ReserveHostBytes("borders", spec_.on_device ? kHeaderBytes * spec_.buffers : 0)) {}
 
 void SendChannel::Bind(const Arena& arena, Communicator& communicator) {
   buffers_ = arena.Get<std::byte>(slice_);
+  headers_ = arena.Get<std::byte>(header_slice_);
   communicator_ = &communicator;
 }
 
@@ -64,15 +72,19 @@ absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
 absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, int64_t step,
                                std::span<const ConstAnyMatrix> edges, absl::Duration timeout) {
   if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
-  std::byte* const buffer = buffers_ + sent_++ % spec_.buffers * spec_.message_bytes();
+  const int64_t place = sent_++ % spec_.buffers;
+  std::byte* const buffer = buffers_ + place * spec_.message_bytes();
   const Header header = HeaderOf(batch, step);
-  std::memcpy(buffer, &header, sizeof(header));
+  std::byte* const header_at = spec_.on_device ? headers_ + place * kHeaderBytes : buffer;
+  std::memcpy(header_at, &header, sizeof(header));
+  if (spec_.on_device) stream.device()->EnqueueCopyIn(buffer, header_at, kHeaderBytes);
   std::byte* at = buffer + kHeaderBytes;
   HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
   for (size_t i = 0; i < edges.size(); ++i) {
     HADAL_CHECK(edges[i].storage == spec_.StorageOf(spec_.edges[i]));
-    stream.ToHost(at, edges[i].data, edges[i].bytes());
-    at += edges[i].bytes();
+    const int64_t bytes = edges[i].bytes();
+    spec_.on_device ? stream.Copy(at, edges[i].data, bytes) : stream.ToHost(at, edges[i].data, bytes);
+    at += bytes;
   }
   HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(buffer, at - buffer, spec_.peer, spec_.number));
   outstanding_.push_back({request, batch.micro_batch});
@@ -85,7 +97,7 @@ absl::Status SendChannel::Drain(absl::Duration timeout) {
 }
 
 ReceiveChannel::ReceiveChannel(ChannelSpec spec, ArenaLayout& layout)
-    : spec_(std::move(spec)), slice_(layout.ReserveHostBytes("borders", spec_.message_bytes() * spec_.buffers)) {}
+    : spec_(std::move(spec)), slice_(ReserveBuffers(spec_, layout)) {}
 
 void ReceiveChannel::Bind(const Arena& arena, Communicator& communicator) {
   buffers_ = arena.Get<std::byte>(slice_);
@@ -125,7 +137,8 @@ void ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& tra
              .end_seconds = now});
 }
 
-absl::Status ReceiveChannel::Receive(const PackedBatch& batch, int64_t step, absl::Duration timeout) {
+absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& batch, int64_t step,
+                                     absl::Duration timeout) {
   HADAL_CHECK(!posted_.empty());
   const int64_t position = posts_ - static_cast<int64_t>(posted_.size());  // buffer of the oldest posted receive
   int64_t bytes = 0;
@@ -138,7 +151,8 @@ absl::Status ReceiveChannel::Receive(const PackedBatch& batch, int64_t step, abs
   ++received_;
   posted_.pop_front();
   Header header;
-  std::memcpy(&header, buffers_ + position % spec_.buffers * spec_.message_bytes(), sizeof(header));
+  const std::byte* const buffer = buffers_ + position % spec_.buffers * spec_.message_bytes();
+  spec_.on_device ? stream.ToHost(&header, buffer, sizeof(header)) : void(std::memcpy(&header, buffer, sizeof(header)));
   if (header == HeaderOf(batch, step) && bytes == BytesOf(spec_, batch)) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat(What(spec_, batch.micro_batch), ": expected step ", step, " with ", batch.source_rows(),

@@ -4,7 +4,8 @@
 // free buffers beforehand, so that a rendezvous completes while the stage computes; an input stays in its buffer until the chunk
 // has taken it. A message carries a header (step, micro-batch, rows), which the receiver compares with what it expects: a peer
 // that runs another program is an error, not garbage.
-// Buffers are the host's: on a device an edge is copied out to be sent, and the chunk that takes it copies it in.
+// Buffers lie where the communicator moves memory. The host's: on a device an edge is copied out to be sent, and the chunk that takes it
+// copies it in. The device's: nothing of it passes the host but the header, and the host waits for no kernel to send.
 // Threads: one. Blocking: Send (full ring), Receive, Drain; every wait has the deadline given.
 #pragma once
 
@@ -39,8 +40,9 @@ struct ChannelSpec {
   std::vector<Edge> edges;
   bool gradients = false;  // what it carries: the edges' gradients, or their values
   ActivationCapacity capacity;
-  int64_t width = 0;  // d_model
-  int buffers = 2;    // k
+  int64_t width = 0;       // d_model
+  int buffers = 2;         // k
+  bool on_device = false;  // buffers in the device's memory
 
   Storage StorageOf(const Edge& edge) const { return gradients ? edge.gradient : edge.values; }
   int64_t message_bytes() const;  // at full capacity, header included
@@ -62,7 +64,9 @@ class SendChannel {
 
   ChannelSpec spec_;
   ArenaSlice slice_;
+  ArenaSlice header_slice_;
   std::byte* buffers_ = nullptr;
+  std::byte* headers_ = nullptr;  // [k] where buffers are the device's: from where headers are copied to them
   Communicator* communicator_ = nullptr;
   struct Outstanding {
     CommRequest request;
@@ -82,7 +86,7 @@ class ReceiveChannel {
   // For traces: looks whether the next message has come, and records when that was first seen. Errors are left to Receive.
   void Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits for the next message, which must be of `batch` and `step`.
-  absl::Status Receive(const PackedBatch& batch, int64_t step, absl::Duration timeout);
+  absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);
   // The edges of the oldest received message that was not released yet.
   EdgeViews Front(const PackedBatch& batch) const;
   // The oldest message has been used: its buffer is posted again.

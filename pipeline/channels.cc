@@ -19,7 +19,8 @@ Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank
                          .gradients = !forward,
                          .capacity = pipeline.capacity,
                          .width = plan.options.d_model,
-                         .buffers = pipeline.outstanding_sends};
+                         .buffers = pipeline.outstanding_sends,
+                         .on_device = pipeline.device_transfers};
     };
     OfChunk& channels = chunks_[c];
     if (!shape.IsFirst(rank, c)) {

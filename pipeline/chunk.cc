@@ -27,10 +27,10 @@ void Copy(const Stream& stream, const ConstAnyMatrix& from, const AnyMatrix& to)
   stream.Copy(to.data, from.data, from.bytes());
 }
 
-// `from`: a border's edge as it has come, in the host's memory.
-void CopyFromHost(const Stream& stream, const ConstAnyMatrix& from, const AnyMatrix& to) {
+// `from`: a border's edge as it has come.
+void CopyInput(const Stream& stream, bool on_device, const ConstAnyMatrix& from, const AnyMatrix& to) {
   CheckAlike(from, to);
-  stream.FromHost(to.data, from.data, from.bytes());
+  on_device ? stream.Copy(to.data, from.data, from.bytes()) : stream.FromHost(to.data, from.data, from.bytes());
 }
 
 // Until the device is done, so that times are the work's; transfers go on meanwhile.
@@ -131,7 +131,7 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyM
       if (first.kind == Piece::Kind::kSegment) place = InputOf(first, context.batch);
       if (first.kind == Piece::Kind::kHead) place = HeadInput(context.batch);
     }
-    CopyFromHost(context.stream, inputs[i], place);
+    CopyInput(context.stream, spec_.inputs_on_device, inputs[i], place);
   }
 }
 
@@ -222,11 +222,10 @@ void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstAnyMa
                                 const PackedBatch& batch) {
   HADAL_CHECK_EQ(output_gradients.size(), output_edges_.size());
   for (size_t i = 0; i < output_gradients.size(); ++i) {
-    if (i == 0 && ends_in_history_) {
-      CopyFromHost(stream, output_gradients[i], HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries));
-    } else {
-      CopyFromHost(stream, output_gradients[i], EdgeGradient(output_edges_[i], spec_.last, output_gradients[i].rows));
-    }
+    const AnyMatrix to = i == 0 && ends_in_history_
+                             ? HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries)
+                             : EdgeGradient(output_edges_[i], spec_.last, output_gradients[i].rows);
+    CopyInput(stream, spec_.inputs_on_device, output_gradients[i], to);
   }
 }
 

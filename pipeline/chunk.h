@@ -43,8 +43,9 @@ struct ChunkSpec {
   int32_t slots = 1;             // micro-batches live at once
   int32_t checkpoint_every = 0;  // sublayers a segment, more where a cut is not legal; 0: no activation checkpointing
   bool training = true;
-  bool on_device = false;  // kernels run on a device
-  bool graphs = false;     // launched as graphs there
+  bool on_device = false;         // kernels run on a device
+  bool graphs = false;            // launched as graphs there
+  bool inputs_on_device = false;  // borders' edges come in the device's memory
 };
 
 // Buffers that the chunks of a rank share because they are in use only while one of them computes.

@@ -57,7 +57,7 @@ RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int 
       reduction_(pipeline, state_, stream, training, layout_) {}
 
 Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
-               Communicator& world, absl::Duration timeout)
+               Communicator& world, absl::Duration timeout, Communicator* devices)
     : pipeline_(pipeline),
       grid_(world, pipeline.grid),
       collectives_(world, timeout),
@@ -66,23 +66,26 @@ Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream
       norm_(plan, pipeline),
       progress_([this] { Progress(); }) {
   HADAL_CHECK_EQ(grid_.replica(), pipeline.replica);
+  HADAL_CHECK_EQ(devices != nullptr, pipeline.device_transfers);
+  if (devices != nullptr) device_grid_.emplace(*devices, pipeline.grid);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                        const Stream& stream, bool training, Communicator& world,
-                                                       absl::Duration timeout) {
+                                                       absl::Duration timeout, Communicator* devices) {
   if (stream.device() != nullptr) {
     HADAL_RETURN_IF_ERROR(CheckDeviceSupport(plan, stream.device()->kernels()));
   }
-  std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout));
+  std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout, devices));
   RankLayout& layout = engine->layout_;
   HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout(), stream.device()));
   if (training) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(stream));
   layout.stage_.Bind(engine->arena_);
   layout.state_.Bind(engine->arena_, layout.stage_.parameters());
-  layout.channels_.Bind(engine->arena_, engine->grid_.pipeline());
-  layout.tied_.Bind(engine->arena_, engine->grid_.pipeline());
-  layout.reduction_.Bind(engine->arena_, layout.state_, engine->grid_.replicas(), engine->trace_);
+  ProcessGrid& transfers = engine->transfers();
+  layout.channels_.Bind(engine->arena_, transfers.pipeline());
+  layout.tied_.Bind(engine->arena_, transfers.pipeline());
+  layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_);
   if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;
 }
@@ -268,7 +271,7 @@ absl::Status Engine::Execute(const Instruction& instruction) {
 
 absl::Status Engine::Receive(ReceiveChannel& channel, const PackedBatch& batch) {
   const Stopwatch watch;
-  HADAL_RETURN_IF_ERROR(channel.Receive(batch, scalars_.step, timeout_));
+  HADAL_RETURN_IF_ERROR(channel.Receive(stage().stream(), batch, scalars_.step, timeout_));
   result_.times.wait_seconds += watch.Seconds();
   return absl::OkStatus();
 }
@@ -336,7 +339,7 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
 
 // Called between sublayers: whatever can move without waiting does.
 void Engine::Progress() {
-  grid_.world().Progress();
+  transfers().world().Progress();  // a communicator of devices moves the world's along
   if (trace_.recording()) layout_.channels_.Poll(batches_, trace_);
   if (complete_from_ == kNothingComplete || !reduction_status_.ok()) return;
   reduction_status_ = layout_.reduction_.Advance(stage().stream(), complete_from_);

@@ -80,9 +80,11 @@ class Engine {
   // Allocates the arena, on the stream's device, and binds it. `plan` and `pipeline` must outlive the engine.
   // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for.
   // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
+  // `devices`: the same ranks' communicator of devices' memory, where pipeline.device_transfers, connected as TransferPairs says
+  // (transfer_pairs.h); else null.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                         const Stream& stream, bool training, Communicator& world,
-                                                        absl::Duration timeout);
+                                                        absl::Duration timeout, Communicator* devices = nullptr);
 
   ProcessGrid& grid() { return grid_; }
   Stage& stage() { return layout_.stage_; }
@@ -119,8 +121,10 @@ class Engine {
 
  private:
   Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,
-         absl::Duration timeout);
+         absl::Duration timeout, Communicator* devices);
 
+  // Who moves what kernels work on.
+  ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
   static constexpr int32_t kNothingComplete = std::numeric_limits<int32_t>::max();
 
   // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
@@ -142,6 +146,7 @@ class Engine {
 
   const PipelinePlan& pipeline_;
   ProcessGrid grid_;
+  std::optional<ProcessGrid> device_grid_;
   Collectives collectives_;  // the world's
   absl::Duration timeout_;
   RankLayout layout_;

@@ -168,6 +168,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.shape = {.stages = result.grid.stages, .chunks = options.chunks, .micro_batches = result.share().count};
   result.schedule = options.schedule;
   result.outstanding_sends = options.outstanding_sends;
+  result.device_transfers = options.device_transfers;
   result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
   result.graphs = options.graphs == GraphMode::kAuto;

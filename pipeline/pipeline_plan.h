@@ -41,6 +41,7 @@ struct PipelinePlan {
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;
+  bool device_transfers = false;  // PipelineOptions'
   int64_t save_buffer_bytes = 0;  // PipelineOptions'
   ActivationCapacity capacity;
   int32_t checkpoint_every = 0;

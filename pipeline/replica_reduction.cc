@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/add.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -26,6 +27,7 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
                                    bool training, ArenaLayout& layout)
     : replica_(pipeline.replica), replicas_(pipeline.grid.replicas), active_(training && pipeline.grid.replicas > 1) {
   if (!active_) return;
+  on_device_ = pipeline.device_transfers;
   const auto elements = [&state](std::span<const StateSlice> slices) {
     int64_t sum = 0;
     for (const StateSlice& slice : slices) {
@@ -36,8 +38,10 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
   };
   constexpr int64_t kBytes = sizeof(float);
   buffer_elements_ = std::min(elements(state.owned()), kBucketElements);
-  buffer_slice_ = layout.ReserveHostBytes("workspace", kDepth * (replicas_ - 1) * buffer_elements_ * kBytes);
-  if (stream.kind() == DeviceKind::kCpu) return;
+  const int64_t buffer_bytes = kDepth * (replicas_ - 1) * buffer_elements_ * kBytes;
+  buffer_slice_ =
+      on_device_ ? layout.ReserveBytes("workspace", buffer_bytes) : layout.ReserveHostBytes("workspace", buffer_bytes);
+  if (stream.kind() == DeviceKind::kCpu || on_device_) return;
   mirror_slice_ = layout.ReserveHostBytes("workspace", elements(state.slices()) * kBytes);
 }
 
@@ -53,7 +57,7 @@ void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communi
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (Owns(buckets_[b])) mine_.push_back(b);
   }
-  if (state.device() != nullptr) {
+  if (state.device() != nullptr && !on_device_) {
     float* mirror = arena.Get<float>(mirror_slice_);
     for (Bucket& bucket : buckets_) mirror = (bucket.mirror = mirror) + bucket.gradient.size;
   }
@@ -154,7 +158,7 @@ absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
     HADAL_ASSIGN_OR_RETURN(const bool done, communicator_->Test(receives_[i]));
     if (!done) return false;
   }
-  Sum(stream, added_);
+  on_device_ ? SumOnDevice(stream, added_) : Sum(stream, added_);
   const int64_t piece_bytes = buckets_[mine_[added_]].gradient.size * int64_t{sizeof(float)};
   trace_->Add({.kind = TraceKind::kReplicaGradients,
                .bytes = (replicas_ - 1) * piece_bytes,
@@ -186,6 +190,15 @@ void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
     }
   });
   Store(stream, bucket, bucket.gradient);
+}
+
+// ((g0 + g1) + …) in place: up to this replica's own piece into replica 0's, which is then added to it, and the rest after that. An
+// addition's operands may change places without changing its result.
+void ReplicaReduction::SumOnDevice(const Stream& stream, size_t position) const {
+  const Vector own = buckets_[mine_[position]].gradient;
+  for (int r = 1; r < replica_; ++r) Add(stream, {.sum = Received(position, 0), .values = Received(position, r)});
+  if (replica_ > 0) Add(stream, {.sum = own, .values = Received(position, 0)});
+  for (int r = replica_ + 1; r < replicas_; ++r) Add(stream, {.sum = own, .values = Received(position, r)});
 }
 
 absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {

@@ -11,8 +11,9 @@
 //   Begin → (Advance)* → Finish
 // Advance(s) says that the gradients of sublayers ≥ s are complete: it posts those buckets' sends and adds what has come, without
 // waiting. Tied tables come last, since they are summed over their uses first.
-// On a device a bucket travels through its mirror in the host's memory, where sums are made too: the same bits as on the CPU.
-// Memory: kDepth·(R-1) buckets to receive into; on a device also the mirrors, as large as the stage's weights. Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait
+// On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made too; where it
+// moves the device's, sums are kernels of the device. Both add the same numbers in the same order: the bits are the CPU's.
+// Memory: kDepth·(R-1) buckets to receive into; mirrors are as large as the stage's weights. Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait
 // has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
@@ -60,7 +61,7 @@ class ReplicaReduction {
   // Consecutive in memory, of one owner.
   struct Bucket {
     Vector weight, gradient;
-    float* mirror = nullptr;  // null on the CPU
+    float* mirror = nullptr;  // null where messages lie where the values are
     int owner = 0;
     int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: only at Finish (tied tables)
   };
@@ -75,17 +76,19 @@ class ReplicaReduction {
   static Vector OnHost(const Bucket& bucket, Vector values) {
     return bucket.mirror == nullptr ? values : Vector(bucket.mirror, values.size);
   }
-  // Brings values to the host, and back; nothing on the CPU.
+  // Brings values to the host, and back; nothing without a mirror.
   static void Fetch(const Stream& stream, const Bucket& bucket, Vector values);
   static void Store(const Stream& stream, const Bucket& bucket, Vector values);
   // Adds the next owned bucket's pieces if they have come; false: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
   void Sum(const Stream& stream, size_t position) const;
+  void SumOnDevice(const Stream& stream, size_t position) const;
   absl::Status Gather(const Stream& stream, Vector Bucket::*values, absl::Duration timeout);
 
   int replica_ = 0;
   int replicas_ = 1;
   bool active_ = false;
+  bool on_device_ = false;  // messages and sums
   Communicator* communicator_ = nullptr;
   TraceBuffer* trace_ = nullptr;
   ArenaSlice buffer_slice_, mirror_slice_;

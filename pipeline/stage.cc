@@ -15,7 +15,8 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
                          .checkpoint_every = training ? pipeline.checkpoint_every : 1,
                          .training = training,
                          .on_device = stream.kind() != DeviceKind::kCpu,
-                         .graphs = pipeline.graphs};
+                         .graphs = pipeline.graphs,
+                         .inputs_on_device = pipeline.device_transfers};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
   shared_.Reserve(plan, pipeline.capacity, training, layout);

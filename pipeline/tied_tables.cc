@@ -43,7 +43,8 @@ TiedTables::TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   }
   buffer_.size = std::min(largest_owned, kSliceElements);
   buffer_slice_ = layout.Reserve<float>("workspace", buffer_.size);
-  if (stream.kind() == DeviceKind::kCpu) return;
+  through_host_ = stream.kind() != DeviceKind::kCpu && !pipeline.device_transfers;
+  if (!through_host_) return;
   host_buffer_.size = std::min(largest_moved, kSliceElements);
   host_slice_ = layout.ReserveHostBytes("workspace", host_buffer_.size * int64_t{sizeof(float)});
 }
@@ -57,8 +58,8 @@ void TiedTables::Bind(const Arena& arena, Communicator& communicator) {
 absl::Status TiedTables::SendSlices(const Stream& stream, Vector values, int peer, int tag, absl::Duration timeout) {
   return ForSlices(values, [&](Vector slice) -> absl::Status {
     const int64_t bytes = slice.size * int64_t{sizeof(float)};
-    float* const at = stream.device() == nullptr ? slice.data : host_buffer_.data;
-    if (at != slice.data) stream.ToHost(at, slice.data, bytes);
+    float* const at = through_host_ ? host_buffer_.data : slice.data;
+    if (through_host_) stream.ToHost(at, slice.data, bytes);
     HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(at, bytes, peer, tag));
     return communicator_->Wait(request, absl::Now() + timeout, "a shared embedding");
   });
@@ -67,10 +68,10 @@ absl::Status TiedTables::SendSlices(const Stream& stream, Vector values, int pee
 absl::Status TiedTables::ReceiveSlices(const Stream& stream, Vector values, int peer, int tag, absl::Duration timeout) {
   return ForSlices(values, [&](Vector slice) -> absl::Status {
     const int64_t bytes = slice.size * int64_t{sizeof(float)};
-    float* const at = stream.device() == nullptr ? slice.data : host_buffer_.data;
+    float* const at = through_host_ ? host_buffer_.data : slice.data;
     HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Receive(at, bytes, peer, tag));
     HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, "a shared embedding"));
-    if (at != slice.data) stream.FromHost(slice.data, at, bytes);
+    if (through_host_) stream.FromHost(slice.data, at, bytes);
     return absl::OkStatus();
   });
 }

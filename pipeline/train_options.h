@@ -24,6 +24,13 @@ enum class GraphMode : int32_t {
   kOff,
 };
 
+// How what ranks with a device exchange goes from one device to the other.
+enum class Transport : int32_t {
+  kAuto,  // by NCCL where that can be, else through the host
+  kNccl,
+  kHost,  // through pinned memory and the host's communicator
+};
+
 struct PipelineOptions {
   int32_t stages = 0;    // S; 0: ranks / replicas
   int32_t replicas = 1;  // R, pipelines that train side by side, each on its share of a step's micro-batches
@@ -43,7 +50,9 @@ struct PipelineOptions {
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
   GraphMode graphs = GraphMode::kAuto;
-  int64_t bucket_rows = 128;  // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
+  int64_t bucket_rows = 128;               // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
+  Transport transport = Transport::kAuto;  // as asked for
+  bool device_transfers = false;           // as found: messages lie in the devices' memory (launch/transport_choice.h)
 };
 
 struct OptimizerOptions {

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(plan, pipeline, surroundings.stream,
-                     /*training=*/true, communicator, WaitTimeout(options));
+                     /*training=*/true, communicator, WaitTimeout(options), surroundings.devices);
   HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
   trainer->engine_ = *std::move(engine);
   trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));

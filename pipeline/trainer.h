@@ -37,7 +37,8 @@ namespace hadal {
 
 // What surrounds a training run. Referenced objects must outlive the trainer.
 struct TrainingSurroundings {
-  Communicator& communicator;  // the world's: stages × replicas
+  Communicator& communicator;       // the world's: stages × replicas
+  Communicator* devices = nullptr;  // see Engine::Create
   Stream stream;
   const Corpus& train;
   const Corpus* validation = nullptr;    // may be null

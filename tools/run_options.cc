@@ -38,6 +38,8 @@ constexpr Word<DepthInit> kDepthInits[] = {
 constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
 constexpr Word<Placement> kPlacements[] = {{"replicas_together", Placement::kReplicasTogether},
                                            {"stages_together", Placement::kStagesTogether}};
+constexpr Word<Transport> kTransports[] = {
+    {"auto", Transport::kAuto}, {"nccl", Transport::kNccl}, {"host", Transport::kHost}};
 constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
                                          {"polynomial", RateSchedule::kPolynomial},
                                          {"t_fixup", RateSchedule::kTFixup}};
@@ -140,6 +142,7 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   to.replicas = from.replicas();
   to.placement = FromWord(kPlacements, from.placement());
   to.shard_optimizer_state = FromWord(kShardings, from.optimizer_sharding());
+  to.transport = FromWord(kTransports, from.transport());
   to.chunks = from.chunks();
   HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));
   to.split.assign(from.split().begin(), from.split().end());

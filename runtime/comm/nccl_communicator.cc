@@ -296,7 +296,7 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
   Transfer& transfer = transfers_[request.id];
   HADAL_CHECK(transfer.in_use && transfer.is_send == request.is_send);
   if (transfer.state == State::kTooLong) {
-    const absl::Status status = absl::InternalError(
+    absl::Status status = absl::InternalError(
         absl::StrCat(Describe(request), ": a message of ", transfer.bytes,
                      " bytes is longer than the receive; sender and receiver disagree on the shape"));
     Withdraw();

@@ -10,6 +10,7 @@
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/transfer_pairs.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -34,7 +35,9 @@ struct Shared {
 
   // Every replica's plan. The schedule of hundreds of ranks is checked once, not on every rank.
   absl::Status MakePipelines() {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan first, MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks));
+    PipelineOptions options = spec.pipeline;
+    options.device_transfers = static_cast<bool>(spec.connect_devices);
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan first, MakePipelinePlan(plan, spec.batch, options, spec.ranks));
     for (int replica = 0; replica < first.grid.replicas; ++replica) {
       HADAL_ASSIGN_OR_RETURN(pipelines.emplace_back(), PlanOfReplica(first, replica));
     }
@@ -108,14 +111,13 @@ absl::StatusOr<std::unique_ptr<DepthRecorder>> MakeRecorder(Shared& shared, cons
   return recorder;
 }
 
-absl::Status RunRank(Shared& shared, Communicator& communicator) {
-  PrepareComputeThread();
+// `device`, `devices`: null on the CPU, or where what ranks exchange goes through the host.
+absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared, const PipelinePlan& pipeline,
+                       Communicator& communicator) {
   const RunSpec& spec = shared.spec;
-  const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
   const Stream stream = device ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
-  const PipelinePlan& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout));
+                         Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout, devices));
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, parameters, spec.seed, stream, engine->grid().pipeline(), kTimeout));
@@ -161,10 +163,29 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
     shared.outcome.launches.push_back(result.times.launches);
   }
   Collect(shared, *engine);
-  if (!shared.all_ranks_share) return absl::OkStatus();
-  HADAL_RETURN_IF_ERROR(Collectives(communicator, kTimeout).Barrier("weights collected"));
-  ExpectCollectedWeights(shared, *engine);
-  return absl::OkStatus();
+  if (shared.all_ranks_share) {
+    HADAL_RETURN_IF_ERROR(Collectives(communicator, kTimeout).Barrier("weights collected"));
+    ExpectCollectedWeights(shared, *engine);
+  }
+  return devices == nullptr ? absl::OkStatus() : devices->Close(kTimeout);
+}
+
+absl::Status RunRank(Shared& shared, Communicator& communicator) {
+  PrepareComputeThread();
+  const RunSpec& spec = shared.spec;
+  const PipelinePlan& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
+  const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
+  std::unique_ptr<NcclCommunicator> devices;
+  absl::Status status;
+  if (spec.connect_devices) {
+    absl::StatusOr<std::unique_ptr<NcclCommunicator>> connected =
+        spec.connect_devices(*device, communicator, TransferPairs(shared.plan, pipeline));
+    status = connected.status();
+    if (connected.ok()) devices = *std::move(connected);
+  }
+  if (status.ok()) status = RunRankOn(device.get(), devices.get(), shared, pipeline, communicator);
+  if (!status.ok()) communicator.Abort(1);  // before anything that peers may still write to is let go
+  return status;
 }
 
 std::string FirstDifferenceOf(const char* what, const std::vector<std::vector<float>>& a,
@@ -232,14 +253,19 @@ ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary) {
   return model;
 }
 
-RunOutcome Train(const RunSpec& spec, const Corpus& corpus) {
+absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus) {
   Shared shared(spec, corpus);
   shared.all_ranks_share = true;
   InProcessWorld world(spec.ranks);
-  absl::Status status = shared.MakePipelines();
-  if (status.ok()) status = world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
-  EXPECT_TRUE(status.ok()) << status;
+  HADAL_RETURN_IF_ERROR(shared.MakePipelines());
+  HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); }));
   return std::move(shared.outcome);
+}
+
+RunOutcome Train(const RunSpec& spec, const Corpus& corpus) {
+  absl::StatusOr<RunOutcome> outcome = TryToTrain(spec, corpus);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? *std::move(outcome) : RunOutcome();
 }
 
 RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator) {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "layers/method_presets.h"
 #include "pipeline/train_options.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/depth_metrics.h"
 #include "runtime/device.h"
@@ -27,6 +29,10 @@ struct RunSpec {
   int threads = 1;
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
   Storage compute_storage = Storage::kFloat32;                   // what products read and write; bf16 needs a device
+  // Connects the devices, of ranks that have one; empty: what ranks exchange goes through the host.
+  std::function<absl::StatusOr<std::unique_ptr<NcclCommunicator>>(Device&, Communicator& world,
+                                                                  std::span<const RankPair>)>
+      connect_devices;
   int steps = 3;
   uint64_t seed = 11;
   bool validate_every_step = false;
@@ -57,6 +63,8 @@ ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary);
 
 // All replicas must end with the same weights.
 RunOutcome Train(const RunSpec& spec, const Corpus& corpus);
+// The same where the run may fail: the first error.
+absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus);
 // One rank of such a run, over any transport; every rank of `communicator` calls it. The outcome has this rank's slices, zeros
 // elsewhere.
 RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator);

@@ -1,0 +1,55 @@
+#include "pipeline/transfer_pairs.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "layers/method_presets.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::UnorderedElementsAre;
+
+std::vector<RankPair> PairsOf(PipelineOptions options, int ranks, EmbeddingSharing sharing) {
+  ModelOptions model{.encoder_layers = 4,
+                     .decoder_layers = 4,
+                     .d_model = 16,
+                     .d_ff = 32,
+                     .heads = 2,
+                     .source_vocabulary = 20,
+                     .target_vocabulary = 20,
+                     .max_positions = 16};
+  ApplyResidualMethod(ResidualMethod::kPreLn, model);
+  model.sharing = sharing;
+  const ModelPlan plan = ModelPlan::Make(model);
+  const PipelinePlan pipeline = MakePipelinePlan(plan, {.micro_batches = 8}, options, ranks).value();
+  return TransferPairs(plan, pipeline);
+}
+
+TEST(TransferPairs, NeighboursOfAPipeline) {
+  EXPECT_THAT(PairsOf({}, 4, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}));
+}
+
+TEST(TransferPairs, InterleavedChunksCloseTheRing) {
+  EXPECT_THAT(PairsOf({.chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B}, 4, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}, RankPair{0, 3}));
+}
+
+// Source embedding on stage 0, target embedding and head behind it.
+TEST(TransferPairs, TheOwnerOfATiedTableKnowsItsUsers) {
+  EXPECT_THAT(PairsOf({.split = {4, 12, 16}}, 4, EmbeddingSharing::kAll),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}, RankPair{0, 3}));
+}
+
+TEST(TransferPairs, ReplicasOfAStageAndStagesOfAReplica) {
+  EXPECT_THAT(PairsOf({.replicas = 3}, 6, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 3}, RankPair{1, 4}, RankPair{2, 5}, RankPair{0, 1}, RankPair{0, 2},
+                                   RankPair{1, 2}, RankPair{3, 4}, RankPair{3, 5}, RankPair{4, 5}));
+}
+
+TEST(TransferPairs, OneRankHasNobody) { EXPECT_TRUE(PairsOf({}, 1, EmbeddingSharing::kAll).empty()); }
+
+}  // namespace
+}  // namespace hadal
