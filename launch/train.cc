@@ -236,8 +236,9 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world) 
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
-  HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
+  HADAL_ASSIGN_OR_RETURN(ModelPlan plan, SharePlan(options.model, world, collectives));
   HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
+  plan.compute_storage = chosen.compute_storage;
   const Stream stream = chosen.StreamFor(world.stream());
   HADAL_RETURN_IF_ERROR(LimitMemory(world, chosen.device.get(), collectives, options.pipeline));
   HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), stream, options.pipeline));

@@ -78,7 +78,7 @@ class RankLayout {
 class Engine {
  public:
   // Allocates the arena, on the stream's device, and binds it. `plan` and `pipeline` must outlive the engine.
-  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for.
+  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for; InvalidArgument for a plan in bf16 on the CPU.
   // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                         const Stream& stream, bool training, Communicator& world,
