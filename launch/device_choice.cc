@@ -1,6 +1,6 @@
 #include "launch/device_choice.h"
 
-#include <string_view>
+#include <string>
 #include <utility>
 
 #include "CLI/CLI.hpp"
@@ -35,7 +35,7 @@ absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const 
 }
 
 // The CPU instead of a GPU, for a run of this precision.
-absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, std::string_view why) {
+absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::string& why) {
   if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return ChosenDevice();
   const char* word = precision == TrainingPrecision::kBf16 ? "bf16" : "tf32";
   return absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
@@ -71,11 +71,10 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   } else {
     HADAL_ASSIGN_OR_RETURN(const bool cpu, collectives.AnyRank(!status.ok(), "choosing a device"));
     if (cpu) {
-      HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, status.ok() ? "another rank has none that it can use"
-                                                                              : status.message()));
+      const std::string why = status.ok() ? "another rank has none that it can use" : std::string(status.message());
+      HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));
       if (found && world.rank() == 0) {
-        chosen.notice = absl::StrCat("training on the CPU, although there is a GPU: ",
-                                     status.ok() ? "another rank has none that it can use" : status.message());
+        chosen.notice = absl::StrCat("training on the CPU, although there is a GPU: ", why);
       }
       return chosen;
     }

@@ -84,6 +84,32 @@ TEST(Bf16RunTest, EveryMethodThatHasItTrains) {
   }
 }
 
+// A stack's stream is stored as its own norms let it be.
+TEST(Bf16RunTest, StacksMayDiffer) {
+  const Corpus corpus = SmallCorpus();
+  for (const bool pre_norm_encoder : {true, false}) {
+    RunSpec spec = SmallRun(ResidualMethod::kPostLn);
+    (pre_norm_encoder ? spec.model.encoder : spec.model.decoder).norm = NormPlacement::kPre;
+    const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);
+    ExpectInBand(bf16.loss, fp32.loss, kBand, pre_norm_encoder ? "pre-norm encoder" : "pre-norm decoder");
+    spec.ranks = 3;
+    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
+  }
+}
+
+TEST(Bf16RunTest, LanguageModelsTrainToo) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn}) {
+    RunSpec spec = SmallRun(method);
+    spec.model.encoder_layers = spec.model.source_vocabulary = 0;
+    ApplyResidualMethod(method, spec.model);
+    const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
+    const RunOutcome bf16 = Train(InBf16(spec), corpus);
+    ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
+    spec.ranks = 2;
+    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
+  }
+}
+
 TEST(Bf16RunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
   struct Layout {
