@@ -275,9 +275,10 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
-  HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
+  HADAL_ASSIGN_OR_RETURN(ModelPlan plan, SharePlan(options.model, world, collectives));
   HADAL_ASSIGN_OR_RETURN(device.chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
   const ChosenDevice& chosen = device.chosen;
+  plan.compute_storage = chosen.compute_storage;
   HADAL_ASSIGN_OR_RETURN(device.transport,
                          ChooseTransport(options.pipeline.transport, chosen.device ? chosen.device->Identity() : "",
                                          world.communicator(), collectives));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/host_values.h"
+#include "runtime/host_values.h"
 
 namespace hadal {
 namespace {

@@ -5,7 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
-#include "layers/host_values.h"
+#include "runtime/host_values.h"
 
 namespace hadal {
 

@@ -75,6 +75,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
                                                        absl::Duration timeout, Communicator* devices) {
   if (stream.device() != nullptr) {
     HADAL_RETURN_IF_ERROR(CheckDeviceSupport(plan, stream.device()->kernels()));
+  } else if (plan.compute_storage != Storage::kFloat32) {
+    return absl::InvalidArgumentError("bf16 needs a GPU: a CPU trains in fp32");
   }
   std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout, devices));
   RankLayout& layout = engine->layout_;

@@ -78,7 +78,7 @@ class RankLayout {
 class Engine {
  public:
   // Allocates the arena, on the stream's device, and binds it. `plan` and `pipeline` must outlive the engine.
-  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for.
+  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for; InvalidArgument for a plan in bf16 on the CPU.
   // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
   // `devices`: the same ranks' communicator of devices' memory, where pipeline.device_transfers, connected as TransferPairs says
   // (transfer_pairs.h); else null.

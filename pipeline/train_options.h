@@ -12,6 +12,9 @@
 
 namespace hadal {
 
+// How a run computes. kAuto: in bf16 on a GPU where the method has that, else in fp32; kTf32 and kBf16 need a GPU.
+enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
+
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
   int32_t source_tokens = 1024;  // capacity of one micro-batch, </s> counted; not read without an encoder
@@ -119,6 +122,7 @@ struct TrainOptions {
   std::string train_data;  // prefix of a prepared corpus
   std::string validation_data;
   ModelOptions model;
+  TrainingPrecision precision = TrainingPrecision::kAuto;
   double branch_growth_fraction = 0;  // > 0: BranchNorm's T as a fraction of stop.steps
   BatchOptions batch;
   PipelineOptions pipeline;

@@ -88,6 +88,7 @@ absl::Status PredictStep(PlanReport& report) {
 // Everything that takes no time to know.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
+  if (options.precision == TrainingPrecision::kBf16) report.model.compute_storage = Storage::kBFloat16;
   PipelineOptions pipeline = options.pipeline;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
   HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));

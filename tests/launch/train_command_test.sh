@@ -30,6 +30,8 @@ for file in config.resolved.textproto metrics.jsonl tb checkpoints/latest; do [ 
 
 echo "devices"
 expect 0 "${base[@]}" --device cpu --set stop.steps=5 --run-dir on_cpu
+expect 2 "${base[@]}" --device cpu --set 'device.precision="bf16"' --run-dir on_cpu_bf16
+says 'device.precision = "bf16" needs a GPU, but --device is cpu'
 expect 0 "$hadal" --build-info
 if grep -q "GPU *none" out; then
   expect 2 "${base[@]}" --device cuda --run-dir on_gpu

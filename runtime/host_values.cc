@@ -1,4 +1,4 @@
-#include "layers/host_values.h"
+#include "runtime/host_values.h"
 
 #include <algorithm>
 
