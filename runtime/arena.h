@@ -64,7 +64,7 @@ class Arena {
   // `device`: null for the CPU; must outlive the arena. Errors: ResourceExhausted, with the bytes asked for and what to try.
   static absl::StatusOr<Arena> Allocate(const ArenaLayout& layout, Device* device = nullptr);
 
-  // Gives every page its memory now, the stream's threads side by side: what a run holds is then what was planned, from its first step, and
+  // Gives every page its memory now, in huge pages where the system has them, the stream's threads side by side: what a run holds is then what was planned, from its first step, and
   // a host that cannot give it says so before training instead of hours into it. A device's memory is resident already.
   // Errors: ResourceExhausted (a control group's limit may end the process instead). Blocking: about a second for each 3 GB and thread.
   absl::Status MakeResident(const Stream& stream);

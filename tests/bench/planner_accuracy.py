@@ -92,7 +92,9 @@ def measure(layout, round_number, profile):
       "measured": statistics.median(step["step_seconds"] for step in steps[1:]) * speed,
       "gflops": speed,
       "tokens": statistics.mean(step["target_tokens"] for step in steps[1:]),
-      "memory": max((arena + process_bytes) / stage["held_bytes"] for arena, stage in zip(arenas, stages)),
+      # Of the stage that is furthest off.
+      "memory": max(((arena + process_bytes) / stage["held_bytes"] for arena, stage in zip(arenas, stages)),
+                    key=lambda ratio: abs(ratio - 1)),
       "held": max(stage["held_bytes"] for stage in stages),
       "peak": max(stage["peak_resident_bytes"] for stage in stages),
       "predicted_bytes": max(arenas) + process_bytes,

@@ -4,7 +4,7 @@
 #
 #   tests/bench/scaling.sh path/to/hadal > tests/bench/results/scaling.txt
 # Prints the report of `hadal sweep`, and checks: a row's causes sum to what it lost; what no cause explains ("other") is below 3% of the
-# run's time; 'compute slower than profiled' and 'waiting for a core' are among the causes; the slowed stage is the one named. Exit status 1 where one does not hold. Takes about three minutes on two idle cores.
+# run's time; 'compute slower than profiled' and 'waiting for a core' are among the causes; the slowed stage is the one named. Exit status 1 where one does not hold. Takes about four minutes on two idle cores.
 set -euo pipefail
 hadal=$(realpath "$1")
 repository=$(cd "$(dirname "$0")" && git describe --always --dirty)
