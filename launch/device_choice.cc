@@ -7,23 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/device/cuda_device.h"
 #include "layers/device_support.h"
+#include "pipeline/device_precision.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-// How a GPU stores what products read and write.
-Storage ComputeStorage(const ModelPlan& plan, TrainingPrecision precision, const Device& device) {
-  if (precision == TrainingPrecision::kBf16) return Storage::kBFloat16;
-  if (precision != TrainingPrecision::kAuto) return Storage::kFloat32;
-  ModelPlan rounded = plan;
-  rounded.compute_storage = Storage::kBFloat16;
-  return CheckDeviceSupport(rounded, device.kernels()).ok() ? Storage::kBFloat16 : Storage::kFloat32;
-}
-
 absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const Device& device) {
   ModelPlan stored = plan;
-  stored.compute_storage = ComputeStorage(plan, options.precision, device);
+  stored.compute_storage = DeviceStorage(plan, options.precision);
   HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device.kernels()));
   if (options.validation.every_steps > 0 && options.validation.bleu_sentences > 0) {
     return absl::UnimplementedError(
@@ -80,7 +72,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
     }
   }
   chosen.device = *std::move(device);
-  chosen.compute_storage = ComputeStorage(plan, options.precision, *chosen.device);
+  chosen.compute_storage = DeviceStorage(plan, options.precision);
   if (world.rank() == 0) {
     chosen.notice = absl::StrCat("training on ", chosen.device->Name(), ", products in ",
                                  ProductsIn(chosen.compute_storage, options.precision));

@@ -6,6 +6,7 @@
 #include "kernels/adam.h"
 #include "kernels/linear.h"
 #include "layers/border.h"
+#include "pipeline/device_precision.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/schedule_replay.h"
 #include "runtime/clock.h"
@@ -88,7 +89,7 @@ absl::Status PredictStep(PlanReport& report) {
 // Everything that takes no time to know.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
-  if (options.precision == TrainingPrecision::kBf16) report.model.compute_storage = Storage::kBFloat16;
+  if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(report.model, options.precision);
   PipelineOptions pipeline = options.pipeline;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
   HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
