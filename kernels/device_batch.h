@@ -11,9 +11,9 @@
 // Thread safety: plain values.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "runtime/random.h"
 #include "runtime/tensor.h"
@@ -57,7 +57,8 @@ struct DeviceBatchShape {
   int64_t source_tiles = 0, target_tiles = 0;  // capacities
   int64_t branch_gains = 0;
 
-  auto operator<=>(const DeviceBatchShape&) const = default;
+  auto Fields() const { return std::tie(source_rows, target_rows, source_tiles, target_tiles, branch_gains); }
+  bool operator<(const DeviceBatchShape& other) const { return Fields() < other.Fields(); }
 };
 
 struct BatchContent {

@@ -9,11 +9,11 @@
 // Thread safety: one thread.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "kernels/device_batch.h"
 #include "runtime/device.h"
@@ -27,7 +27,9 @@ struct GraphKey {
   int32_t slot = 0;
   DeviceBatchShape shape;
 
-  auto operator<=>(const GraphKey&) const = default;
+  bool operator<(const GraphKey& other) const {
+    return std::tie(phase, slot, shape) < std::tie(other.phase, other.slot, other.shape);
+  }
 };
 
 class GraphCache {

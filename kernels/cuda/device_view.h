@@ -18,9 +18,9 @@ namespace hadal::cuda {
 
 // cudaStream_t, in a build for the executor the address of the Executor that runs the kernel; and who counts what is launched on it.
 struct StreamHandle {
-  StreamHandle(CUstream_st* s,
-               int64_t* count = nullptr)  // NOLINT(google-explicit-constructor): a stream that nobody counts
-      : stream(s), launches(count) {}
+  // A stream; nobody counts where there is no `count`.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  StreamHandle(CUstream_st* s, int64_t* count = nullptr) : stream(s), launches(count) {}
   operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
   void CountLaunch() const {
     if (launches != nullptr) ++*launches;

@@ -221,10 +221,12 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
   capture_.End();
   const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
   cudaGraphExec_t graph = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+  cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);  // takes its memory now, not when it is launched
   Check(cudaGraphDestroy(recorded), "destroying a recording");
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
+    if (graph != nullptr) Check(cudaGraphExecDestroy(graph), "destroying a graph");
     return absl::ResourceExhaustedError(cudaGetErrorString(error));
   }
   Check(error, "making a graph");

@@ -201,20 +201,17 @@ void ExpectZeroFrom(const std::vector<float>& values, int64_t row, const char* w
 }
 
 TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {
-  for (const ResidualMethod method :
-       {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
-        ResidualMethod::kSubLn, ResidualMethod::kReZero, ResidualMethod::kAdmin, ResidualMethod::kNormFormer}) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
+                                      ResidualMethod::kReZero, ResidualMethod::kAdmin, ResidualMethod::kNormFormer}) {
     SCOPED_TRACE(ResidualMethodName(method));
     PaddedModel model(method);
-    const Outcome zeros = model.Run(0, 1), poisoned = model.Run(1000, 2), other = model.Run(30, 3);
-    for (const Outcome* outcome : {&poisoned, &other}) {
-      EXPECT_EQ(outcome->loss, zeros.loss);
-      ExpectSameBits(outcome->gradients, zeros.gradients, "weights' gradients");
-      ExpectSameBits(outcome->encoder_gradient, zeros.encoder_gradient, "encoder's input");
-      ExpectSameBits(outcome->decoder_gradient, zeros.decoder_gradient, "decoder's input");
-      ExpectSameBits(outcome->memory_gradient, zeros.memory_gradient, "memory");
-      ExpectSameBits(outcome->head_gradient, zeros.head_gradient, "head's input");
-    }
+    const Outcome zeros = model.Run(0, 1), poisoned = model.Run(1000, 2);
+    EXPECT_EQ(poisoned.loss, zeros.loss);
+    ExpectSameBits(poisoned.gradients, zeros.gradients, "weights' gradients");
+    ExpectSameBits(poisoned.encoder_gradient, zeros.encoder_gradient, "encoder's input");
+    ExpectSameBits(poisoned.decoder_gradient, zeros.decoder_gradient, "decoder's input");
+    ExpectSameBits(poisoned.memory_gradient, zeros.memory_gradient, "memory");
+    ExpectSameBits(poisoned.head_gradient, zeros.head_gradient, "head's input");
     ExpectZeroFrom(zeros.encoder_gradient, 9, "encoder's input");
     ExpectZeroFrom(zeros.memory_gradient, 9, "memory");
     ExpectZeroFrom(zeros.decoder_gradient, 17, "decoder's input");
