@@ -47,6 +47,14 @@ endfunction()
 
 # What mpirun needs in a test: root (containers), more ranks than cores, ranks free to share a core.
 set(HADAL_MPIRUN_FLAGS --oversubscribe --bind-to none --tag-output)
+set(HADAL_MPIRUN_KILLED 137)  # its exit code when a rank was killed
+if(HADAL_BUILD_TESTS)
+  execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE HADAL_MPIRUN_VERSION ERROR_QUIET)
+  if(HADAL_MPIRUN_VERSION MATCHES "HYDRA")  # MPICH's, which never counts cores
+    set(HADAL_MPIRUN_FLAGS -bind-to none -prepend-rank)
+    set(HADAL_MPIRUN_KILLED 9)
+  endif()
+endif()
 # MPI itself leaks by design, so leak checks are left to the tests without it.
 set(HADAL_MPIRUN_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
   ASAN_OPTIONS=detect_leaks=0)

@@ -5,6 +5,7 @@
 //
 // Why one trip: seven streams of memory (four read, three written) are all the cost there is; clipping rides on
 // gradient_scale = min(1, clip / norm), so the gradient is never rewritten.
+// On a device it also writes the parameter rounded to bf16, the copy that products read, in the same trip.
 // Source: Kingma & Ba 2015 section 2 (efficient form); Loshchilov & Hutter 2019 for the decay; fairseq optim/adam.py.
 // Shapes: n elements, any alignment.
 // Numerics: fp32 per element; the step's scalars are computed in double and rounded once, the two factors of a moment
@@ -21,6 +22,7 @@ struct AdamArgs {
   Vector parameter;                    // [n] (in place)
   ConstVector gradient;                // [n]
   Vector first_moment, second_moment;  // [n] (in place)
+  VectorOf<BFloat16> rounded;          // [n] (=), or empty.  REQUIRES: empty on the CPU
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-8;
   double weight_decay = 0;

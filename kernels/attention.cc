@@ -8,26 +8,27 @@
 namespace hadal {
 namespace {
 
-// Offsets cut rows [0, rows) into ascending ranges.
-void CheckOffsets(const ConstTokens& offsets, int64_t rows) {
+// Offsets cut rows [0, rows) into ascending ranges; with places, padding rows may stand behind them.
+void CheckOffsets(const ConstTokens& offsets, int64_t rows, const TilePlaces& places) {
   HADAL_CHECK_GE(offsets.size, 1);
   HADAL_CHECK_EQ(offsets[0], 0);
   for (int64_t n = 0; n + 1 < offsets.size; ++n) HADAL_CHECK_LE(offsets[n], offsets[n + 1]);
-  HADAL_CHECK_EQ(offsets[offsets.size - 1], rows);
+  const int64_t last = offsets[offsets.size - 1];
+  HADAL_CHECK(last == rows || (places.queries != nullptr && last < rows));
 }
 
 void CheckShape(const AttentionShape& shape, int64_t query_rows, int64_t key_rows, int64_t columns) {
   HADAL_CHECK_GE(shape.heads, 1);
   HADAL_CHECK_EQ(columns % shape.heads, 0);
   HADAL_CHECK_GE(columns, shape.heads);
-  CheckOffsets(shape.query_offsets, query_rows);
-  CheckOffsets(shape.key_offsets, key_rows);
+  CheckOffsets(shape.query_offsets, query_rows, shape.tile_places);
+  CheckOffsets(shape.key_offsets, key_rows, shape.tile_places);
   HADAL_CHECK_EQ(shape.query_offsets.size, shape.key_offsets.size);
   if (!shape.causal) return;
   for (int64_t n = 0; n < shape.query_offsets.size; ++n) HADAL_CHECK_EQ(shape.query_offsets[n], shape.key_offsets[n]);
 }
 
-void CheckMatrix(const ConstMatrix& matrix, int64_t rows, int64_t columns) {
+void CheckMatrix(const ConstAnyMatrix& matrix, int64_t rows, int64_t columns) {
   HADAL_CHECK_EQ(matrix.rows, rows);
   HADAL_CHECK_EQ(matrix.columns, columns);
   HADAL_CHECK_GE(matrix.stride, columns);
@@ -45,7 +46,7 @@ void CheckDropout(const Dropout& dropout, const AttentionShape& shape, int64_t q
 
 namespace {
 
-AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstMatrix& q) {
+AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstAnyMatrix& q) {
   return {.query_rows = q.rows,
           .max_length = cpu::MaxLength(shape),
           .heads = shape.heads,

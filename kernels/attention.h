@@ -8,6 +8,7 @@
 // Source: Vaswani et al. 2017 eq. 1; backward recomputes P from the saved log-sum-exp (FlashAttention, arXiv 2205.14135).
 // Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). q, k, v and their gradients may be column
 // ranges of one fused matrix: their strides are free. offsets[n] .. offsets[n+1] are the rows of sentence n.
+// Storage: q, k, v, context and their gradients are of one type, fp32 or on a device bf16; everything else is fp32.
 // Numerics: fp32; each (sentence, head) is one thread's work from start to end, keys in ascending order, queries in ascending
 // order: no thread count, no neighbour, no place in the batch and no alignment changes a bit (a dropout mask is a function of the
 // packed row). A NaN in a sentence shows in its context and gradients. A sentence with queries and no keys has context 0,
@@ -17,6 +18,7 @@
 // otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing, scratch comes from the caller.
 #pragma once
 
+#include "kernels/device_batch.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -28,29 +30,30 @@ struct AttentionShape {
   ConstTokens key_offsets;    // [sentences + 1], first 0
   int32_t heads = 1;          // H
   bool causal = false;        // REQUIRES: equal query and key offsets
+  TilePlaces tile_places;     // where a device finds the sentences' tiles; or none
 };
 
 struct AttentionForwardArgs {
   AttentionShape shape;
-  ConstMatrix q;       // [Rq, H·D]
-  ConstMatrix k, v;    // [Rk, H·D]
-  Dropout dropout;     // on the probabilities
-  Matrix context;      // [Rq, H·D] (=)
-  Matrix log_sum_exp;  // [Rq, H]   (=) natural, of the scaled scores, kept for backward
-  Vector scratch;      // AttentionScratch(...) floats; contents do not matter
+  ConstAnyMatrix q;     // [Rq, H·D]
+  ConstAnyMatrix k, v;  // [Rk, H·D]
+  Dropout dropout;      // on the probabilities
+  AnyMatrix context;    // [Rq, H·D] (=)
+  Matrix log_sum_exp;   // [Rq, H]   (=) natural, of the scaled scores, kept for backward
+  Vector scratch;       // AttentionScratch(...) floats; contents do not matter
 };
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 
 // The forward's context is not needed: Σ_d d_context·context, which FlashAttention reads from it, is summed from P here.
 struct AttentionBackwardArgs {
   AttentionShape shape;
-  ConstMatrix q, k, v;      // as in forward
-  ConstMatrix log_sum_exp;  // [Rq, H]
-  ConstMatrix d_context;    // [Rq, H·D]
-  Dropout dropout;          // as in forward
-  Matrix d_q;               // [Rq, H·D] (=)
-  Matrix d_k, d_v;          // [Rk, H·D] (=)
-  Vector scratch;           // as in forward
+  ConstAnyMatrix q, k, v;    // as in forward
+  ConstMatrix log_sum_exp;   // [Rq, H]
+  ConstAnyMatrix d_context;  // [Rq, H·D]
+  Dropout dropout;           // as in forward
+  AnyMatrix d_q;             // [Rq, H·D] (=)
+  AnyMatrix d_k, d_v;        // [Rk, H·D] (=)
+  Vector scratch;            // as in forward
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 

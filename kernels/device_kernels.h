@@ -4,13 +4,16 @@
 // table. So the programs above are one text for both, and a build without CUDA refers to no symbol of it.
 // Null: the device has no such kernel; layers/device_support.h refuses what would need one before a run starts. device/operations.h fills it.
 // Arguments are those of the operation's header, with these rules: matrices and vectors lie on the device; tokens, offsets and targets, and
-// every number in the struct, are the host's.
+// every number in the struct, are the host's. Fields named …place… are where the device finds such values already; the launch then reads
+// them there, and the host's serve the checks.
 #pragma once
 
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/device_batch.h"
 #include "kernels/embedding.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
@@ -29,6 +32,7 @@ struct DeviceKernels {
   DeviceKernel<AddArgs> add = nullptr;
   DeviceKernel<AttentionForwardArgs> attention_forward = nullptr;
   DeviceKernel<AttentionBackwardArgs> attention_backward = nullptr;
+  DeviceKernel<ConvertArgs> convert = nullptr;
   DeviceKernel<CrossEntropyArgs> cross_entropy = nullptr;
   DeviceKernel<EmbeddingForwardArgs> embedding_forward = nullptr;
   DeviceKernel<EmbeddingBackwardArgs> embedding_backward = nullptr;
@@ -45,6 +49,9 @@ struct DeviceKernels {
   DeviceKernel<SumsOfSquaresArgs> sums_of_squares = nullptr;
   DeviceKernel<WeightedSumForwardArgs> weighted_sum_forward = nullptr;
   DeviceKernel<WeightedSumBackwardArgs> weighted_sum_backward = nullptr;
+
+  // Fills a micro-batch's block on the host (device_batch.h).
+  void (*write_batch)(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) = nullptr;
 
   // What those that exist can take.
   bool learned_gains = false;  // residual_norm with ω or g

@@ -9,18 +9,19 @@
 namespace hadal {
 namespace {
 
-// Every entry is a row of a table of `rows`.
-void CheckTokens(const ConstTokens& tokens, int64_t rows) {
+// Every entry is a row of a table of `rows`, or, with places, −1: a padding row.
+void CheckTokens(const ConstTokens& tokens, int64_t rows, const TokenPlaces& places = {}) {
   for (int64_t row = 0; row < tokens.size; ++row) {
-    HADAL_CHECK_GE(tokens[row], 0);
+    HADAL_CHECK_GE(tokens[row], places.tokens != nullptr ? -1 : 0);
     HADAL_CHECK_LT(tokens[row], rows);
   }
 }
 
-void CheckOffsets(const ConstTokens& offsets, int64_t rows, int64_t positions) {
+void CheckOffsets(const ConstTokens& offsets, int64_t rows, int64_t positions, const TokenPlaces& places) {
   HADAL_CHECK_GE(offsets.size, 2);
   HADAL_CHECK_EQ(offsets[0], 0);
-  HADAL_CHECK_EQ(offsets[offsets.size - 1], rows);
+  const int64_t last = offsets[offsets.size - 1];
+  HADAL_CHECK(last == rows || (places.tokens != nullptr && last < rows));
   for (int64_t n = 0; n + 1 < offsets.size; ++n) {
     HADAL_CHECK_LE(offsets[n], offsets[n + 1]);
     HADAL_CHECK_LE(offsets[n + 1] - offsets[n], positions);
@@ -50,12 +51,12 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   HADAL_CHECK_EQ(args.table.columns, args.x.columns);
   HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
   if (args.row_positions.empty()) {
-    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows);
+    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows, args.places);
   } else {
     HADAL_CHECK_EQ(args.row_positions.size, args.tokens.size);
     CheckTokens(args.row_positions, args.positions.rows);
   }
-  CheckTokens(args.tokens, args.table.rows);
+  CheckTokens(args.tokens, args.table.rows, args.places);
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_forward(stream, args);
   cpu::EmbeddingForward(stream, args);
 }
@@ -64,7 +65,7 @@ void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) 
   if (args.tokens.size == 0) return;
   HADAL_CHECK_EQ(args.dx.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.d_table.columns, args.dx.columns);
-  CheckTokens(args.tokens, args.d_table.rows);
+  CheckTokens(args.tokens, args.d_table.rows, args.places);
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_backward(stream, args);
   cpu::EmbeddingBackward(stream, args);
 }

@@ -3,10 +3,12 @@
 // PE is fairseq's: [sin(pos·w) | cos(pos·w)], w_i = 10000^(-i/(W/2 - 1)), the first token of a sentence at position 2
 // (padding index 1 + 1); for odd W the last column is 0. multiplier = sqrt(d_model).
 // Shapes: R packed token rows, V vocabulary rows, W = d_model.
+// Storage: the table and x are fp32, or on a device bf16; so is dx; positions and d_table are fp32.
 // Numerics: fp32. Backward adds rows in ascending order into the table's rows (threads split columns): deterministic, no atomics.
 // REQUIRES: 0 ≤ token < V, position < positions.rows (aborts). Blocking; allocates nothing.
 #pragma once
 
+#include "kernels/device_batch.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -20,20 +22,22 @@ struct EmbeddingForwardArgs {
   ConstTokens tokens;         // [R]
   ConstTokens offsets;        // [sentences + 1]: row r of sentence n has position r - offsets[n]
   ConstTokens row_positions;  // [R] the position of each row, instead of offsets: one step of decoding
-  ConstMatrix table;          // E [V, W]
+  ConstAnyMatrix table;       // E [V, W]
   ConstMatrix positions;      // PE [P, W]
   float multiplier = 1.0f;
-  Dropout dropout;  // element = row·W + column
-  Matrix x;         // [R, W] (=)
+  Dropout dropout;     // element = row·W + column
+  TokenPlaces places;  // where a device finds tokens and positions; or none
+  AnyMatrix x;         // [R, W] (=)
 };
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
 
 struct EmbeddingBackwardArgs {
   ConstTokens tokens;  // [R]
-  ConstMatrix dx;      // [R, W]
+  ConstAnyMatrix dx;   // [R, W]
   float multiplier = 1.0f;
   Dropout dropout;
-  Matrix d_table;  // [V, W] (+=)
+  TokenPlaces places;  // where a device finds the rows grouped by token; or none
+  Matrix d_table;      // [V, W] (+=)
 };
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);
 

@@ -2,6 +2,7 @@
 //
 // Why its own op: NormFormer (Shleifer et al. 2021) puts it between the heads and the output product.
 // Shapes: R packed rows, H heads of width D.
+// Storage: x, y and their gradients are of one type, fp32 or on a device bf16; gains and their gradients are fp32.
 // Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows, merged in ascending order: no thread count changes a bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
 #pragma once
@@ -14,19 +15,19 @@ namespace hadal {
 inline constexpr int64_t kHeadScaleRowBlock = 32;
 
 struct HeadScaleForwardArgs {
-  ConstMatrix x;     // [R, H·D]
+  ConstAnyMatrix x;  // [R, H·D]
   ConstVector gain;  // g [H]
-  Matrix y;          // [R, H·D] (=); may lie over x
+  AnyMatrix y;       // [R, H·D] (=); may lie over x
 };
 void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
 
 //   dx = g·dy    d_gain[h] += Σ_rows Σ_j dy·x
 struct HeadScaleBackwardArgs {
-  ConstMatrix dy, x;  // [R, H·D]
-  ConstVector gain;   // [H]
-  Matrix dx;          // [R, H·D] (=); may lie over dy
-  Vector d_gain;      // [H] (+=)
-  Vector partials;    // scratch, HeadScalePartials(R, H) floats
+  ConstAnyMatrix dy, x;  // [R, H·D]
+  ConstVector gain;      // [H]
+  AnyMatrix dx;          // [R, H·D] (=); may lie over dy
+  Vector d_gain;         // [H] (+=)
+  Vector partials;       // scratch, HeadScalePartials(R, H) floats
 };
 void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args);
 

@@ -7,7 +7,7 @@
 namespace hadal {
 namespace {
 
-void CheckRowMajor(const ConstMatrix& m) {
+void CheckRowMajor(const ConstAnyMatrix& m) {
   HADAL_CHECK(!m.empty());
   HADAL_CHECK_GE(m.columns, 1);
   HADAL_CHECK_GE(m.stride, m.columns);

@@ -6,7 +6,9 @@
 //
 // Why one op: the epilogues ride on the product's output while it is in cache (cuBLASLt has the same three on a GPU).
 // Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
-// Numerics: fp32. A product's terms are summed in the order of oneDNN's serial sgemm, a function of shapes, strides and
+// Storage: operands, and outputs but for weights' gradients, are fp32, or on a device bf16: both operands of a product alike, its output as
+// they are or fp32; sums are fp32 in either case. A bias is stored as its y is.
+// Numerics on the CPU: fp32. A product's terms are summed in the order of oneDNN's serial sgemm, a function of shapes, strides and
 // instruction set, not of addresses. Threads split output rows, and their number changes no bit: on AVX-512 in ranges of
 // ≥ 16 rows, where a row's bits do not depend on the rows around it (a product of ≤ 8 rows takes another code path and does
 // differ); on older instruction sets, where they do, in blocks of fixed bounds. db adds rows in ascending order.
@@ -22,40 +24,40 @@
 namespace hadal {
 
 struct LinearForwardArgs {
-  ConstMatrix x;       // [R, in]
-  ConstMatrix weight;  // [out, in]
-  ConstVector bias;    // [out], or empty
-  bool relu = false;   // max(0, ·) after the bias
-  Dropout dropout;     // after the ReLU; inactive by default
-  Matrix y;            // [R, out]  (=)
+  ConstAnyMatrix x;       // [R, in]
+  ConstAnyMatrix weight;  // [out, in]
+  ConstAnyVector bias;    // [out], or empty
+  bool relu = false;      // max(0, ·) after the bias
+  Dropout dropout;        // after the ReLU; inactive by default
+  AnyMatrix y;            // [R, out]  (=)
 };
 void LinearForward(const Stream& stream, const LinearForwardArgs& args);
 
 struct LinearBackwardInputArgs {
-  ConstMatrix dy;      // [R, out]
-  ConstMatrix weight;  // [out, in]
+  ConstAnyMatrix dy;      // [R, out]
+  ConstAnyMatrix weight;  // [out, in]
   // Where the forward's y fed this layer through ReLU and dropout, its stored value y: dx becomes y > 0 ? dx · mask_scale : 0
   // (a dropped element is stored as 0, so no random number is drawn again). Empty: no mask. REQUIRES: accumulate = false.
-  ConstMatrix relu_output;  // [R, in]
-  float mask_scale = 1.0f;  // Dropout::scale() of that dropout, 1 without dropout
-  bool accumulate = false;  // dx += instead of dx =
-  Matrix dx;                // [R, in]
+  ConstAnyMatrix relu_output;  // [R, in]
+  float mask_scale = 1.0f;     // Dropout::scale() of that dropout, 1 without dropout
+  bool accumulate = false;     // dx += instead of dx =
+  AnyMatrix dx;                // [R, in]
 };
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 
 // The mask of relu_output alone, where something stands between the ReLU and the product: dx = y > 0 ? dx · mask_scale : 0.
 struct ReluBackwardArgs {
-  ConstMatrix relu_output;  // y [R, W]
+  ConstAnyMatrix relu_output;  // y [R, W]
   float mask_scale = 1.0f;
-  Matrix dx;  // [R, W], in place
+  AnyMatrix dx;  // [R, W], in place
 };
 void ReluBackward(const Stream& stream, const ReluBackwardArgs& args);
 
 struct LinearBackwardWeightArgs {
-  ConstMatrix dy;   // [R, out]
-  ConstMatrix x;    // [R, in]
-  Matrix d_weight;  // [out, in]  (+=)
-  Vector d_bias;    // [out]      (+=), or empty
+  ConstAnyMatrix dy;  // [R, out]
+  ConstAnyMatrix x;   // [R, in]
+  Matrix d_weight;    // [out, in]  (+=)
+  Vector d_bias;      // [out]      (+=), or empty
 };
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args);
 

@@ -8,7 +8,7 @@ namespace hadal {
 namespace {
 
 // An empty matrix stands for "not given" and passes.
-void CheckShape(const ConstMatrix& m, int64_t rows, int64_t width) {
+void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t width) {
   if (m.empty()) return;
   HADAL_CHECK_EQ(m.rows, rows);
   HADAL_CHECK_EQ(m.columns, width);
@@ -26,7 +26,8 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
   if (rows == 0) return;
   HADAL_CHECK(!args.stream.empty());
   HADAL_CHECK_GE(width, 1);
-  for (const ConstMatrix& m : {args.stream, args.branch, args.skip, ConstMatrix(args.sum), ConstMatrix(args.normed)}) {
+  for (const ConstAnyMatrix& m :
+       {args.stream, args.branch, args.skip, ConstAnyMatrix(args.sum), ConstAnyMatrix(args.normed)}) {
     CheckShape(m, rows, width);
   }
   const bool norm = !args.scale.empty();
@@ -52,8 +53,8 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   if (rows == 0) return;
   HADAL_CHECK(!args.d_stream.empty());
   HADAL_CHECK_GE(width, 1);
-  for (const ConstMatrix& m : {args.d_normed, args.d_sum, args.sum, args.stream, args.branch,
-                               ConstMatrix(args.d_branch), ConstMatrix(args.d_skip)}) {
+  for (const ConstAnyMatrix& m : {args.d_normed, args.d_sum, args.sum, args.stream, args.branch,
+                                  ConstAnyMatrix(args.d_branch), ConstAnyMatrix(args.d_skip)}) {
     CheckShape(m, rows, width);
   }
   const bool norm = !args.d_normed.empty();

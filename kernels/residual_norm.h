@@ -9,7 +9,9 @@
 // b = alpha_t; ReZero (Bachlechner et al. 2020), g learned; Admin (Liu et al. 2020), ω learned; B2T (arXiv 2206.00330), e the
 // layer's input. LayerNorm: biased variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
-// Numerics: fp32; mean and variance of a row in two passes over the row held in cache, lane sums combined in a fixed order.
+// Storage: the stream (x, e, s and the gradients d_stream, d_sum) is of one type, what touches products (y, n and their gradients) of one;
+// on the CPU both are fp32, on a device either may be bf16 (cuda/residual_norm.h says which pairs). Everything else is fp32.
+// Numerics: sums and statistics in fp32; mean and variance of a row in two passes over the row held in cache, lane sums combined in a fixed order.
 // Column sums (all the d_… vectors) run over blocks of kResidualNormRowBlock rows, blocks merged in ascending order, so
 // neither threads nor their number change a bit.
 // Dropout element = row·W + column. Blocking; allocates nothing.
@@ -25,19 +27,20 @@ inline constexpr float kLayerNormEpsilon = 1e-5f;
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
 struct ResidualNormForwardArgs {
-  ConstMatrix stream;          // x [R, W]
-  ConstMatrix branch;          // y [R, W], or empty: the norm alone (s = x; gains, bias, dropout and skip are not used)
+  ConstAnyMatrix stream;       // x [R, W]
+  ConstAnyMatrix branch;       // y [R, W], or empty: the norm alone (s = x; gains, bias, dropout and skip are not used)
   ConstVector bias;            // [W] added to y, or empty
-  ConstMatrix skip;            // e [R, W], or empty
+  ConstAnyMatrix skip;         // e [R, W], or empty
   float residual_gain = 1.0f;  // r
   float branch_gain = 1.0f;    // b
-  float skip_gain = 1.0f;      // a
-  ConstVector learned_residual_gain;  // ω [W], or empty: 1
-  ConstVector learned_branch_gain;    // g [1], or empty: 1
+  const float* branch_gain_place = nullptr;  // where a device finds b; null: the launch brings it
+  float skip_gain = 1.0f;                    // a
+  ConstVector learned_residual_gain;         // ω [W], or empty: 1
+  ConstVector learned_branch_gain;           // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
-  Matrix sum;                // s [R, W] (=); may be empty where only n is wanted, may alias `branch` or `stream`
-  Matrix normed;             // n [R, W] (=); empty without norm; must not alias stream, branch or sum
+  AnyMatrix sum;             // s [R, W] (=); may be empty where only n is wanted, may alias `branch` or `stream`
+  AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias stream, branch or sum
   Vector mean, rstd;         // [R] (=), kept for backward; empty without norm
 };
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
@@ -46,21 +49,22 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
 //   d_stream = r·ω ⊙ ds    d_branch = b·g·mask·ds    d_skip += a·ds    d_bias += Σ_rows d_branch
 //   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's
 struct ResidualNormBackwardArgs {
-  ConstMatrix d_normed;    // [R, W]; empty without norm
-  ConstMatrix d_sum;       // [R, W] gradient that arrives at s directly (pre-norm's stream), or empty
-  ConstMatrix sum;         // s of the forward; with mean, rstd, scale: empty without norm
-  ConstVector mean, rstd;  // [R]
-  ConstVector scale;       // [W]
+  ConstAnyMatrix d_normed;  // [R, W]; empty without norm
+  ConstAnyMatrix d_sum;     // [R, W] gradient that arrives at s directly (pre-norm's stream), or empty
+  ConstAnyMatrix sum;       // s of the forward; with mean, rstd, scale: empty without norm
+  ConstVector mean, rstd;   // [R]
+  ConstVector scale;        // [W]
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
+  const float* branch_gain_place = nullptr;
   float skip_gain = 1.0f;
   ConstVector learned_residual_gain, learned_branch_gain;
-  ConstMatrix stream;  // x of the forward; read for d_learned_residual_gain
-  ConstMatrix branch;  // y and bias of the forward; read for d_learned_branch_gain
-  ConstVector bias;    // may be empty
+  ConstAnyMatrix stream;  // x of the forward; read for d_learned_residual_gain
+  ConstAnyMatrix branch;  // y and bias of the forward; read for d_learned_branch_gain
+  ConstVector bias;       // may be empty
   Dropout dropout;
-  Matrix d_stream;                 // [R, W] (=); may alias d_normed or d_sum
-  Matrix d_branch;                 // [R, W] (=), or empty: the norm alone (d_stream = ds); may not alias d_stream
+  AnyMatrix d_stream;              // [R, W] (=); may alias d_normed or d_sum
+  AnyMatrix d_branch;              // [R, W] (=), or empty: the norm alone (d_stream = ds); may not alias d_stream
   Matrix d_skip;                   // [R, W] (+=), or empty
   Vector d_bias;                   // [W] (+=), or empty
   Vector d_learned_residual_gain;  // [W] (+=), with learned_residual_gain

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "layers/model_plan.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/bench_profile.h"
@@ -38,6 +40,7 @@ struct BenchArguments {
   bool no_limit = false;
   int threads = 0;
   DeviceRequest device;
+  TrainingPrecision precision = TrainingPrecision::kAuto;
 };
 
 absl::Status BenchInWorld(BenchArguments arguments, World& world) {
@@ -47,7 +50,9 @@ absl::Status BenchInWorld(BenchArguments arguments, World& world) {
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   const ModelPlan plan = ModelPlan::Make(BenchModel(arguments.step));
   Collectives collectives(world.communicator(), absl::Seconds(600));
-  HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, {}, world, collectives));
+  HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen,
+                         ChooseDevice(arguments.device, plan, {.precision = arguments.precision}, world, collectives));
+  arguments.step.compute_storage = chosen.compute_storage;
   if (chosen.device != nullptr) arguments.step.limit = false;  // oneDNN's products are no limit of a GPU
   if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
   return RunBenchStep(arguments.step, world.communicator(), chosen.StreamFor(world.stream()), std::cout);
@@ -60,6 +65,13 @@ struct ProfileArguments {
   int threads = 0;
   bool products = false;  // only their speed
 };
+
+// What each rank of a run carries for its checkpoints: the vocabularies' files.
+absl::StatusOr<int64_t> CarriedBytes(const Corpus& corpus) {
+  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
+  const int64_t target = std::ssize(vocabularies.target.contents());
+  return corpus.manifest().shares_vocabulary() ? target : target + std::ssize(vocabularies.source.contents());
+}
 
 absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
@@ -86,6 +98,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   train.model.source_vocabulary = corpus.manifest().source_vocabulary.size;
   train.model.target_vocabulary = corpus.manifest().target_vocabulary.size;
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
+  HADAL_ASSIGN_OR_RETURN(arguments.options.carried_bytes, CarriedBytes(corpus));
   HADAL_ASSIGN_OR_RETURN(const config::Profile profile,
                          MeasureProfile(arguments.options, corpus, world.communicator(), world.stream()));
   if (world.rank() != 0) return absl::OkStatus();
@@ -176,6 +189,12 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   AddDeviceFlags(*command, arguments->device);
+  const std::map<std::string, TrainingPrecision> precisions = {{"auto", TrainingPrecision::kAuto},
+                                                               {"fp32", TrainingPrecision::kFp32},
+                                                               {"tf32", TrainingPrecision::kTf32},
+                                                               {"bf16", TrainingPrecision::kBf16}};
+  command->add_option("--precision", arguments->precision, "As device.precision of a run's config")
+      ->transform(CLI::CheckedTransformer(precisions));
   command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
   command->add_flag("--json", step.json, "Print everything as JSON");
   command->callback([arguments, &exit_code] {

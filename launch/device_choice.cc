@@ -1,18 +1,22 @@
 #include "launch/device_choice.h"
 
+#include <string>
 #include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "kernels/device/cuda_device.h"
 #include "layers/device_support.h"
+#include "pipeline/device_precision.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
 absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const Device& device) {
-  HADAL_RETURN_IF_ERROR(CheckDeviceSupport(plan, device.kernels()));
+  ModelPlan stored = plan;
+  stored.compute_storage = DeviceStorage(plan, options.precision);
+  HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device.kernels()));
   if (options.validation.every_steps > 0 && options.validation.bleu_sentences > 0) {
     return absl::UnimplementedError(
         "validation.bleu_sentences needs beam search, which has no GPU version yet; set it to 0, or train with "
@@ -22,20 +26,33 @@ absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const 
   return absl::OkStatus();
 }
 
+// The CPU instead of a GPU, for a run of this precision.
+absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::string& why) {
+  if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return ChosenDevice();
+  const char* word = precision == TrainingPrecision::kBf16 ? "bf16" : "tf32";
+  return absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
+                                                 "; a CPU trains in fp32: set it to \"auto\" or \"fp32\""));
+}
+
+const char* ProductsIn(Storage storage, TrainingPrecision precision) {
+  if (storage == Storage::kBFloat16) return "bf16";
+  return precision == TrainingPrecision::kTf32 ? "tf32" : "fp32";
+}
+
 }  // namespace
 
 void AddDeviceFlags(CLI::App& command, DeviceRequest& request) {
   command.add_option("--device", request.kind, "auto (a GPU where there is one and the model trains on it), cpu, cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  command.add_flag("--tf32", request.tf32, "On a GPU: products in tf32 instead of fp32");
 }
 
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,
                                           const TrainOptions& options, World& world, Collectives& collectives) {
-  if (request.kind == "cpu") return ChosenDevice();
+  if (request.kind == "cpu") return ChooseCpu(options.precision, "--device is cpu");
+  const bool tf32 = options.precision == TrainingPrecision::kTf32;
   absl::StatusOr<std::unique_ptr<Device>> device =
-      cuda::OpenCudaDevice({.local_rank = world.local_rank(), .tf32 = request.tf32});
+      cuda::OpenCudaDevice({.local_rank = world.local_rank(), .tf32 = tf32});
   const bool found = device.ok();
   const absl::Status status = found ? CheckRun(plan, options, **device) : device.status();
   ChosenDevice chosen;
@@ -46,17 +63,19 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   } else {
     HADAL_ASSIGN_OR_RETURN(const bool cpu, collectives.AnyRank(!status.ok(), "choosing a device"));
     if (cpu) {
+      const std::string why = status.ok() ? "another rank has none that it can use" : std::string(status.message());
+      HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));
       if (found && world.rank() == 0) {
-        chosen.notice = absl::StrCat("training on the CPU, although there is a GPU: ",
-                                     status.ok() ? "another rank has none that it can use" : status.message());
+        chosen.notice = absl::StrCat("training on the CPU, although there is a GPU: ", why);
       }
       return chosen;
     }
   }
   chosen.device = *std::move(device);
+  chosen.compute_storage = DeviceStorage(plan, options.precision);
   if (world.rank() == 0) {
-    chosen.notice =
-        absl::StrCat("training on ", chosen.device->Name(), ", products in ", request.tf32 ? "tf32" : "fp32");
+    chosen.notice = absl::StrCat("training on ", chosen.device->Name(), ", products in ",
+                                 ProductsIn(chosen.compute_storage, options.precision));
   }
   return chosen;
 }

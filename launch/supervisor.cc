@@ -129,6 +129,8 @@ class Supervisor {
 
  private:
   static bool IsCrash(int code) { return code == kExitHang || code == kExitPeerLost || code >= kSignalExit; }
+  // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no code of ours.
+  static int FromLauncher(int code) { return code > kExitPeerLost && code < SIGSYS ? kSignalExit + code : code; }
 
   static int64_t LatestStep(const std::string& run_directory) {
     return ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(-1);
@@ -162,7 +164,7 @@ class Supervisor {
       if (left > 0) log_ << "hadal supervise: ended " << left << " process(es) that the job left behind" << std::endl;
       waitpid(ended.si_pid, nullptr, 0);
       if (ended.si_pid != job_) continue;
-      return ended.si_code == CLD_EXITED ? ended.si_status : kSignalExit + ended.si_status;
+      return ended.si_code == CLD_EXITED ? FromLauncher(ended.si_status) : kSignalExit + ended.si_status;
     }
   }
 

@@ -24,6 +24,7 @@
 #include "runtime/status_macros.h"
 #include "tools/config_arguments.h"
 #include "tools/config_loading.h"
+#include "tools/cost_files.h"
 #include "tools/layout_list.h"
 #include "tools/report.h"
 #include "tools/run_record.h"
@@ -38,6 +39,7 @@ struct SweepArguments {
   ConfigArguments config;
   std::string out = "sweep";
   std::string submit;
+  CostFiles costs;  // for the report
   bool accept_changes = false;
 };
 
@@ -72,13 +74,14 @@ bool IsFinished(const std::string& out, const GridCell& cell) {
 }
 
 // Of the layouts that have steps to show.
-absl::Status WriteScaling(const std::string& out, const ComparisonGrid& grid) {
+absl::Status WriteScaling(const SweepArguments& arguments, const ComparisonGrid& grid) {
+  const std::string& out = arguments.out;
   std::vector<std::string> directories;
   for (const GridCell& cell : grid.cells) {
     if (ReadRun(CellDirectory(out, cell)).ok()) directories.push_back(CellDirectory(out, cell));
   }
   if (directories.empty()) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(const std::string files, WriteReport(directories, JoinPath(out, "scaling")));
+  HADAL_ASSIGN_OR_RETURN(const std::string files, WriteReport(directories, JoinPath(out, "scaling"), arguments.costs));
   std::cout << files << std::flush;
   return absl::OkStatus();
 }
@@ -123,7 +126,7 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
   options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
   HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
-  HADAL_RETURN_IF_ERROR(WriteScaling(arguments.out, grid));
+  HADAL_RETURN_IF_ERROR(WriteScaling(arguments, grid));
   if (outcome.stopped) return kExitRequeue;
   return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
 }
@@ -139,6 +142,7 @@ void AddSweepCommand(CLI::App& app, int& exit_code) {
   command->add_option("--submit", arguments->submit,
                       "submit what is not finished as a job array by this command, the script last: "
                       "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
+  AddCostFlags(*command, "what the report holds the runs against", arguments->costs);
   command->add_flag("--accept-changes", arguments->accept_changes, "go on with runs whose config has changed");
   command->callback([arguments, &exit_code] {
     const absl::StatusOr<int> code = Sweep(*arguments);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/own_memory.h"
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
@@ -33,6 +34,7 @@
 #include "tools/config_arguments.h"
 #include "tools/config_difference.h"
 #include "tools/config_loading.h"
+#include "tools/cost_files.h"
 #include "tools/doctor_facts.h"
 #include "tools/placement_map.h"
 #include "tools/resolved_config.h"
@@ -54,6 +56,7 @@ struct TrainArguments {
   std::string trace;  // "steps=100-102"
   std::string stop_after;
   DeviceRequest device;
+  CostFiles costs;
 };
 
 // What every rank knows after reading its files; nothing here has talked to a peer.
@@ -104,6 +107,10 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
   train.model.target_vocabulary = manifest.target_vocabulary.size;
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
   HADAL_ASSIGN_OR_RETURN(prepared.vocabularies, AttachVocabularies(*prepared.train));
+  if (!arguments.costs.empty()) {  // they must be this model's; the report will want them
+    HADAL_ASSIGN_OR_RETURN(const LoadedCosts costs, LoadCosts(arguments.costs));
+    HADAL_RETURN_IF_ERROR(costs.For(train.model).status());
+  }
   return prepared;
 }
 
@@ -121,7 +128,10 @@ absl::Status LimitMemory(const World& world, const Device* device, Collectives& 
   if (options.memory_limit_bytes != 0) return absl::OkStatus();
   const std::optional<int64_t> free = AvailableHostMemoryBytes();
   constexpr int64_t kUnknown = int64_t{1} << 62;
-  const int64_t my_share = device != nullptr ? device->FreeBytes() : free ? *free / world.ranks_on_host() : kUnknown;
+  const int64_t my_share = device != nullptr
+                               ? device->FreeBytes() + cuda::OwnMemory::kDeviceBytes  // which it has taken already
+                           : free ? *free / world.ranks_on_host()
+                                  : kUnknown;
   const double mine[] = {static_cast<double>(my_share)};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
   double least = mine[0];
@@ -225,6 +235,13 @@ absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, T
       }};
 }
 
+// Makes the run directory, with what the run was started from.
+absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, bool is_main, int64_t first_step,
+                     TrainingSinks& sinks) {
+  HADAL_RETURN_IF_ERROR(sinks.Open(prepared.config_text, first_step));
+  return is_main ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
+}
+
 // Which host has which part, where there are several.
 absl::Status PrintPlacement(const World& world, Collectives& collectives, const GridShape& grid) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, collectives.AllGather(HostName(), "hosts"));
@@ -258,9 +275,10 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
-  HADAL_ASSIGN_OR_RETURN(const ModelPlan plan, SharePlan(options.model, world, collectives));
+  HADAL_ASSIGN_OR_RETURN(ModelPlan plan, SharePlan(options.model, world, collectives));
   HADAL_ASSIGN_OR_RETURN(device.chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
   const ChosenDevice& chosen = device.chosen;
+  plan.compute_storage = chosen.compute_storage;
   HADAL_ASSIGN_OR_RETURN(device.transport,
                          ChooseTransport(options.pipeline.transport, chosen.device ? chosen.device->Identity() : "",
                                          world.communicator(), collectives));
@@ -295,11 +313,12 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                                          {.run_directory = options.run_directory,
                                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
                                           .config_text = prepared.config_text,
-                                          .attachments = prepared.vocabularies,
+                                          .attachments = std::move(prepared.vocabularies),
                                           .warn = [&](std::string_view text) { sinks.Warn(text); }}));
   HADAL_RETURN_IF_ERROR(PrintPlacement(world, collectives, pipeline.grid));
   HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Open(prepared.config_text, trainer->progress().step), "run directory"));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(
+      OpenRun(arguments, prepared, world.rank() == 0, trainer->progress().step, sinks), "run directory"));
   const Watchdog watchdog(world.communicator(), trainer->engine().place(),
                           absl::Seconds(options.pipeline.wait_timeout_seconds), std::cerr);
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
@@ -345,6 +364,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");
   command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   AddDeviceFlags(*command, arguments->device);
+  AddCostFlags(*command, "kept with the run, for its report", arguments->costs);
   command->add_option(
       "--trace", arguments->trace,
       "Write a timeline of these steps (steps=100-102) of all ranks to RUN_DIR/trace, for ui.perfetto.dev");

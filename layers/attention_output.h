@@ -15,6 +15,7 @@
 
 #include "layers/inner_norm.h"
 #include "layers/model_plan.h"
+#include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 #include "runtime/tensor.h"
 
@@ -25,27 +26,49 @@ class AttentionOutput {
   // REQUIRES: an attention sublayer.
   AttentionOutput(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedFloats(int64_t rows) const { return At(rows).end; }
+  int64_t SavedBytes(int64_t rows) const { return Views<std::byte>(nullptr, rows).bytes; }
   // y (=).
-  void Forward(const SublayerContext& context, ConstMatrix attended, float* saved, Matrix y) const;
+  void Forward(const SublayerContext& context, ConstAnyMatrix attended, std::byte* saved, AnyMatrix y) const;
   // d_attended (=); adds to the gradients of g and of both norms.
-  void BackwardInput(const SublayerContext& context, ConstMatrix d_y, ConstMatrix attended, const float* saved,
-                     Matrix d_attended) const;
+  void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, ConstAnyMatrix attended,
+                     const std::byte* saved, AnyMatrix d_attended) const;
   // Adds to the gradient of W_o, and of b_o where the bias is added here. Follows BackwardInput.
-  void BackwardWeight(const SublayerContext& context, ConstMatrix d_y, ConstMatrix attended, const float* saved) const;
+  void BackwardWeight(const SublayerContext& context, ConstAnyMatrix d_y, ConstAnyMatrix attended,
+                      const std::byte* saved) const;
   // The parameter b_o, or -1 where it is added here or there is none.
   int32_t bias() const { return output_norm_.present() ? -1 : bias_; }
 
  private:
-  // Offsets in floats into `saved`.
-  struct Offsets {
-    int64_t scaled = 0, normed = 0, normed_statistics = 0, projected = 0, projected_statistics = 0, end = 0;
-  };
-  Offsets At(int64_t rows) const;
-  // What the inner norm, and what W_o, reads.
-  ConstMatrix Scaled(ConstMatrix attended, const float* saved) const;
-  ConstMatrix Normed(ConstMatrix attended, const float* saved) const;
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> scaled, normed, projected;  // empty where they do not exist
+    SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
+    int64_t bytes = 0;
 
+    // What the inner norm, and what W_o, reads.
+    ConstAnyMatrix Scaled(ConstAnyMatrix attended) const { return scaled.empty() ? attended : ConstAnyMatrix(scaled); }
+    ConstAnyMatrix Normed(ConstAnyMatrix attended) const {
+      return normed.empty() ? Scaled(attended) : ConstAnyMatrix(normed);
+    }
+  };
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t rows) const {
+    SavedTensors tensors(saved);
+    Saved<Byte> s;
+    if (head_scale_ >= 0) s.scaled = tensors.Take(storage_, rows, d_model_);
+    if (inner_norm_.present()) {
+      s.normed = tensors.Take(storage_, rows, d_model_);
+      s.normed_statistics = tensors.TakeFloats(rows, 2).data;
+    }
+    if (output_norm_.present()) {
+      s.projected = tensors.Take(storage_, rows, d_model_);
+      s.projected_statistics = tensors.TakeFloats(rows, 2).data;
+    }
+    s.bytes = tensors.bytes();
+    return s;
+  }
+
+  Storage storage_;
   int64_t d_model_;
   int32_t weight_, bias_;  // W_o, b_o
   int32_t head_scale_;

@@ -4,8 +4,8 @@
 
 namespace hadal {
 
-int64_t EdgeBytes(const Edge& edge, const ActivationCapacity& capacity, int64_t width) {
-  return edge.entries * capacity.rows(edge.rows) * width * static_cast<int64_t>(sizeof(float));
+int64_t EdgeBytes(const Edge& edge, Storage storage, const ActivationCapacity& capacity, int64_t width) {
+  return edge.entries * capacity.rows(edge.rows) * width * BytesOf(storage);
 }
 
 std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
@@ -13,11 +13,19 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
   HADAL_CHECK_LT(position, static_cast<int32_t>(plan.sublayers.size()));
   const SublayerRecord& next = plan.sublayers[position];
   const int64_t entries = next.layer >= 0 && plan.Combines(next.stack) ? next.layer + 1 : 1;
-  if (position <= plan.target_embedding()) return {{EdgeKind::kStream, Stack::kEncoder, entries}};
-  std::vector<Edge> edges = {{EdgeKind::kStream, Stack::kDecoder, entries}};
+  const Storage compute = plan.compute_storage;
+  const auto stream = [&](Stack stack) {
+    const Storage storage = plan.stream_storage(stack);
+    return Edge{EdgeKind::kStream, stack, entries, plan.ends_stack(position) ? compute : storage, storage};
+  };
+  if (position < plan.target_embedding()) return {stream(Stack::kEncoder)};
+  if (position == plan.target_embedding()) {
+    return {{EdgeKind::kStream, Stack::kEncoder, entries, compute, Storage::kFloat32}};
+  }
+  std::vector<Edge> edges = {stream(Stack::kDecoder)};
   for (int32_t s = position; s < plan.output_head(); ++s) {
     if (plan.sublayers[s].kind != SublayerKind::kCrossAttention) continue;
-    edges.push_back({EdgeKind::kMemory, Stack::kEncoder});
+    edges.push_back({EdgeKind::kMemory, Stack::kEncoder, 1, compute, Storage::kFloat32});
     break;
   }
   return edges;

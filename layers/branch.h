@@ -4,10 +4,12 @@
 // leaves inner gradients in the workspace; `BackwardWeight` reads those and must follow before the next BackwardInput
 // (1F1B calls the two in a row). The bias of the last product (out_proj.bias, fc2.bias) is added, and its gradient
 // summed, by the residual connection's kernel, which reads the product anyway. Shapes: x, y and their gradients [R, d];
-// R = source rows in the encoder, target rows in the decoder. Thread safety: const; one micro-batch at a time a
+// R = source rows in the encoder, target rows in the decoder. Storage: ModelPlan::compute_storage, but for d_x, which may be as the residual
+// stream's is. Thread safety: const; one micro-batch at a time a
 // workspace.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -21,16 +23,16 @@ class Branch {
  public:
   virtual ~Branch() = default;
 
-  // Floats that Forward keeps of one micro-batch at full capacity.
-  virtual int64_t SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const = 0;
+  // Bytes that Forward keeps of one micro-batch at full capacity.
+  virtual int64_t SavedBytes(const ActivationCapacity& capacity) const = 0;
   // y = F(x) without the last bias (=).
-  virtual void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const = 0;
+  virtual void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const = 0;
   // d_x (+)= F'ᵀ·d_y; cross-attention also adds to context.d_memory.
-  virtual void BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                             Matrix d_x) const = 0;
+  virtual void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
+                             bool accumulate, AnyMatrix d_x) const = 0;
   // Adds to the gradients of the branch's weights and inner biases.
-  virtual void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                              const float* saved) const = 0;
+  virtual void BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                              const std::byte* saved) const = 0;
   // The parameter that holds the last bias; -1 where the branch adds it itself.
   virtual int32_t output_bias() const = 0;
 };

@@ -31,7 +31,7 @@ CandidateTable CandidateHead::Forward(const Stream& stream, const ParameterStore
                                       const Workspace& workspace, ConstMatrix x) const {
   const int64_t rows = x.rows;
   HADAL_CHECK_LE(rows, rows_);
-  const Matrix logits = workspace.logits(rows);
+  const Matrix logits = workspace.logits(rows).floats();
   const Vector nll = workspace.row_nll(rows);
   const MatrixOf<int32_t> tokens(tokens_, rows, candidates_);
   const Matrix log_probabilities(log_probabilities_, rows, candidates_);

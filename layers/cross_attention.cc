@@ -10,7 +10,8 @@ AttentionShape ShapeOf(const SublayerContext& context, int32_t heads) {
   return {.query_offsets = context.offsets(Stack::kDecoder),
           .key_offsets = context.offsets(Stack::kEncoder),
           .heads = heads,
-          .causal = false};
+          .causal = false,
+          .tile_places = context.cross_tiles()};
 }
 
 }  // namespace
@@ -24,37 +25,38 @@ CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
       output_weight_(plan.ParameterOf(sublayer, ParameterRole::kOutputWeight)),
       output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
       shift_(plan, sublayer, ParameterRole::kQueryShift),
+      storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       heads_(plan.options.heads),
       dropout_(plan.options.attention_dropout) {}
 
-int64_t CrossAttention::SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const {
-  return capacity.target_rows * (2 * d_model_ + heads_) + capacity.source_rows * 2 * d_model_ +
-         shift_.SavedFloats(capacity.target_rows, d_model_);
+template <typename Byte>
+CrossAttention::Saved<Byte> CrossAttention::Views(Byte* saved, int64_t target_rows, int64_t source_rows) const {
+  SavedTensors tensors(saved);
+  Saved<Byte> s;
+  s.query = tensors.Take(storage_, target_rows, d_model_);
+  s.key_value = tensors.Take(storage_, source_rows, 2 * d_model_);
+  s.attended = tensors.Take(storage_, target_rows, d_model_);
+  s.log_sum_exp = tensors.TakeFloats(target_rows, heads_);
+  if (shift_.present()) s.shifted = tensors.Take(storage_, target_rows, d_model_);
+  s.bytes = tensors.bytes();
+  return s;
 }
 
-template <typename T>
-CrossAttention::Saved<T> CrossAttention::Views(T* saved, int64_t target_rows, int64_t source_rows) const {
-  T* key_value = saved + target_rows * d_model_;
-  T* attended = key_value + source_rows * 2 * d_model_;
-  T* log_sum_exp = attended + target_rows * d_model_;
-  return {{saved, target_rows, d_model_},
-          {key_value, source_rows, 2 * d_model_},
-          {attended, target_rows, d_model_},
-          {log_sum_exp, target_rows, heads_},
-          log_sum_exp + target_rows * heads_};
+int64_t CrossAttention::SavedBytes(const ActivationCapacity& capacity) const {
+  return Views<std::byte>(nullptr, capacity.target_rows, capacity.source_rows).bytes;
 }
 
-void CrossAttention::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
+void CrossAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<float> s = Views(saved, x.rows, context.memory.rows);
+  const Saved<std::byte> s = Views(saved, x.rows, context.memory.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, x, s.shifted),
-                                 .weight = parameters.Weight(query_weight_),
-                                 .bias = parameters.WeightVector(query_bias_),
+                                 .weight = parameters.ProductWeight(query_weight_),
+                                 .bias = parameters.ProductBias(query_bias_),
                                  .y = s.query});
   LinearForward(context.stream, {.x = context.memory,
-                                 .weight = parameters.FusedWeight(key_value_weight_, 2),
-                                 .bias = parameters.FusedWeightVector(key_value_bias_, 2),
+                                 .weight = parameters.ProductWeight(key_value_weight_, 2),
+                                 .bias = parameters.ProductBias(key_value_bias_, 2),
                                  .y = s.key_value});
   AttentionForward(context.stream, {.shape = ShapeOf(context, heads_),
                                     .q = s.query,
@@ -64,17 +66,18 @@ void CrossAttention::Forward(const SublayerContext& context, ConstMatrix x, floa
                                     .context = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
-  LinearForward(context.stream, {.x = s.attended, .weight = parameters.Weight(output_weight_), .y = y});
+  LinearForward(context.stream, {.x = s.attended, .weight = parameters.ProductWeight(output_weight_), .y = y});
 }
 
-void CrossAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                                   Matrix d_x) const {
+void CrossAttention::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
+                                   bool accumulate, AnyMatrix d_x) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const float> s = Views(saved, d_y.rows, context.memory.rows);
-  const Matrix d_attended = context.workspace.context_gradient(d_y.rows);
-  const Matrix d_query = context.workspace.query_gradient(d_y.rows);
-  const Matrix d_key_value = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_);
-  LinearBackwardInput(context.stream, {.dy = d_y, .weight = parameters.Weight(output_weight_), .dx = d_attended});
+  const Saved<const std::byte> s = Views(saved, d_y.rows, context.memory.rows);
+  const AnyMatrix d_attended = context.workspace.context_gradient(d_y.rows);
+  const AnyMatrix d_query = context.workspace.query_gradient(d_y.rows);
+  const AnyMatrix d_key_value = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_);
+  LinearBackwardInput(context.stream,
+                      {.dy = d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
   AttentionBackward(context.stream, {.shape = ShapeOf(context, heads_),
                                      .q = s.query,
                                      .k = s.key_value.Columns(0, d_model_),
@@ -87,17 +90,17 @@ void CrossAttention::BackwardInput(const SublayerContext& context, ConstMatrix d
                                      .d_v = d_key_value.Columns(d_model_, d_model_),
                                      .scratch = context.workspace.attention_scratch()});
   shift_.BackwardInput(
-      context, {.dy = d_query, .weight = parameters.Weight(query_weight_), .accumulate = accumulate, .dx = d_x});
+      context, {.dy = d_query, .weight = parameters.ProductWeight(query_weight_), .accumulate = accumulate, .dx = d_x});
   LinearBackwardInput(context.stream, {.dy = d_key_value,
-                                       .weight = parameters.FusedWeight(key_value_weight_, 2),
+                                       .weight = parameters.ProductWeight(key_value_weight_, 2),
                                        .accumulate = true,
                                        .dx = context.d_memory});
 }
 
-void CrossAttention::BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                                    const float* saved) const {
+void CrossAttention::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                                    const std::byte* saved) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const float> s = Views(saved, d_y.rows, context.memory.rows);
+  const Saved<const std::byte> s = Views(saved, d_y.rows, context.memory.rows);
   LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
   LinearBackwardWeight(context.stream, {.dy = context.workspace.query_gradient(d_y.rows),
                                         .x = shift_.Read(x, s.shifted),

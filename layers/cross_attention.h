@@ -8,6 +8,7 @@
 
 #include "layers/branch.h"
 #include "layers/input_shift.h"
+#include "layers/saved_tensors.h"
 
 namespace hadal {
 
@@ -15,26 +16,29 @@ class CrossAttention : public Branch {
  public:
   CrossAttention(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const override;
-  void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const override;
-  void BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                     Matrix d_x) const override;
-  void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                      const float* saved) const override;
+  int64_t SavedBytes(const ActivationCapacity& capacity) const override;
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const override;
+  void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved, bool accumulate,
+                     AnyMatrix d_x) const override;
+  void BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                      const std::byte* saved) const override;
   int32_t output_bias() const override { return output_bias_; }
 
  private:
-  template <typename T>
+  template <typename Byte>
   struct Saved {
-    MatrixOf<T> query, key_value, attended, log_sum_exp;
-    T* shifted;
+    SavedMatrix<Byte> query, key_value, attended;
+    MatrixOf<SavedFloat<Byte>> log_sum_exp;
+    SavedMatrix<Byte> shifted;
+    int64_t bytes;
   };
-  template <typename T>
-  Saved<T> Views(T* saved, int64_t target_rows, int64_t source_rows) const;
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t target_rows, int64_t source_rows) const;
 
   int32_t sublayer_;
   int32_t query_weight_, query_bias_, key_value_weight_, key_value_bias_, output_weight_, output_bias_;  // parameters
   InputShift shift_;
+  Storage storage_;
   int64_t d_model_;
   int32_t heads_;
   double dropout_;

@@ -42,9 +42,9 @@ inline bool IsBackward(DepthTensor tensor) { return tensor >= DepthTensor::kOutp
 struct DepthObservation {
   DepthTensor tensor = DepthTensor::kOutput;
   int32_t sublayer = 0;
-  ConstMatrix values;
-  float factor = 1;    // the tensor is values / factor; not 0
-  ConstMatrix before;  // kOutput of a residual sublayer: the stream in front of it
+  ConstAnyMatrix values;  // in fp32 when an observer gets it
+  float factor = 1;       // the tensor is values / factor; not 0
+  ConstAnyMatrix before;  // kOutput of a residual sublayer: the stream in front of it
 };
 
 class DepthObserver {

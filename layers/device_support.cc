@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -19,7 +20,22 @@ bool HasRole(const ModelPlan& plan, std::initializer_list<ParameterRole> roles) 
   });
 }
 
+bool HasShifts(const ModelPlan& plan) {
+  return HasRole(plan, {ParameterRole::kQueryShift, ParameterRole::kInputShift, ParameterRole::kContractionShift,
+                        ParameterRole::kHiddenShift, ParameterRole::kClosingShift});
+}
+
 }  // namespace
+
+absl::Status CheckBf16Support(const ModelPlan& plan) {
+  const auto missing = [](const char* what) {
+    return absl::UnimplementedError(absl::StrCat(
+        "this model needs ", what, ", which has no bf16 version yet; set device.precision to tf32 or fp32"));
+  };
+  if (HasShifts(plan)) return missing("shift_scale (R-Fixup)");
+  if (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder)) return missing("weighted_sum (DLCL)");
+  return absl::OkStatus();
+}
 
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
   const ModelOptions& model = plan.options;
@@ -31,14 +47,11 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.head_scale_forward == nullptr && HasRole(plan, {ParameterRole::kHeadScale})) {
     return Missing("head_scale (NormFormer)");
   }
-  if (kernels.shift_scale_forward == nullptr &&
-      HasRole(plan, {ParameterRole::kQueryShift, ParameterRole::kInputShift, ParameterRole::kContractionShift,
-                     ParameterRole::kHiddenShift, ParameterRole::kClosingShift})) {
-    return Missing("shift_scale (R-Fixup)");
-  }
+  if (kernels.shift_scale_forward == nullptr && HasShifts(plan)) return Missing("shift_scale (R-Fixup)");
   if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
     return Missing("weighted_sum (DLCL)");
   }
+  if (plan.compute_storage == Storage::kBFloat16) HADAL_RETURN_IF_ERROR(CheckBf16Support(plan));
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
   if (row > kernels.widest_row) {

@@ -16,100 +16,94 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
       contraction_shift_(plan, sublayer, ParameterRole::kContractionShift),
       hidden_shift_(plan.ParameterOf(sublayer, ParameterRole::kHiddenShift)),
       hidden_norm_(plan, sublayer, ParameterRole::kHiddenNormScale),
+      storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
       dropout_(plan.options.activation_dropout) {
   HADAL_CHECK(!hidden_norm_.present() || !contraction_shift_.present());
 }
 
-FeedForward::Offsets FeedForward::At(int64_t rows) const {
-  Offsets at{.end = rows * d_ff_};
-  const auto reserve = [&](bool wanted, int64_t floats) {
-    const int64_t offset = at.end;
-    if (wanted) at.end += floats;
-    return offset;
-  };
-  at.inner = reserve(hidden_norm_.present() || contraction_shift_.present(), rows * d_ff_);
-  at.statistics = reserve(hidden_norm_.present(), 2 * rows);
-  at.shifted = reserve(input_shift_.present(), rows * d_model_);
-  at.bias = reserve(hidden_shift_ >= 0, d_ff_);
-  return at;
+template <typename Byte>
+FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, int64_t rows) const {
+  SavedTensors tensors(saved);
+  Saved<Byte> s;
+  s.hidden = tensors.Take(storage_, rows, d_ff_);
+  if (hidden_norm_.present() || contraction_shift_.present()) s.inner = tensors.Take(storage_, rows, d_ff_);
+  if (hidden_norm_.present()) s.statistics = tensors.TakeFloats(rows, 2).data;
+  if (input_shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
+  if (hidden_shift_ >= 0) s.bias = tensors.TakeFloats(1, d_ff_).data;
+  s.bytes = tensors.bytes();
+  return s;
 }
 
-int64_t FeedForward::SavedFloats(const ModelPlan& /*plan*/, const ActivationCapacity& capacity) const {
-  return At(capacity.rows(stack_)).end;
+int64_t FeedForward::SavedBytes(const ActivationCapacity& capacity) const {
+  return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
 }
 
-ConstMatrix FeedForward::Inner(const float* saved, int64_t rows) const {
-  const bool apart = hidden_norm_.present() || contraction_shift_.present();
-  return {apart ? saved + At(rows).inner : saved, rows, d_ff_};
-}
-
-void FeedForward::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
+void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
   const ParameterStore& parameters = context.parameters;
-  const Offsets at = At(x.rows);
-  const Matrix hidden(saved, x.rows, d_ff_);
-  LinearForwardArgs expansion{.x = input_shift_.Forward(context, x, saved + at.shifted),
-                              .weight = parameters.Weight(hidden_weight_),
-                              .bias = parameters.WeightVector(hidden_bias_),
+  const Saved<std::byte> s = Views(saved, x.rows);
+  LinearForwardArgs expansion{.x = input_shift_.Forward(context, x, s.shifted),
+                              .weight = parameters.ProductWeight(hidden_weight_),
+                              .bias = parameters.ProductBias(hidden_bias_),
                               .relu = true,
                               .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation),
-                              .y = hidden};
+                              .y = s.hidden};
   if (hidden_shift_ >= 0) {
-    const Vector bias(saved + at.bias, d_ff_);
-    MakeHiddenBias(parameters, hidden_bias_, hidden_shift_, bias);
+    const Vector bias(s.bias, d_ff_);
+    MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, bias);
     expansion.bias = bias;
   }
   LinearForward(context.stream, expansion);
-  context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = hidden});
-  if (hidden_norm_.present()) {
-    hidden_norm_.Forward(context, hidden, Matrix(saved + at.inner, x.rows, d_ff_), saved + at.statistics);
-  }
-  contraction_shift_.Forward(context, hidden, saved + at.inner);
-  LinearForward(context.stream, {.x = Inner(saved, x.rows), .weight = parameters.Weight(contraction_weight_), .y = y});
+  context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = s.hidden});
+  if (hidden_norm_.present()) hidden_norm_.Forward(context, s.hidden, s.inner, s.statistics);
+  contraction_shift_.Forward(context, s.hidden, s.inner);
+  LinearForward(context.stream, {.x = s.Inner(), .weight = parameters.ProductWeight(contraction_weight_), .y = y});
 }
 
-void FeedForward::BackwardHidden(const SublayerContext& context, const float* saved, Matrix d_hidden) const {
-  const ConstMatrix hidden(saved, d_hidden.rows, d_ff_);
+void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s,
+                                 AnyMatrix d_hidden) const {
   const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation);
-  if (hidden_norm_.present()) {
-    hidden_norm_.Backward(context, hidden, saved + At(d_hidden.rows).statistics, d_hidden, d_hidden);
-  }
+  if (hidden_norm_.present()) hidden_norm_.Backward(context, s.hidden, s.statistics, d_hidden, d_hidden);
   ReluBackward(context.stream,
-               {.relu_output = hidden, .mask_scale = dropout.active() ? dropout.scale() : 1.0f, .dx = d_hidden});
+               {.relu_output = s.hidden, .mask_scale = dropout.active() ? dropout.scale() : 1.0f, .dx = d_hidden});
   if (hidden_shift_ < 0) return;
-  ShiftScaleBackward(context.stream, {.dy = d_hidden,
+  ShiftScaleBackward(context.stream, {.dy = d_hidden.floats(),
                                       .shift = context.parameters.WeightVector(hidden_shift_),
-                                      .dx = d_hidden,
+                                      .dx = d_hidden.floats(),
                                       .d_shift = context.parameters.GradientVector(hidden_shift_),
                                       .partials = context.workspace.norm_partials()});
 }
 
-void FeedForward::BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                                Matrix d_x) const {
+void FeedForward::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
+                                bool accumulate, AnyMatrix d_x) const {
   const ParameterStore& parameters = context.parameters;
-  const Matrix d_hidden = context.workspace.inner_gradient(d_y.rows, d_ff_);
-  LinearBackwardInputArgs contraction{.dy = d_y, .weight = parameters.Weight(contraction_weight_), .dx = d_hidden};
+  const Saved<const std::byte> s = Views(saved, d_y.rows);
+  const AnyMatrix d_hidden = context.workspace.inner_gradient(d_y.rows, d_ff_);
+  LinearBackwardInputArgs contraction{
+      .dy = d_y, .weight = parameters.ProductWeight(contraction_weight_), .dx = d_hidden};
   if (hidden_norm_.present() || hidden_shift_ >= 0) {
     contraction_shift_.BackwardInput(context, contraction);
-    BackwardHidden(context, saved, d_hidden);
+    BackwardHidden(context, s, d_hidden);
   } else {
     const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation);
-    contraction.relu_output = ConstMatrix(saved, d_y.rows, d_ff_);
+    contraction.relu_output = s.hidden;
     contraction.mask_scale = dropout.active() ? dropout.scale() : 1.0f;
     LinearBackwardInput(context.stream, contraction);
   }
   input_shift_.BackwardInput(
-      context, {.dy = d_hidden, .weight = parameters.Weight(hidden_weight_), .accumulate = accumulate, .dx = d_x});
+      context,
+      {.dy = d_hidden, .weight = parameters.ProductWeight(hidden_weight_), .accumulate = accumulate, .dx = d_x});
 }
 
-void FeedForward::BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                                 const float* saved) const {
+void FeedForward::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                                 const std::byte* saved) const {
   const ParameterStore& parameters = context.parameters;
+  const Saved<const std::byte> s = Views(saved, d_y.rows);
   LinearBackwardWeight(context.stream,
-                       {.dy = d_y, .x = Inner(saved, d_y.rows), .d_weight = parameters.Gradient(contraction_weight_)});
+                       {.dy = d_y, .x = s.Inner(), .d_weight = parameters.Gradient(contraction_weight_)});
   LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(d_y.rows, d_ff_),
-                                        .x = input_shift_.Read(x, saved + At(d_y.rows).shifted),
+                                        .x = input_shift_.Read(x, s.shifted),
                                         .d_weight = parameters.Gradient(hidden_weight_),
                                         .d_bias = parameters.GradientVector(hidden_bias_)});
 }

@@ -9,6 +9,7 @@
 #include "layers/branch.h"
 #include "layers/inner_norm.h"
 #include "layers/input_shift.h"
+#include "layers/saved_tensors.h"
 
 namespace hadal {
 
@@ -16,24 +17,29 @@ class FeedForward : public Branch {
  public:
   FeedForward(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const override;
-  void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const override;
-  void BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                     Matrix d_x) const override;
-  void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                      const float* saved) const override;
+  int64_t SavedBytes(const ActivationCapacity& capacity) const override;
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const override;
+  void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved, bool accumulate,
+                     AnyMatrix d_x) const override;
+  void BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                      const std::byte* saved) const override;
   int32_t output_bias() const override { return contraction_bias_; }
 
  private:
-  // Offsets in floats into `saved`.
-  struct Offsets {
-    int64_t inner = 0, statistics = 0, shifted = 0, bias = 0, end = 0;
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> hidden, inner, shifted;  // but for the first, empty where they do not exist
+    SavedFloat<Byte>* statistics = nullptr;
+    SavedFloat<Byte>* bias = nullptr;
+    int64_t bytes = 0;
+
+    // What W_2 reads.
+    SavedMatrix<Byte> Inner() const { return inner.empty() ? hidden : inner; }
   };
-  Offsets At(int64_t rows) const;
-  // What W_2 reads.
-  ConstMatrix Inner(const float* saved, int64_t rows) const;
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t rows) const;
   // d_hidden: of what W_2 reads, turned into that of the first product's output.
-  void BackwardHidden(const SublayerContext& context, const float* saved, Matrix d_hidden) const;
+  void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_hidden) const;
 
   int32_t sublayer_;
   Stack stack_;
@@ -41,6 +47,7 @@ class FeedForward : public Branch {
   InputShift input_shift_, contraction_shift_;
   int32_t hidden_shift_;  // parameter
   InnerNorm hidden_norm_;
+  Storage storage_;
   int64_t d_model_, d_ff_;
   double dropout_;
 };

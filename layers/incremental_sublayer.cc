@@ -102,7 +102,7 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstMatrix 
   product.bias = context.parameters.WeightVector(output_bias_);
   product.y = inner_norm_scale_ >= 0 ? attended : normed;
   LinearForward(context.stream, product);
-  Norm(context, output_norm_scale_, product.y, y);
+  Norm(context, output_norm_scale_, product.y.floats(), y);
 }
 
 void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstMatrix x, Matrix cache,
@@ -137,7 +137,7 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMa
                               .y = hidden};
   if (hidden_shift_ >= 0) {
     const Vector bias(context.scratch.normed_hidden(1, d_ff_).data, d_ff_);
-    MakeHiddenBias(context.parameters, input_bias_, hidden_shift_, bias);
+    MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_, bias);
     expansion.bias = bias;
   }
   LinearForward(context.stream, expansion);

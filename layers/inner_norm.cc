@@ -4,7 +4,7 @@
 
 namespace hadal {
 
-void InnerNorm::Forward(const SublayerContext& context, ConstMatrix x, Matrix normed, float* statistics) const {
+void InnerNorm::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
   ResidualNormForward(context.stream, {.stream = x,
                                        .scale = context.parameters.WeightVector(scale_),
                                        .shift = context.parameters.WeightVector(scale_ + 1),
@@ -13,8 +13,8 @@ void InnerNorm::Forward(const SublayerContext& context, ConstMatrix x, Matrix no
                                        .rstd = {statistics + x.rows, x.rows}});
 }
 
-void InnerNorm::Backward(const SublayerContext& context, ConstMatrix x, const float* statistics, ConstMatrix d_normed,
-                         Matrix d_x) const {
+void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics,
+                         ConstAnyMatrix d_normed, AnyMatrix d_x) const {
   ResidualNormBackward(context.stream, {.d_normed = d_normed,
                                         .sum = x,
                                         .mean = {statistics, x.rows},

@@ -2,7 +2,7 @@
 //
 // Source: Magneto (arXiv 2210.06423) section 2, NormFormer (Shleifer et al. 2021).
 // Shapes: x, normed and gradients [R, W], W = d_model or d_ff; statistics [2·R]: mean, then rstd.
-// Numerics: kernels/residual_norm.h, the norm alone. Thread safety: const; one micro-batch at a time a workspace.
+// Storage: x, normed and their gradients as ModelPlan::compute_storage. Numerics: kernels/residual_norm.h, the norm alone. Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ class InnerNorm {
 
   bool present() const { return scale_ >= 0; }
   // normed = LN(x) (=); keeps the statistics.  REQUIRES (as below): present().
-  void Forward(const SublayerContext& context, ConstMatrix x, Matrix normed, float* statistics) const;
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const;
   // d_x = LN'(x)ᵀ·d_normed (=), may lie over d_normed; adds to the gradients of scale and shift.
-  void Backward(const SublayerContext& context, ConstMatrix x, const float* statistics, ConstMatrix d_normed,
-                Matrix d_x) const;
+  void Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics, ConstAnyMatrix d_normed,
+                AnyMatrix d_x) const;
 
  private:
   int32_t scale_;

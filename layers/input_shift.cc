@@ -4,10 +4,10 @@
 
 namespace hadal {
 
-ConstMatrix InputShift::Forward(const SublayerContext& context, ConstMatrix x, float* saved) const {
+ConstAnyMatrix InputShift::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const {
   if (!present()) return x;
-  const Matrix shifted(saved, x.rows, x.columns);
-  ShiftScaleForward(context.stream, {.x = x, .shift = context.parameters.WeightVector(shift_), .y = shifted});
+  ShiftScaleForward(context.stream,
+                    {.x = x.floats(), .shift = context.parameters.WeightVector(shift_), .y = shifted.floats()});
   return shifted;
 }
 
@@ -17,18 +17,24 @@ void InputShift::BackwardInput(const SublayerContext& context, const LinearBackw
   alone.accumulate = false;
   if (product.accumulate) alone.dx = context.workspace.branch_input_gradient(product.dx.rows);
   LinearBackwardInput(context.stream, alone);
-  ShiftScaleBackward(context.stream, {.dy = alone.dx,
+  ShiftScaleBackward(context.stream, {.dy = alone.dx.floats(),
                                       .shift = context.parameters.WeightVector(shift_),
                                       .accumulate = product.accumulate,
-                                      .dx = product.dx,
+                                      .dx = product.dx.floats(),
                                       .d_shift = context.parameters.GradientVector(shift_),
                                       .partials = context.workspace.norm_partials()});
 }
 
-void MakeHiddenBias(const ParameterStore& parameters, int32_t bias, int32_t shift, Vector hidden_bias) {
-  const ConstVector values = parameters.WeightVector(bias);
-  const float shared = shift >= 0 ? parameters.WeightVector(shift)[0] : 0.0f;
-  for (int64_t i = 0; i < hidden_bias.size; ++i) hidden_bias[i] = (values.empty() ? 0.0f : values[i]) - shared;
+void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                    Vector hidden_bias) {
+  const Matrix row(hidden_bias.data, 1, hidden_bias.size);
+  ConstMatrix before = row;
+  if (bias >= 0) {
+    before = ConstMatrix(parameters.WeightVector(bias).data, 1, hidden_bias.size);
+  } else {
+    stream.Clear(row.data, row.columns * static_cast<int64_t>(sizeof(float)));
+  }
+  ShiftScaleForward(stream, {.x = before, .shift = parameters.WeightVector(shift), .y = row});
 }
 
 }  // namespace hadal

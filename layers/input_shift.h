@@ -2,7 +2,7 @@
 //
 // Source: R-Fixup (Zhang, Dauphin and Ma 2019).
 // Shapes: x, its shifted copy and gradients [R, W]; b [1].
-// Numerics: kernels/shift_scale.h. Thread safety: const; one micro-batch at a time a workspace.
+// Numerics: kernels/shift_scale.h, fp32 (device_support.h). Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,10 @@ class InputShift {
   InputShift(const ModelPlan& plan, int32_t sublayer, ParameterRole role) : shift_(plan.ParameterOf(sublayer, role)) {}
 
   bool present() const { return shift_ >= 0; }
-  // Floats of the shifted copy of `rows` rows of `width`.
-  int64_t SavedFloats(int64_t rows, int64_t width) const { return present() ? rows * width : 0; }
-  // Makes the shifted copy at `saved`; returns what the product reads.
-  ConstMatrix Forward(const SublayerContext& context, ConstMatrix x, float* saved) const;
+  // Makes the shifted copy (=), which may be empty where the scalar is absent; returns what the product reads.
+  ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
   // The same again, once it is made.
-  ConstMatrix Read(ConstMatrix x, const float* saved) const {
-    return present() ? ConstMatrix(saved, x.rows, x.columns) : x;
-  }
+  ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
   // The product's gradient `product` through the shift: dx (+)= dy·W, and b's gradient. With product.accumulate it takes
   // branch_input_gradient of the workspace.
   void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
@@ -36,7 +32,8 @@ class InputShift {
   int32_t shift_;
 };
 
-// The bias of the first feed-forward product as one vector: b_1 − b, either of them −1 where the method has none.  [d_ff] (=)
-void MakeHiddenBias(const ParameterStore& parameters, int32_t bias, int32_t shift, Vector hidden_bias);
+// The bias of the first feed-forward product as one vector: b_1 − b, where `bias` −1 stands for b_1 = 0.  [d_ff] (=)
+void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                    Vector hidden_bias);
 
 }  // namespace hadal

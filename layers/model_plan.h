@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_options.h"
+#include "runtime/storage.h"
 
 namespace hadal {
 
@@ -119,6 +120,8 @@ struct ModelPlan {
   ModelOptions options;
   std::vector<SublayerRecord> sublayers;
   std::vector<ParameterRecord> parameters;
+  // How a run stores what products read and write; chosen with its device, no part of the model: neither hashed nor broadcast.
+  Storage compute_storage = Storage::kFloat32;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
@@ -139,6 +142,12 @@ struct ModelPlan {
   // Whether a stack's layers read a combination of all outputs in front of them.
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
+  }
+  // How a run stores a stack's residual stream and its gradient: as what products read where a norm closes every sublayer; where the
+  // stream is a sum over the whole depth (pre-norm, no norm), in fp32.
+  Storage stream_storage(Stack stack) const {
+    const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
+    return closed ? compute_storage : Storage::kFloat32;
   }
   // Whether a stack ends in front of `position`.
   bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }

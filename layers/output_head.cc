@@ -12,13 +12,13 @@ OutputHead::OutputHead(const ModelPlan& plan)
       table_(plan.sublayers[sublayer_].table),
       label_smoothing_(plan.options.label_smoothing) {}
 
-LossSums OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matrix d_x, Vector row_nll) const {
-  LossSums sums;
-  const ConstMatrix table = context.parameters.Weight(table_);
+void OutputHead::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const {
+  const DeviceBatch* const places = context.places;
+  const ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   for (int64_t first = 0; first < x.rows; first += Workspace::kLogitRows) {
     const int64_t rows = std::min(Workspace::kLogitRows, x.rows - first);
-    const ConstMatrix block = x.Rows(first, rows);
-    const Matrix logits = context.workspace.logits(rows);
+    const ConstAnyMatrix block = x.Rows(first, rows);
+    const AnyMatrix logits = context.workspace.logits(rows);
     const Vector loss(context.workspace.row_loss(x.rows).data + first, rows);
     const Vector nll(context.workspace.row_nll(x.rows).data + first, rows);
     LinearForward(context.stream, {.x = block, .weight = table, .y = logits});
@@ -26,6 +26,8 @@ LossSums OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matr
                                   .targets = {context.batch.target.data() + first, rows},
                                   .label_smoothing = static_cast<float>(label_smoothing_),
                                   .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,
+                                  .targets_place = places == nullptr ? nullptr : places->targets + first,
+                                  .gradient_scale_place = places == nullptr ? nullptr : places->gradient_scale,
                                   .loss = loss,
                                   .nll = nll});
     if (!context.scalars.training) continue;
@@ -33,14 +35,19 @@ LossSums OutputHead::Forward(const SublayerContext& context, ConstMatrix x, Matr
     LinearBackwardWeight(context.stream,
                          {.dy = logits, .x = block, .d_weight = context.parameters.TableGradient(sublayer_)});
   }
-  const Vector rows = context.workspace.host_rows(x.rows);  // loss, then nll
-  context.stream.ToHost(rows.data, context.workspace.row_loss(x.rows).data, rows.size * int64_t{sizeof(float)});
-  for (int64_t i = 0; i < x.rows; ++i) {
+}
+
+LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) const {
+  LossSums sums;
+  const int64_t count = context.rows(Stack::kDecoder);
+  const Vector rows = context.workspace.host_rows(count);  // loss, then nll
+  context.stream.ToHost(rows.data, context.workspace.row_loss(count).data, rows.size * int64_t{sizeof(float)});
+  sums.tokens = context.sentence_rows(Stack::kDecoder);
+  for (int64_t i = 0; i < sums.tokens; ++i) {
     sums.loss += rows[i];
-    sums.nll += rows[x.rows + i];
-    if (!row_nll.empty()) row_nll[i] = rows[x.rows + i];
+    sums.nll += rows[count + i];
+    if (!row_nll.empty()) row_nll[i] = rows[count + i];
   }
-  sums.tokens = x.rows;
   return sums;
 }
 

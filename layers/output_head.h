@@ -33,9 +33,13 @@ class OutputHead {
  public:
   explicit OutputHead(const ModelPlan& plan);
 
-  // x [target rows, d]. In training d_x (=) receives the gradient and this use's table gradient is added to; otherwise
-  // d_x is not touched and may be empty. `row_nll`: where not empty, receives each row's nll [target rows].
-  LossSums Forward(const SublayerContext& context, ConstMatrix x, Matrix d_x, Vector row_nll) const;
+  // x [target rows, d] as ModelPlan::compute_storage, d_x as the decoder's stream. In training d_x (=) receives the gradient and this
+  // use's table gradient is added to; otherwise d_x is not touched and may be empty. Leaves the loss of each row in the workspace.
+  // Asynchronous on a device.
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const;
+  // Adds up what the last Forward left, of the same batch. Blocking. `row_nll`: where not empty, receives each row's nll [the
+  // sentences' target rows].
+  LossSums Losses(const SublayerContext& context, Vector row_nll) const;
 
  private:
   int32_t sublayer_;

@@ -3,7 +3,9 @@
 // A parameter belongs to the sublayer that owns it and lies on that sublayer's rank. Tables (embeddings, output
 // projection) may be used by several sublayers on several ranks: each rank that uses one holds one copy of its weight,
 // and every *use* has its own gradient buffer, in every layout; pipeline/tied_tables.h sums them once a step in the
-// order of the uses. Within a sublayer parameters lie back to back in plan order, so that q, k and v are one matrix.
+// order of the uses. Where products read bf16 (ModelPlan::compute_storage) each weight lies here twice: the fp32 weight, under the
+// checkpoint's name, which Adam updates, and rounded beside it, for products. Whoever else writes weights (a load, a broadcast, a gather)
+// has them rounded again. Within a sublayer parameters lie back to back in plan order, so that q, k and v are one matrix.
 // Thread safety: read-only after Build; the buffers themselves are the caller's to share.
 #pragma once
 
@@ -12,6 +14,7 @@
 
 #include "layers/model_plan.h"
 #include "runtime/arena.h"
+#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
@@ -40,6 +43,15 @@ class ParameterStore {
     return Fused(weights_, weight_offset_[first], first, count);
   }
   Vector FusedWeightVector(int32_t first, int32_t count) const;
+
+  // The same as products read them: rounded, or themselves.
+  ConstAnyMatrix ProductWeight(int32_t first, int32_t count = 1) const;
+  ConstAnyVector ProductBias(int32_t first, int32_t count = 1) const;
+  // The rounded copy of `weight`, a part of the weights that lie here; empty where there is none.
+  VectorOf<BFloat16> RoundedOf(ConstVector weight) const;
+  // Rounds a part of the weights, or all, again; nothing where there is no rounded copy.
+  void Round(const Stream& stream, ConstVector weight) const;
+  void RoundAll(const Stream& stream) const { Round(stream, {weights_, weight_floats_}); }
 
   // Gradient of a parameter that only its owner uses.
   Matrix Gradient(int32_t parameter) const { return View(gradients_, gradient_offset_[parameter], parameter); }
@@ -74,9 +86,10 @@ class ParameterStore {
   };
   std::vector<TableUse> table_uses_;
 
-  int64_t gradient_floats_ = 0;
-  ArenaSlice weight_slice_, gradient_slice_;
+  int64_t weight_floats_ = 0, gradient_floats_ = 0;
+  ArenaSlice weight_slice_, rounded_slice_, gradient_slice_;
   float* weights_ = nullptr;
+  BFloat16* rounded_ = nullptr;  // at the same offsets
   float* gradients_ = nullptr;
 };
 

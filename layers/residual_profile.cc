@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/host_values.h"
+
 namespace hadal {
 namespace {
 
@@ -24,20 +26,6 @@ class Variance {
   double sum_ = 0, squares_ = 0;
 };
 
-// A contiguous matrix as the host can read it.
-class HostCopy {
- public:
-  HostCopy(const Stream& stream, ConstMatrix m) : columns_(m.columns), values_(m.rows * m.columns) {
-    HADAL_CHECK_EQ(m.stride, m.columns);
-    stream.ToHost(values_.data(), m.data, static_cast<int64_t>(values_.size() * sizeof(float)));
-  }
-  const float* row(int64_t i) const { return values_.data() + i * columns_; }
-
- private:
-  int64_t columns_;
-  std::vector<float> values_;
-};
-
 }  // namespace
 
 void FillOmega(const Stream& stream, Vector omega, double value) {
@@ -53,16 +41,14 @@ void ResidualProfile::Begin(const Stream& stream, const ParameterStore& paramete
   found.push_back({parameter, omega});
 }
 
-void ResidualProfile::End(const Stream& stream, const SublayerRecord& record, ConstMatrix x, ConstMatrix sum) {
-  const HostCopy x_values(stream, x), sum_values(stream, sum);
+void ResidualProfile::End(const Stream& stream, const SublayerRecord& record, ConstAnyMatrix x, ConstAnyMatrix sum) {
+  const std::vector<float> x_values = HostValues(stream, x), sum_values = HostValues(stream, sum);
   const double gain = double{record.residual_gain} * static_cast<float>(omega);
   Variance carried, added;
-  for (int64_t row = 0; row < x.rows; ++row) {
-    for (int64_t c = 0; c < x.columns; ++c) {
-      const double residual = gain * x_values.row(row)[c];
-      carried.Add(residual);
-      added.Add(sum_values.row(row)[c] - residual);
-    }
+  for (size_t i = 0; i < x_values.size(); ++i) {
+    const double residual = gain * x_values[i];
+    carried.Add(residual);
+    added.Add(sum_values[i] - residual);
   }
   omega = std::sqrt(carried.value() + added.value());
 }

@@ -32,7 +32,7 @@ struct ResidualProfile {
   // Sets the vector of plan.sublayers[sublayer], whose branch has run.  REQUIRES: its parameter ω is held here.
   void Begin(const Stream& stream, const ParameterStore& parameters, int32_t sublayer);
   // Takes the variances of the sublayer just begun.
-  void End(const Stream& stream, const SublayerRecord& record, ConstMatrix x, ConstMatrix sum);
+  void End(const Stream& stream, const SublayerRecord& record, ConstAnyMatrix x, ConstAnyMatrix sum);
 };
 
 // Every element of ω becomes `value`.

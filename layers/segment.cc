@@ -1,9 +1,17 @@
 #include "layers/segment.h"
 
+#include "kernels/convert.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
+#include "runtime/profiler.h"
 
 namespace hadal {
+namespace {
+
+float* FloatsAt(std::byte* saved, int64_t offset) { return reinterpret_cast<float*>(saved + offset); }
+const float* FloatsAt(const std::byte* saved, int64_t offset) { return reinterpret_cast<const float*>(saved + offset); }
+
+}  // namespace
 
 Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
     : first_(first),
@@ -11,40 +19,48 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
       stack_(plan.sublayers[first].stack),
       pre_norm_(plan.sublayers[first].norm == NormPlacement::kPre),
       d_model_(plan.options.d_model),
-      dropout_(plan.options.dropout) {
+      dropout_(plan.options.dropout),
+      compute_storage_(plan.compute_storage),
+      stream_storage_(plan.stream_storage(stack_)),
+      output_storage_(plan.ends_stack(last) ? compute_storage_ : stream_storage_) {
   HADAL_CHECK_LT(first, last);
   const int64_t rows = capacity.rows(stack_);
-  const auto reserve = [this](int64_t floats) {
-    // On 16 bytes, as kernels of a device like it: a product there has the same bits wherever its rows lie.
-    constexpr int64_t kAlignmentFloats = 4;
-    const int64_t offset = saved_floats_;
-    saved_floats_ += (floats + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
+  // On 16 bytes: a product on a device has the same bits wherever its rows lie.
+  const auto reserve = [this](int64_t bytes) {
+    const int64_t offset = saved_.bytes();
+    saved_.TakeBytes(bytes);
     return offset;
   };
+  const int64_t floats = BytesOf(Storage::kFloat32);
+  const int64_t of_stream = rows * d_model_ * BytesOf(stream_storage_);
+  const int64_t of_product = rows * d_model_ * BytesOf(compute_storage_);
   if (plan.Combines(stack_)) {
     HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
     combination_.emplace(plan, first, rows);
-    combination_saved_ = reserve(combination_->saved_floats());
-    combined_ = reserve(rows * d_model_);
+    combination_saved_ = reserve(combination_->saved_floats() * floats);
+    combined_ = reserve(of_stream);
   }
   const size_t count = last - first;
   skipped_from_.assign(count, false);
   for (size_t j = 0; j <= count; ++j) {
     Joint joint = MakeJoint(plan, j);
     const bool is_output = j == count;
-    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(rows * d_model_);
+    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(of_product);
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input: x itself at joint 0. A sum that is the segment's output is the caller's.
-    if (j > 0 && (has_norm || !is_output || joint.closing_shift >= 0)) joint.sum = reserve(rows * d_model_);
+    const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == stream_storage_;
+    if (j > 0 && (has_norm || !sum_is_output)) joint.sum = reserve(of_stream);
     if (has_norm) {
-      if (!is_output) joint.normed = reserve(rows * d_model_);
-      joint.mean = reserve(rows);
-      joint.rstd = reserve(rows);
+      if (!is_output) joint.normed = reserve(of_product);
+      joint.mean = reserve(rows * floats);
+      joint.rstd = reserve(rows * floats);
+    } else if (!is_output && !pre_norm_ && stream_storage_ != compute_storage_) {
+      joint.rounded = reserve(of_product);
     }
     joints_.push_back(joint);
     if (is_output) break;
     branches_.push_back(MakeBranch(plan, first + static_cast<int32_t>(j)));
-    branch_saved_.push_back(reserve(branches_.back()->SavedFloats(plan, capacity)));
+    branch_saved_.push_back(reserve(branches_.back()->SavedBytes(capacity)));
   }
 }
 
@@ -81,25 +97,27 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   return joint;
 }
 
-ConstMatrix Segment::StreamAfter(size_t index, ConstMatrix x, const float* saved) const {
+ConstAnyMatrix Segment::StreamAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
   if (index == 0) return x;
   const Joint& joint = joints_[index];
-  return {saved + (joint.output_is_normed ? joint.normed : joint.sum), x.rows, d_model_};
+  return StreamAt(saved, joint.output_is_normed ? joint.normed : joint.sum, x.rows);
 }
 
-ConstMatrix Segment::BranchInput(size_t index, ConstMatrix x, const float* saved) const {
-  if (!pre_norm_) return StreamAfter(index, x, saved);
-  return {saved + joints_[index].normed, x.rows, d_model_};
-}
-
-Matrix Segment::SumOf(size_t index, float* saved, Matrix out) const {
+ConstAnyMatrix Segment::BranchInput(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
   const Joint& joint = joints_[index];
-  const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0;
-  return is_output ? out : Matrix(saved + joint.sum, out.rows, d_model_);
+  if (pre_norm_) return ProductAt(saved, joint.normed, x.rows);
+  return joint.rounded >= 0 ? ProductAt(saved, joint.rounded, x.rows) : StreamAfter(index, x, saved);
 }
 
-void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch,
-                           float* saved, Matrix out) const {
+AnyMatrix Segment::SumOf(size_t index, std::byte* saved, AnyMatrix out) const {
+  const Joint& joint = joints_[index];
+  const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0 &&
+                         output_storage_ == stream_storage_;
+  return is_output ? out : StreamAt(saved, joint.sum, out.rows);
+}
+
+void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
+                           std::byte* saved, AnyMatrix out) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size();
   const bool has_norm = joint.norm_scale >= 0;
@@ -117,6 +135,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain_place = context.branch_gain_place(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = StreamAfter(joint.skip_from, x, saved);
@@ -127,39 +146,53 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstMa
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
-    args.normed = is_output ? out : Matrix(saved + joint.normed, rows, d_model_);
-    args.mean = {saved + joint.mean, rows};
-    args.rstd = {saved + joint.rstd, rows};
+    args.normed = is_output ? out : ProductAt(saved, joint.normed, rows);
+    args.mean = {FloatsAt(saved, joint.mean), rows};
+    args.rstd = {FloatsAt(saved, joint.rstd), rows};
   }
-  ResidualNormForward(context.stream, args);
+  if (index > 0 || has_norm) ResidualNormForward(context.stream, args);
+  if (joint.rounded >= 0) {
+    Convert(context.stream, {.from = StreamAfter(index, x, saved), .to = ProductAt(saved, joint.rounded, rows)});
+  }
+  if (is_output && !has_norm && joint.closing_shift < 0 && output_storage_ != stream_storage_) {
+    Convert(context.stream, {.from = args.sum, .to = out});
+  }
   if (joint.closing_shift >= 0) {
-    ShiftScaleForward(context.stream, {.x = args.sum,
+    ShiftScaleForward(context.stream, {.x = args.sum.floats(),
                                        .shift = context.parameters.WeightVector(joint.closing_shift),
                                        .scale = context.parameters.WeightVector(joint.closing_scale),
-                                       .y = out});
+                                       .y = out.floats()});
   }
   if (context.observer != nullptr) ObserveForward(context, index, x, saved, out);
 }
 
-void Segment::BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const {
+ConstAnyMatrix Segment::OutputGradient(const SublayerContext& context, AnyMatrix d_stream) const {
+  if (!joints_.back().output_is_normed) return {};
+  if (compute_storage_ == stream_storage_) return d_stream;
+  const AnyMatrix d_normed = context.workspace.branch_input_gradient(d_stream.rows);
+  Convert(context.stream, {.from = d_stream, .to = d_normed});
+  return d_normed;
+}
+
+void Segment::BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_stream) const {
   const Joint& joint = joints_.back();
   if (joint.closing_shift < 0) return;
-  ShiftScaleBackward(context.stream, {.dy = d_stream,
-                                      .x = ConstMatrix(saved + joint.sum, d_stream.rows, d_model_),
+  ShiftScaleBackward(context.stream, {.dy = d_stream.floats(),
+                                      .x = StreamAt(saved, joint.sum, d_stream.rows).floats(),
                                       .shift = context.parameters.WeightVector(joint.closing_shift),
                                       .scale = context.parameters.WeightVector(joint.closing_scale),
-                                      .dx = d_stream,
+                                      .dx = d_stream.floats(),
                                       .d_shift = context.parameters.GradientVector(joint.closing_shift),
                                       .d_scale = context.parameters.GradientVector(joint.closing_scale),
                                       .partials = context.workspace.norm_partials()});
 }
 
-void Segment::ObserveForward(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
-                             ConstMatrix out) const {
+void Segment::ObserveForward(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
+                             ConstAnyMatrix out) const {
   const Joint& joint = joints_[index];
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const bool is_output = index == branches_.size();
-  const ConstMatrix sum = index == 0 ? x : ConstMatrix(saved + joint.sum, x.rows, d_model_);
+  const ConstAnyMatrix sum = index == 0 ? x : StreamAt(saved, joint.sum, x.rows);
   const bool has_norm = joint.norm_scale >= 0;
   if (!pre_norm_ && has_norm) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed, .values = sum});
@@ -179,39 +212,42 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, Const
   }
 }
 
-ConstMatrix Segment::Input(ConstMatrix x, const float* saved, int64_t rows) const {
-  return combination_ ? ConstMatrix(saved + combined_, rows, d_model_) : x;
+ConstAnyMatrix Segment::Input(ConstAnyMatrix x, const std::byte* saved, int64_t rows) const {
+  return combination_ ? ConstAnyMatrix(StreamAt(saved, combined_, rows)) : x;
 }
 
-void Segment::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
+void Segment::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
   if (combination_) {
-    combination_->Forward(context.stream, context.parameters, x, saved + combination_saved_,
-                          Matrix(saved + combined_, out.rows, d_model_));
+    combination_->Forward(context.stream, context.parameters, x.floats(), FloatsAt(saved, combination_saved_),
+                          StreamAt(saved, combined_, out.rows).floats());
   }
   ForwardLayers(context, Input(x, saved, out.rows), saved, out);
 }
 
-void Segment::ForwardLayers(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const {
-  if (pre_norm_) ForwardJoint(context, 0, x, {}, saved, out);
+void Segment::ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
+  if (pre_norm_ || joints_[0].rounded >= 0) ForwardJoint(context, 0, x, {}, saved, out);
   for (size_t i = 0; i < branches_.size(); ++i) {
-    const int64_t kept = joints_[i + 1].branch;
-    const Matrix branch = kept < 0 ? context.workspace.branch(x.rows) : Matrix(saved + kept, x.rows, d_model_);
-    branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
-    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = first_ + static_cast<int32_t>(i), .values = branch});
-    const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
     const int32_t sublayer = first_ + static_cast<int32_t>(i);
+    const ProfilerRange range(context.stream, "sublayer", sublayer);
+    const int64_t kept = joints_[i + 1].branch;
+    const AnyMatrix branch = kept < 0 ? context.workspace.branch(x.rows) : ProductAt(saved, kept, x.rows);
+    branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
+    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = branch});
+    const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
     if (profiles) context.profile->Begin(context.stream, context.parameters, sublayer);
     ForwardJoint(context, i + 1, x, branch, saved, out);
     if (profiles) {
-      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved),
-                           SumOf(i + 1, saved, out));
+      const int64_t rows = context.sentence_rows(stack_);
+      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved).Rows(0, rows),
+                           SumOf(i + 1, saved, out).Rows(0, rows));
     }
     context.Progress();
   }
 }
 
-void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
-                            ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const {
+void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
+                            ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_stream,
+                            AnyMatrix d_branch) const {
   const Joint& joint = joints_[index];
   const int64_t rows = d_stream.rows;
   ResidualNormBackwardArgs args{.d_normed = d_normed, .d_sum = d_sum, .d_stream = d_stream};
@@ -225,6 +261,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
     args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain_place = context.branch_gain_place(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = d_branch;
     if (joint.skip_from >= 0) {
@@ -237,15 +274,15 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
       args.d_bias = context.parameters.GradientVector(bias);
     }
     if (record.learned_gain >= 0) {
-      args.branch = {saved + joint.branch, rows, d_model_};
+      args.branch = ProductAt(saved, joint.branch, rows);
       args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
       args.d_learned_branch_gain = context.parameters.GradientVector(record.learned_gain);
     }
   }
   if (joint.norm_scale >= 0) {
-    args.sum = index == 0 ? x : ConstMatrix(saved + joint.sum, rows, d_model_);
-    args.mean = {saved + joint.mean, rows};
-    args.rstd = {saved + joint.rstd, rows};
+    args.sum = index == 0 ? x : StreamAt(saved, joint.sum, rows);
+    args.mean = {FloatsAt(saved, joint.mean), rows};
+    args.rstd = {FloatsAt(saved, joint.rstd), rows};
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.d_scale = context.parameters.GradientVector(joint.norm_scale);
     args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);
@@ -254,8 +291,8 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstM
   ResidualNormBackward(context.stream, args);
 }
 
-void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstMatrix d_normed,
-                                    ConstMatrix d_stream) const {
+void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
+                                    ConstAnyMatrix d_stream) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   if (!pre_norm_) {
     context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = closed, .values = d_stream});
@@ -266,8 +303,8 @@ void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index
   }
 }
 
-void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstMatrix d_stream,
-                                   ConstMatrix d_branch) const {
+void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_stream,
+                                   ConstAnyMatrix d_branch) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
   // The kernel leaves r·∂L/∂s; ∂L/∂s itself stays in its registers. Where r is Admin's vector it is not had back.
@@ -280,26 +317,34 @@ void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index,
   context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = closed, .values = d_branch});
 }
 
-void Segment::Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream,
+void Segment::Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_stream,
                        Matrix d_history) const {
   BackwardLayers(context, Input(x, saved, d_stream.rows), saved, d_stream);
-  if (combination_) combination_->Backward(context, x, saved + combination_saved_, d_stream, d_history);
+  if (combination_) {
+    combination_->Backward(context, x.floats(), FloatsAt(saved, combination_saved_), d_stream.floats(), d_history);
+  }
   context.MarkComplete(first_);
 }
 
-void Segment::BackwardLayers(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const {
-  const Matrix d_branch = context.workspace.branch(x.rows);
-  const Matrix d_input = context.workspace.branch_input_gradient(x.rows);
+void Segment::BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved,
+                             AnyMatrix d_stream) const {
+  const AnyMatrix d_branch = context.workspace.branch(x.rows);
+  const AnyMatrix d_input = context.workspace.branch_input_gradient(x.rows);
   BackwardClosing(context, saved, d_stream);
+  const ConstAnyMatrix d_output = OutputGradient(context, d_stream);
   for (size_t i = branches_.size(); i > 0; --i) {
+    const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i) - 1);
     const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();
-    const Matrix d_normed = follows_branch ? d_input : normed_output ? d_stream : Matrix();
+    const ConstAnyMatrix d_normed = follows_branch          ? ConstAnyMatrix(d_input)
+                                    : i == branches_.size() ? d_output
+                                    : normed_output         ? ConstAnyMatrix(d_stream)
+                                                            : ConstAnyMatrix();
     if (context.observer != nullptr) ObserveBackwardBefore(context, i, d_normed, d_stream);
-    BackwardJoint(context, i, x, saved, d_normed, normed_output ? Matrix() : d_stream, d_stream, d_branch);
+    BackwardJoint(context, i, x, saved, d_normed, normed_output ? AnyMatrix() : d_stream, d_stream, d_branch);
     if (context.observer != nullptr) ObserveBackwardAfter(context, i, d_stream, d_branch);
     const Branch& branch = *branches_[i - 1];
-    const float* branch_saved = saved + branch_saved_[i - 1];
+    const std::byte* branch_saved = saved + branch_saved_[i - 1];
     branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
     if (skipped_from_[i - 1]) {  // d_stream += the gradient through the skip
       ResidualNormForward(

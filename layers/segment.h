@@ -27,6 +27,7 @@
 #include "layers/branch.h"
 #include "layers/layer_combination.h"
 #include "layers/model_plan.h"
+#include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 
 namespace hadal {
@@ -36,8 +37,10 @@ class Segment {
   // Sublayers [first, last) of the plan.  REQUIRES: not empty, one stack, no embedding and no head.
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
-  // Floats that Forward keeps for Backward at full capacity.
-  int64_t saved_floats() const { return saved_floats_; }
+  // Bytes that Forward keeps for Backward at full capacity.
+  int64_t saved_bytes() const { return saved_.bytes(); }
+  // How `out` is stored: as products read it behind a stack, else as the stream.
+  Storage output_storage() const { return output_storage_; }
   Stack stack() const { return stack_; }
   // Whether x is the history, and of how many entries.
   bool combines() const { return combination_.has_value(); }
@@ -46,19 +49,21 @@ class Segment {
   int32_t last() const { return last_; }
 
   // out = the segment's output (=); `saved` keeps what Backward reads. `out` may not alias x.
-  void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const;
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;
   // On entry d_stream is the gradient of the output, on return that of x, or of the combination of a history, whose own gradient
-  // d_history [l·R, d] is then added to; else that is empty. Adds to parameter gradients and context.d_memory.
-  void Backward(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream,
+  // d_history [l·R, d] is then added to; else that is empty. Stored as the stream. Adds to parameter gradients and context.d_memory.
+  void Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_stream,
                 Matrix d_history) const;
 
  private:
-  // Offsets in floats into `saved`; the tensors are [rows, d], mean and rstd [rows].
+  // Offsets in bytes into `saved`; the tensors are [rows, d], mean and rstd [rows]. Sums are stored as the stream; what touches products as
+  // they read it: branch, normed (where the sublayers are post-norm, that is the stream), rounded.
   struct Joint {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     bool output_is_normed = true;
     int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
-    int64_t branch = -1;     // the branch's output, kept where its gain is learned
+    int64_t rounded = -1;  // the stream for the next product, where that reads another type and no norm stands between
+    int64_t branch = -1;   // the branch's output, kept where its gain is learned
     int32_t skip_from = -1;  // of this segment's sublayers the one whose input is added, too; -1: none
     int32_t omega = -1;      // parameter; -1: none
     bool profiled = false;   // whether a profile sets it
@@ -66,39 +71,52 @@ class Segment {
   };
 
   // What the first sublayer's connection reads: x, or the combination that Forward made of it, of `rows` rows.
-  ConstMatrix Input(ConstMatrix x, const float* saved, int64_t rows) const;
+  ConstAnyMatrix Input(ConstAnyMatrix x, const std::byte* saved, int64_t rows) const;
   // Everything but the combination.  x: its result.
-  void ForwardLayers(const SublayerContext& context, ConstMatrix x, float* saved, Matrix out) const;
-  void BackwardLayers(const SublayerContext& context, ConstMatrix x, const float* saved, Matrix d_stream) const;
+  void ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;
+  void BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved,
+                      AnyMatrix d_stream) const;
   Joint MakeJoint(const ModelPlan& plan, size_t index);
   // `x`: the segment's input.
-  void ForwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, ConstMatrix branch, float* saved,
-                    Matrix out) const;
-  void BackwardJoint(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
-                     ConstMatrix d_normed, ConstMatrix d_sum, Matrix d_stream, Matrix d_branch) const;
+  void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
+                    std::byte* saved, AnyMatrix out) const;
+  void BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
+                     ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_stream, AnyMatrix d_branch) const;
   // The sum of joint `index`; `out`: the segment's output.
-  Matrix SumOf(size_t index, float* saved, Matrix out) const;
+  AnyMatrix SumOf(size_t index, std::byte* saved, AnyMatrix out) const;
+  // The gradient of the last joint's norm's output, as products store it; empty where no norm ends the segment.
+  ConstAnyMatrix OutputGradient(const SublayerContext& context, AnyMatrix d_stream) const;
   // The closing scalars' gradient, d_stream in place.
-  void BackwardClosing(const SublayerContext& context, const float* saved, Matrix d_stream) const;
+  void BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_stream) const;
   // What joint `index` has made, for whoever looks.  `out`: see Forward.
-  void ObserveForward(const SublayerContext& context, size_t index, ConstMatrix x, const float* saved,
-                      ConstMatrix out) const;
+  void ObserveForward(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
+                      ConstAnyMatrix out) const;
   // The gradients around joint `index`, before and after its backward.
-  void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstMatrix d_normed,
-                             ConstMatrix d_stream) const;
-  void ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstMatrix d_stream,
-                            ConstMatrix d_branch) const;
+  void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
+                             ConstAnyMatrix d_stream) const;
+  void ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_stream,
+                            ConstAnyMatrix d_branch) const;
   // The stream after joint `index` (index 0: x).
-  ConstMatrix StreamAfter(size_t index, ConstMatrix x, const float* saved) const;
+  ConstAnyMatrix StreamAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
   // What sublayer `index` of this segment reads.
-  ConstMatrix BranchInput(size_t index, ConstMatrix x, const float* saved) const;
+  ConstAnyMatrix BranchInput(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
+  // Of `rows` rows at an offset into `saved`: a part of the stream, or what products read or write.
+  template <typename Byte>
+  SavedMatrix<Byte> StreamAt(Byte* saved, int64_t offset, int64_t rows) const {
+    return {saved + offset, rows, d_model_, stream_storage_};
+  }
+  template <typename Byte>
+  SavedMatrix<Byte> ProductAt(Byte* saved, int64_t offset, int64_t rows) const {
+    return {saved + offset, rows, d_model_, compute_storage_};
+  }
 
   int32_t first_, last_;
   Stack stack_;
   bool pre_norm_;
   int64_t d_model_;
   double dropout_;
-  int64_t saved_floats_ = 0;
+  Storage compute_storage_, stream_storage_, output_storage_;
+  SavedTensors<std::byte> saved_{nullptr};  // measures
   std::optional<LayerCombination> combination_;
   int64_t combination_saved_ = 0, combined_ = 0;  // offsets of what it keeps, of its result
   std::vector<std::unique_ptr<Branch>> branches_;

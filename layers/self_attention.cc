@@ -12,38 +12,40 @@ SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
       qkv_bias_(plan.ParameterOf(sublayer, ParameterRole::kQueryBias)),
       shift_(plan, sublayer, ParameterRole::kQueryShift),
       output_(plan, sublayer),
+      storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       heads_(plan.options.heads),
       dropout_(plan.options.attention_dropout) {}
 
-int64_t SelfAttention::SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const {
-  const int64_t rows = capacity.rows(stack_);
-  return rows * (4 * d_model_ + heads_) + shift_.SavedFloats(rows, d_model_) + output_.SavedFloats(rows);
+template <typename Byte>
+SelfAttention::Saved<Byte> SelfAttention::Views(Byte* saved, int64_t rows) const {
+  SavedTensors tensors(saved);
+  Saved<Byte> s;
+  s.qkv = tensors.Take(storage_, rows, 3 * d_model_);
+  s.attended = tensors.Take(storage_, rows, d_model_);
+  s.log_sum_exp = tensors.TakeFloats(rows, heads_);
+  if (shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
+  s.output = tensors.TakeBytes(output_.SavedBytes(rows));
+  s.bytes = tensors.bytes();
+  return s;
 }
 
-template <typename T>
-SelfAttention::Saved<T> SelfAttention::Views(T* saved, int64_t rows) const {
-  T* attended = saved + rows * 3 * d_model_;
-  T* log_sum_exp = attended + rows * d_model_;
-  T* shifted = log_sum_exp + rows * heads_;
-  return {{saved, rows, 3 * d_model_},
-          {attended, rows, d_model_},
-          {log_sum_exp, rows, heads_},
-          shifted,
-          shifted + shift_.SavedFloats(rows, d_model_)};
+int64_t SelfAttention::SavedBytes(const ActivationCapacity& capacity) const {
+  return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
 }
 
-void SelfAttention::Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const {
+void SelfAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<float> s = Views(saved, x.rows);
+  const Saved<std::byte> s = Views(saved, x.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, x, s.shifted),
-                                 .weight = parameters.FusedWeight(qkv_weight_, 3),
-                                 .bias = parameters.FusedWeightVector(qkv_bias_, 3),
+                                 .weight = parameters.ProductWeight(qkv_weight_, 3),
+                                 .bias = parameters.ProductBias(qkv_bias_, 3),
                                  .y = s.qkv});
   AttentionForward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
                                               .key_offsets = context.offsets(stack_),
                                               .heads = heads_,
-                                              .causal = stack_ == Stack::kDecoder},
+                                              .causal = stack_ == Stack::kDecoder,
+                                              .tile_places = context.self_tiles(stack_)},
                                     .q = s.qkv.Columns(0, d_model_),
                                     .k = s.qkv.Columns(d_model_, d_model_),
                                     .v = s.qkv.Columns(2 * d_model_, d_model_),
@@ -54,17 +56,18 @@ void SelfAttention::Forward(const SublayerContext& context, ConstMatrix x, float
   output_.Forward(context, s.attended, s.output, y);
 }
 
-void SelfAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                                  Matrix d_x) const {
+void SelfAttention::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
+                                  bool accumulate, AnyMatrix d_x) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const float> s = Views(saved, d_y.rows);
-  const Matrix d_attended = context.workspace.context_gradient(d_y.rows);
-  const Matrix d_qkv = context.workspace.inner_gradient(d_y.rows, 3 * d_model_);
+  const Saved<const std::byte> s = Views(saved, d_y.rows);
+  const AnyMatrix d_attended = context.workspace.context_gradient(d_y.rows);
+  const AnyMatrix d_qkv = context.workspace.inner_gradient(d_y.rows, 3 * d_model_);
   output_.BackwardInput(context, d_y, s.attended, s.output, d_attended);
   AttentionBackward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
                                                .key_offsets = context.offsets(stack_),
                                                .heads = heads_,
-                                               .causal = stack_ == Stack::kDecoder},
+                                               .causal = stack_ == Stack::kDecoder,
+                                               .tile_places = context.self_tiles(stack_)},
                                      .q = s.qkv.Columns(0, d_model_),
                                      .k = s.qkv.Columns(d_model_, d_model_),
                                      .v = s.qkv.Columns(2 * d_model_, d_model_),
@@ -76,13 +79,13 @@ void SelfAttention::BackwardInput(const SublayerContext& context, ConstMatrix d_
                                      .d_v = d_qkv.Columns(2 * d_model_, d_model_),
                                      .scratch = context.workspace.attention_scratch()});
   shift_.BackwardInput(
-      context, {.dy = d_qkv, .weight = parameters.FusedWeight(qkv_weight_, 3), .accumulate = accumulate, .dx = d_x});
+      context, {.dy = d_qkv, .weight = parameters.ProductWeight(qkv_weight_, 3), .accumulate = accumulate, .dx = d_x});
 }
 
-void SelfAttention::BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                                   const float* saved) const {
+void SelfAttention::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                                   const std::byte* saved) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const float> s = Views(saved, d_y.rows);
+  const Saved<const std::byte> s = Views(saved, d_y.rows);
   output_.BackwardWeight(context, d_y, s.attended, s.output);
   LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(d_y.rows, 3 * d_model_),
                                         .x = shift_.Read(x, s.shifted),

@@ -7,6 +7,7 @@
 #include "layers/attention_output.h"
 #include "layers/branch.h"
 #include "layers/input_shift.h"
+#include "layers/saved_tensors.h"
 
 namespace hadal {
 
@@ -14,28 +15,32 @@ class SelfAttention : public Branch {
  public:
   SelfAttention(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedFloats(const ModelPlan& plan, const ActivationCapacity& capacity) const override;
-  void Forward(const SublayerContext& context, ConstMatrix x, float* saved, Matrix y) const override;
-  void BackwardInput(const SublayerContext& context, ConstMatrix d_y, const float* saved, bool accumulate,
-                     Matrix d_x) const override;
-  void BackwardWeight(const SublayerContext& context, ConstMatrix x, ConstMatrix d_y,
-                      const float* saved) const override;
+  int64_t SavedBytes(const ActivationCapacity& capacity) const override;
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const override;
+  void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved, bool accumulate,
+                     AnyMatrix d_x) const override;
+  void BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
+                      const std::byte* saved) const override;
   int32_t output_bias() const override { return output_.bias(); }
 
  private:
-  template <typename T>
+  template <typename Byte>
   struct Saved {
-    MatrixOf<T> qkv, attended, log_sum_exp;
-    T *shifted, *output;
+    SavedMatrix<Byte> qkv, attended;
+    MatrixOf<SavedFloat<Byte>> log_sum_exp;
+    SavedMatrix<Byte> shifted;
+    Byte* output;
+    int64_t bytes;
   };
-  template <typename T>
-  Saved<T> Views(T* saved, int64_t rows) const;
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t rows) const;
 
   int32_t sublayer_;
   Stack stack_;
   int32_t qkv_weight_, qkv_bias_;  // parameters; q, k, v follow each other
   InputShift shift_;
   AttentionOutput output_;
+  Storage storage_;
   int64_t d_model_;
   int32_t heads_;
   double dropout_;

@@ -5,33 +5,35 @@
 #include "kernels/attention.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
+#include "runtime/host_values.h"
 
 namespace hadal {
 
 Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
                      ArenaLayout& layout)
-    : width_(plan.options.d_model), vocabulary_(plan.options.target_vocabulary) {
+    : storage_(plan.compute_storage), width_(plan.options.d_model), vocabulary_(plan.options.target_vocabulary) {
   const std::string category = "workspace";
+  const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
   const int64_t d = plan.options.d_model;
-  branch_slice_ = layout.Reserve<float>(category, rows * d);
+  branch_slice_ = reserve(rows * d);
   attention_floats_ = AttentionScratch(stream, {.query_rows = rows,
                                                 .max_length = capacity.max_length,
                                                 .heads = plan.options.heads,
                                                 .head_width = d / plan.options.heads});
   attention_slice_ = layout.Reserve<float>(category, attention_floats_);
-  logits_slice_ = layout.Reserve<float>(category, kLogitRows * vocabulary_);
+  logits_slice_ = reserve(kLogitRows * vocabulary_);
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
   row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
   host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
   if (!training) return;
-  branch_input_slice_ = layout.Reserve<float>(category, rows * d);
-  context_slice_ = layout.Reserve<float>(category, rows * d);
-  query_slice_ = layout.Reserve<float>(category, rows * d);
-  inner_slice_ = layout.Reserve<float>(category, rows * std::max<int64_t>(3 * d, plan.options.d_ff));
+  branch_input_slice_ = reserve(rows * d);
+  context_slice_ = reserve(rows * d);
+  query_slice_ = reserve(rows * d);
+  inner_slice_ = reserve(rows * std::max<int64_t>(3 * d, plan.options.d_ff));
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
   if (encoder.attention_output_norm || decoder.attention_output_norm) {
-    projected_slice_ = layout.Reserve<float>(category, rows * d);
+    projected_slice_ = reserve(rows * d);
   }
   if (encoder.skip_gain != 0 || decoder.skip_gain != 0) layer_input_slice_ = layout.Reserve<float>(category, rows * d);
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
@@ -44,34 +46,41 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
 }
 
 void Workspace::Bind(const Arena& arena) {
-  branch_ = arena.Get<float>(branch_slice_);
-  branch_input_ = arena.Get<float>(branch_input_slice_);
-  context_ = arena.Get<float>(context_slice_);
-  inner_ = arena.Get<float>(inner_slice_);
-  query_ = arena.Get<float>(query_slice_);
+  branch_ = arena.Get<std::byte>(branch_slice_);
+  branch_input_ = arena.Get<std::byte>(branch_input_slice_);
+  context_ = arena.Get<std::byte>(context_slice_);
+  inner_ = arena.Get<std::byte>(inner_slice_);
+  query_ = arena.Get<std::byte>(query_slice_);
   layer_input_ = arena.Get<float>(layer_input_slice_);
-  projected_ = arena.Get<float>(projected_slice_);
+  projected_ = arena.Get<std::byte>(projected_slice_);
   attention_ = arena.Get<float>(attention_slice_);
   partials_ = arena.Get<float>(partial_slice_);
-  logits_ = arena.Get<float>(logits_slice_);
+  logits_ = arena.Get<std::byte>(logits_slice_);
   row_loss_ = arena.Get<float>(row_slice_);
   host_row_loss_ = arena.Get<float>(host_row_slice_);
+}
+
+const float* SublayerContext::branch_gain_place(int32_t sublayer) const {
+  const SublayerRecord& record = plan().sublayers[sublayer];
+  const bool always_one = record.branch_growth == BranchGrowth::kConstant && record.branch_gain == 1.0f;
+  if (places == nullptr || always_one) return nullptr;
+  return places->branch_gains + (sublayer - places->first_sublayer);
 }
 
 void SublayerContext::Observe(const DepthObservation& observation) const {
   if (observer == nullptr) return;
   if (stream.device() == nullptr) return observer->Observe(stream, batch.micro_batch, observation);
-  const auto on_host = [this](ConstMatrix& matrix, std::vector<float>& values) {
-    if (matrix.empty()) return;
-    HADAL_CHECK_EQ(matrix.stride, matrix.columns);
-    values.resize(matrix.rows * matrix.columns);
-    stream.ToHost(values.data(), matrix.data, static_cast<int64_t>(values.size() * sizeof(float)));
-    matrix.data = values.data();
-  };
+  const int64_t rows = sentence_rows(plan().sublayers[observation.sublayer].stack);
   DepthObservation copy = observation;
   std::vector<float> values, before;
-  on_host(copy.values, values);
-  on_host(copy.before, before);
+  const auto copy_to_host = [&](ConstAnyMatrix& matrix, std::vector<float>& on_host) {
+    if (matrix.empty()) return;
+    matrix = matrix.Rows(0, rows);
+    on_host = HostValues(stream, matrix);
+    matrix = ConstMatrix(on_host.data(), matrix.rows, matrix.columns);
+  };
+  copy_to_host(copy.values, values);
+  copy_to_host(copy.before, before);
   observer->Observe(Stream::Cpu(stream.threads()), batch.micro_batch, copy);
 }
 

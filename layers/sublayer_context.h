@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/device_batch.h"
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
 #include "layers/residual_profile.h"
@@ -35,27 +36,27 @@ struct StepScalars {
   float gradient_scale = 0;  // 1 / (target tokens of the step)
 };
 
-// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk.
+// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write, where not said otherwise.
 class Workspace {
  public:
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
             ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  Matrix branch(int64_t rows) const { return {branch_, rows, width_}; }  // F(x), or its gradient
-  Matrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_}; }
-  Matrix context_gradient(int64_t rows) const { return {context_, rows, width_}; }
+  AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x), or its gradient
+  AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
+  AnyMatrix context_gradient(int64_t rows) const { return {context_, rows, width_, storage_}; }
   // Gradient of q|k|v, of k|v, of the hidden layer: `columns` wide.
-  Matrix inner_gradient(int64_t rows, int64_t columns) const { return {inner_, rows, columns}; }
-  Matrix query_gradient(int64_t rows) const { return {query_, rows, width_}; }
+  AnyMatrix inner_gradient(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
+  AnyMatrix query_gradient(int64_t rows) const { return {query_, rows, width_, storage_}; }
   // Of out_proj's product, where a norm stands behind it.
-  Matrix projected_gradient(int64_t rows) const { return {projected_, rows, width_}; }
-  // Of a layer's input, through the skip to the layer's last sum.
+  AnyMatrix projected_gradient(int64_t rows) const { return {projected_, rows, width_, storage_}; }
+  // Of a layer's input, through the skip to the layer's last sum: fp32.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
   // Rows of logits of the output head.
-  Matrix logits(int64_t rows) const { return {logits_, rows, vocabulary_}; }
+  AnyMatrix logits(int64_t rows) const { return {logits_, rows, vocabulary_, storage_}; }
   // A number for each target row, or for a block of kLogitRows where there are fewer: nll behind loss, back to back.
   Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
   Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
@@ -66,12 +67,14 @@ class Workspace {
   static constexpr int64_t kLogitRows = 256;
 
  private:
+  Storage storage_ = Storage::kFloat32;
   int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0, loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
       projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_, host_row_slice_;
-  float *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
-        *projected_ = nullptr, *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *logits_ = nullptr,
-        *row_loss_ = nullptr, *host_row_loss_ = nullptr;
+  void *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
+       *projected_ = nullptr, *logits_ = nullptr;
+  float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
+        *host_row_loss_ = nullptr;
 };
 
 // One micro-batch on its way through a chunk.
@@ -81,8 +84,9 @@ struct SublayerContext {
   const Workspace& workspace;
   const PackedBatch& batch;
   StepScalars scalars;
-  ConstMatrix memory;                               // encoder output [source rows, d]; where there is cross-attention
-  Matrix d_memory;                                  // its gradient (+=), in backward
+  const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
+  ConstAnyMatrix memory;                // encoder output [source rows, d]; where there is cross-attention
+  Matrix d_memory;                      // its gradient (+=), in backward: fp32
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
   ResidualProfile* profile = nullptr;               // a forward pass that profiles the residual stream
@@ -91,7 +95,7 @@ struct SublayerContext {
   int32_t* complete_from = nullptr;
   DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
 
-  // On a device the observer gets a copy on the host, and a stream of the CPU.
+  // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
   void Observe(const DepthObservation& observation) const;
   void Progress() const {
     if (progress != nullptr) (*progress)();
@@ -101,6 +105,10 @@ struct SublayerContext {
   }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
+  // Without padding rows.
+  int64_t sentence_rows(Stack stack) const {
+    return stack == Stack::kEncoder ? batch.sentence_source_rows() : batch.sentence_target_rows();
+  }
   ConstTokens offsets(Stack stack) const {
     const std::vector<int32_t>& v = stack == Stack::kEncoder ? batch.source_offsets : batch.target_offsets;
     return {v.data(), static_cast<int64_t>(v.size())};
@@ -112,8 +120,21 @@ struct SublayerContext {
              .micro_batch = static_cast<uint32_t>(batch.micro_batch),
              .sublayer = static_cast<uint32_t>(sublayer),
              .site = site},
-            scalars.training ? Dropout::Threshold(p) : 0};
+            scalars.training ? Dropout::Threshold(p) : 0,
+            places == nullptr ? nullptr : places->random};
   }
+  // Where a device finds what a batch brings; empty where launches bring it.
+  TokenPlaces token_places(Stack stack) const {
+    if (places == nullptr) return {};
+    return stack == Stack::kEncoder ? places->source : places->target;
+  }
+  TilePlaces self_tiles(Stack stack) const {
+    if (places == nullptr) return {};
+    return stack == Stack::kEncoder ? places->source_self : places->target_self;
+  }
+  TilePlaces cross_tiles() const { return places == nullptr ? TilePlaces() : places->cross; }
+  // Null also where the gain is always 1: no kernel reads it then.
+  const float* branch_gain_place(int32_t sublayer) const;
 };
 
 }  // namespace hadal

@@ -29,13 +29,14 @@ ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {
   return {tokens.data(), static_cast<int64_t>(tokens.size())};
 }
 
-void TokenEmbedding::Forward(const SublayerContext& context, Matrix x) const {
+void TokenEmbedding::Forward(const SublayerContext& context, AnyMatrix x) const {
   EmbeddingForward(context.stream, {.tokens = Tokens(context),
                                     .offsets = context.offsets(stack_),
-                                    .table = context.parameters.Weight(table_),
+                                    .table = context.parameters.ProductWeight(table_),
                                     .positions = positions_,
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                    .places = context.token_places(stack_),
                                     .x = x});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = x});
 }
@@ -50,12 +51,13 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .x = x});
 }
 
-void TokenEmbedding::Backward(const SublayerContext& context, ConstMatrix d_x) const {
+void TokenEmbedding::Backward(const SublayerContext& context, ConstAnyMatrix d_x) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = d_x});
   EmbeddingBackward(context.stream, {.tokens = Tokens(context),
                                      .dx = d_x,
                                      .multiplier = multiplier_,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                     .places = context.token_places(stack_),
                                      .d_table = context.parameters.TableGradient(sublayer_)});
 }
 

@@ -16,12 +16,12 @@ class TokenEmbedding {
   void Bind(const Arena& arena);
 
   // x [rows, d] (=).
-  void Forward(const SublayerContext& context, Matrix x) const;
+  void Forward(const SublayerContext& context, AnyMatrix x) const;
   // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
                  Matrix x) const;
   // Adds to this use's table gradient.
-  void Backward(const SublayerContext& context, ConstMatrix d_x) const;
+  void Backward(const SublayerContext& context, ConstAnyMatrix d_x) const;
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;

@@ -30,7 +30,7 @@ int64_t RowsOf(const Edge& edge, const PackedBatch& batch) {
 
 int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
   int64_t bytes = kHeaderBytes;
-  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * static_cast<int64_t>(sizeof(float));
+  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * BytesOf(spec.StorageOf(edge));
   return bytes;
 }
 
@@ -47,7 +47,7 @@ std::string What(const ChannelSpec& spec, int64_t micro_batch) {
 
 int64_t ChannelSpec::message_bytes() const {
   int64_t bytes = kHeaderBytes;
-  for (const Edge& edge : edges) bytes += EdgeBytes(edge, capacity, width);
+  for (const Edge& edge : edges) bytes += EdgeBytes(edge, StorageOf(edge), capacity, width);
   return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
 }
 
@@ -70,7 +70,7 @@ absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
 }
 
 absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, int64_t step,
-                               std::span<const ConstMatrix> edges, absl::Duration timeout) {
+                               std::span<const ConstAnyMatrix> edges, absl::Duration timeout) {
   if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
   const int64_t place = sent_++ % spec_.buffers;
   std::byte* const buffer = buffers_ + place * spec_.message_bytes();
@@ -80,9 +80,10 @@ absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, i
   if (spec_.on_device) stream.device()->EnqueueCopyIn(buffer, header_at, kHeaderBytes);
   std::byte* at = buffer + kHeaderBytes;
   HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
-  for (const ConstMatrix& edge : edges) {
-    const int64_t bytes = edge.rows * edge.columns * static_cast<int64_t>(sizeof(float));
-    spec_.on_device ? stream.Copy(at, edge.data, bytes) : stream.ToHost(at, edge.data, bytes);
+  for (size_t i = 0; i < edges.size(); ++i) {
+    HADAL_CHECK(edges[i].storage == spec_.StorageOf(spec_.edges[i]));
+    const int64_t bytes = edges[i].bytes();
+    spec_.on_device ? stream.Copy(at, edges[i].data, bytes) : stream.ToHost(at, edges[i].data, bytes);
     at += bytes;
   }
   HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(buffer, at - buffer, spec_.peer, spec_.number));
@@ -164,9 +165,9 @@ EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {
   EdgeViews edges;
   const std::byte* at = buffers_ + released_ % spec_.buffers * spec_.message_bytes() + kHeaderBytes;
   for (const Edge& edge : spec_.edges) {
-    const ConstMatrix view(reinterpret_cast<const float*>(at), RowsOf(edge, batch), spec_.width);
+    const ConstAnyMatrix view(at, RowsOf(edge, batch), spec_.width, spec_.StorageOf(edge));
     edges.push_back(view);
-    at += view.rows * view.columns * static_cast<int64_t>(sizeof(float));
+    at += view.bytes();
   }
   return edges;
 }

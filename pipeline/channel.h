@@ -30,7 +30,7 @@
 namespace hadal {
 
 // One view for each edge of a border.
-using EdgeViews = absl::InlinedVector<ConstMatrix, 2>;
+using EdgeViews = absl::InlinedVector<ConstAnyMatrix, 2>;
 
 // What both ends know.
 struct ChannelSpec {
@@ -38,11 +38,13 @@ struct ChannelSpec {
   int peer = 0;      // rank
   std::string name;  // "activations of chunk 0", for errors
   std::vector<Edge> edges;
+  bool gradients = false;  // what it carries: the edges' gradients, or their values
   ActivationCapacity capacity;
   int64_t width = 0;       // d_model
   int buffers = 2;         // k
   bool on_device = false;  // buffers in the device's memory
 
+  Storage StorageOf(const Edge& edge) const { return gradients ? edge.gradient : edge.values; }
   int64_t message_bytes() const;  // at full capacity, header included
 };
 
@@ -52,7 +54,7 @@ class SendChannel {
   void Bind(const Arena& arena, Communicator& communicator);
 
   // One matrix for each edge, where kernels of `stream` have left it.
-  absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstMatrix> edges,
+  absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
                     absl::Duration timeout);
   // Waits until everything sent has been received.
   absl::Status Drain(absl::Duration timeout);

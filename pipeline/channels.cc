@@ -16,6 +16,7 @@ Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank
                          .peer = IsSend(operation) ? channel.receiver : channel.sender,
                          .name = absl::StrCat(forward ? "activations" : "gradients", " of chunk ", c),
                          .edges = BorderEdges(plan, border),
+                         .gradients = !forward,
                          .capacity = pipeline.capacity,
                          .width = plan.options.d_model,
                          .buffers = pipeline.outstanding_sends,

@@ -1,16 +1,17 @@
 #include "pipeline/chunk.h"
 
 #include <algorithm>
+#include <thread>
 
+#include "kernels/convert.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
 
 namespace hadal {
 namespace {
 
-int64_t BytesOf(ConstMatrix m) { return m.rows * m.columns * int64_t{sizeof(float)}; }
-
-void CheckAlike(ConstMatrix from, ConstMatrix to) {
+void CheckAlike(const ConstAnyMatrix& from, const ConstAnyMatrix& to) {
+  HADAL_CHECK(from.storage == to.storage);
   HADAL_CHECK_EQ(from.rows, to.rows);
   HADAL_CHECK_EQ(from.columns, to.columns);
 }
@@ -21,26 +22,24 @@ Matrix LastEntry(Matrix history, int64_t entries) {
   return history.Rows(history.rows - rows, rows);
 }
 
-void Copy(const Stream& stream, ConstMatrix from, Matrix to) {
+void Copy(const Stream& stream, const ConstAnyMatrix& from, const AnyMatrix& to) {
   CheckAlike(from, to);
-  stream.Copy(to.data, from.data, BytesOf(from));
+  stream.Copy(to.data, from.data, from.bytes());
 }
 
 // `from`: a border's edge as it has come.
-void CopyInput(const Stream& stream, bool on_device, ConstMatrix from, Matrix to) {
+void CopyInput(const Stream& stream, bool on_device, const ConstAnyMatrix& from, const AnyMatrix& to) {
   CheckAlike(from, to);
-  on_device ? stream.Copy(to.data, from.data, BytesOf(from)) : stream.FromHost(to.data, from.data, BytesOf(from));
+  on_device ? stream.Copy(to.data, from.data, from.bytes()) : stream.FromHost(to.data, from.data, from.bytes());
 }
 
-// Waits for the chunk's kernels, so that times are the work's; transfers move along meanwhile.
-void AwaitDevice(const SublayerContext& context) {
+// Until the device is done, so that times are the work's; transfers go on meanwhile.
+void WaitForDevice(const SublayerContext& context) {
   Device* const device = context.stream.device();
   if (device == nullptr) return;
-  DeviceQueues& queues = device->queues();
-  if (const absl::StatusOr<DeviceQueues::Event> done = queues.MakeEvent(); done.ok()) {
-    queues.Record(*done, DeviceQueues::kMain);
-    while (!queues.Reached(*done)) context.Progress();
-    queues.DestroyEvent(*done);
+  while (!device->Idle()) {
+    context.Progress();
+    std::this_thread::yield();
   }
   device->Synchronize();
 }
@@ -58,23 +57,30 @@ class ScopedTimer {
 
 }  // namespace
 
-Matrix Chunk::EdgeView(const Edge& edge, float* data, const PackedBatch& batch) const {
-  return {data, edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows(), d_model_};
+AnyMatrix Chunk::EdgeView(Stack rows, Storage storage, std::byte* data, const PackedBatch& batch) const {
+  return {data, rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows(), d_model_, storage};
 }
 
-Matrix Chunk::SlotView(const SlotTensor& tensor, const PackedBatch& batch) const {
-  return {Slot(batch) + tensor.offset, tensor.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows(),
-          d_model_};
+AnyMatrix Chunk::SlotView(const SlotTensor& tensor, const PackedBatch& batch) const {
+  return EdgeView(tensor.rows, tensor.storage, Slot(batch) + tensor.offset, batch);
 }
 
-Matrix Chunk::MemoryView(const PackedBatch& batch) const { return memory_ ? SlotView(*memory_, batch) : Matrix(); }
+AnyMatrix Chunk::MemoryView(const PackedBatch& batch) const {
+  return memory_ ? SlotView(*memory_, batch) : AnyMatrix();
+}
 
-float* Chunk::SavedOf(const Piece& piece, const PackedBatch& batch) const {
+bool Chunk::MakesMemory(size_t index) const {
+  if (pieces_[index].kind == Piece::Kind::kEmbedding || pieces_[index].stack != Stack::kEncoder) return false;
+  if (index + 1 == pieces_.size()) return spec_.last == plan_.target_embedding();
+  return pieces_[index + 1].kind == Piece::Kind::kEmbedding;
+}
+
+std::byte* Chunk::SavedOf(const Piece& piece, const PackedBatch& batch) const {
   return piece.saved_offset >= 0 ? Slot(batch) + piece.saved_offset : shared_.saved();
 }
 
-Matrix Chunk::InputOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.history_entries > 0 ? HistoryOf(piece).Values(batch, piece.history_entries)
+AnyMatrix Chunk::InputOf(const Piece& piece, const PackedBatch& batch) const {
+  return piece.history_entries > 0 ? AnyMatrix(HistoryOf(piece).Values(batch, piece.history_entries))
                                    : SlotView(piece.input, batch);
 }
 
@@ -89,7 +95,7 @@ int64_t Chunk::EntryOf(size_t index) const {
   return piece.kind == Piece::Kind::kEmbedding && before_history ? 0 : -1;
 }
 
-Matrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
+AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
   if (const int64_t entry = EntryOf(index); entry >= 0) {
     const Piece& piece = pieces_[index];
     return LastEntry(HistoryOf(piece).Values(batch, entry + 1), entry + 1);
@@ -103,12 +109,12 @@ Matrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
     case Piece::Kind::kEmbedding:
       return MemoryView(batch);
     case Piece::Kind::kHead:
-      return {head_input_, batch.target_rows(), d_model_};
+      return HeadInput(batch);
   }
   return {};
 }
 
-Matrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
+AnyMatrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
   const Piece& piece = pieces_[index];
   if (const int64_t entry = EntryOf(index); entry >= 0) {
     return LastEntry(HistoryOf(piece).Gradient(batch, entry + 1), entry + 1);
@@ -116,26 +122,48 @@ Matrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
   return shared_.gradient(piece.stack, piece.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
 }
 
-void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs) {
+void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyMatrix> inputs) {
   HADAL_CHECK_EQ(inputs.size(), input_edges_.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Piece& first = pieces_.front();
-    Matrix place = MemoryView(context.batch);  // also where the cut lies right before the target embedding
+    AnyMatrix place = MemoryView(context.batch);  // also where the cut lies right before the target embedding
     if (input_edges_[i].kind != EdgeKind::kMemory) {
       if (first.kind == Piece::Kind::kSegment) place = InputOf(first, context.batch);
-      if (first.kind == Piece::Kind::kHead) place = Matrix(head_input_, context.batch.target_rows(), d_model_);
+      if (first.kind == Piece::Kind::kHead) place = HeadInput(context.batch);
     }
     CopyInput(context.stream, spec_.inputs_on_device, inputs[i], place);
   }
 }
 
-LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> inputs, Vector row_nll,
+void Chunk::RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work) {
+  const bool watched = context.observer != nullptr || context.profile != nullptr || context.complete_from != nullptr;
+  if (graphs_ == nullptr || watched) return work(context);
+  const GraphKey key{
+      .phase = phase, .slot = context.batch.micro_batch % spec_.slots, .shape = batches_->ShapeOf(context.batch)};
+  graphs_->Run(*context.stream.device(), key, [&](bool recording) {
+    if (!recording) return work(context);
+    SublayerContext recorded = context;  // transfers wait until the graph is launched
+    recorded.progress = nullptr;
+    recorded.trace = nullptr;
+    work(recorded);
+  });
+}
+
+LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll,
                         StageTimes& times) {
   const ScopedTimer timer(times.forward_seconds);
-  const PackedBatch& batch = context.batch;
+  if (batches_) context.places = &batches_->Fill(context);
   LoadInputs(context, inputs);
-  context.memory = MemoryView(batch);
-  LossSums sums;
+  context.memory = MemoryView(context.batch);
+  RunPhase(context, context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation,
+           [this](SublayerContext& c) { ForwardPieces(c); });
+  WaitForDevice(context);
+  const Piece& last = pieces_.back();
+  return last.head ? last.head->Losses(context, row_nll) : LossSums();
+}
+
+void Chunk::ForwardPieces(SublayerContext& context) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
     switch (piece.kind) {
@@ -146,22 +174,18 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstMatrix> i
         piece.segment->Forward(context, InputOf(piece, batch), SavedOf(piece, batch), OutputOf(i, batch));
         break;
       case Piece::Kind::kCombination:
-        piece.combination->Forward(context.stream, context.parameters, InputOf(piece, batch), SavedOf(piece, batch),
-                                   OutputOf(i, batch));
+        piece.combination->Forward(context.stream, context.parameters, InputOf(piece, batch).floats(),
+                                   reinterpret_cast<float*>(SavedOf(piece, batch)), OutputOf(i, batch).floats());
         break;
       case Piece::Kind::kHead:
-        context.Observe({.tensor = DepthTensor::kModelOutput,
-                         .sublayer = plan_.output_head(),
-                         .values = ConstMatrix(head_input_, batch.target_rows(), d_model_)});
-        sums = piece.head->Forward(context, ConstMatrix(head_input_, batch.target_rows(), d_model_),
-                                   head_gradient_ ? SlotView(*head_gradient_, batch) : Matrix(), row_nll);
+        context.Observe(
+            {.tensor = DepthTensor::kModelOutput, .sublayer = plan_.output_head(), .values = HeadInput(batch)});
+        piece.head->Forward(context, HeadInput(batch), head_gradient_ ? SlotView(*head_gradient_, batch) : AnyMatrix());
         break;
     }
     context.Progress();
   }
   CopyMemoryOut(context);
-  AwaitDevice(context);
-  return sums;
 }
 
 void Chunk::CopyMemoryOut(const SublayerContext& context) {
@@ -171,50 +195,66 @@ void Chunk::CopyMemoryOut(const SublayerContext& context) {
   }
 }
 
-void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times) {
-  const Matrix x = InputOf(piece, context.batch);
-  float* saved = SavedOf(piece, context.batch);
+void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times) {
+  const AnyMatrix x = InputOf(piece, context.batch);
+  std::byte* saved = SavedOf(piece, context.batch);
   if (spec_.checkpoint_every > 0) {
     const ScopedTimer timer(times.recompute_seconds);
     const TraceScope scope(context.trace, {.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch});
     SublayerContext unobserved = context;
     unobserved.observer = nullptr;
-    piece.segment->Forward(unobserved, x, saved, shared_.discard(d_stream.rows));
+    piece.segment->Forward(unobserved, x, saved, shared_.discard(d_stream.rows, piece.segment->output_storage()));
   }
   const ScopedTimer timer(times.backward_seconds);
   piece.segment->Backward(context, x, saved, d_stream, HistoryGradientOf(piece, context.batch));
 }
 
 // The first reader, going back, of all entries.
-void Chunk::BackwardCombination(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times) {
+void Chunk::BackwardCombination(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times) {
   const ScopedTimer timer(times.backward_seconds);
   const Matrix d_history = HistoryGradientOf(piece, context.batch);
-  context.stream.Clear(d_history.data, BytesOf(d_history));
-  piece.combination->Backward(context, InputOf(piece, context.batch), SavedOf(piece, context.batch), d_stream,
-                              d_history);
+  context.stream.Clear(d_history.data, AnyMatrix(d_history).bytes());
+  piece.combination->Backward(context, InputOf(piece, context.batch).floats(),
+                              reinterpret_cast<float*>(SavedOf(piece, context.batch)), d_stream.floats(), d_history);
 }
 
-void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstMatrix> output_gradients,
+void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstAnyMatrix> output_gradients,
                                 const PackedBatch& batch) {
   HADAL_CHECK_EQ(output_gradients.size(), output_edges_.size());
   for (size_t i = 0; i < output_gradients.size(); ++i) {
-    const Matrix to = i == 0 && ends_in_history_ ? HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries)
-                                                 : shared_.gradient(output_edges_[i].rows, output_gradients[i].rows);
+    const AnyMatrix to = i == 0 && ends_in_history_
+                             ? HistoryOf(pieces_.back()).Gradient(batch, output_edges_[0].entries)
+                             : EdgeGradient(output_edges_[i], spec_.last, output_gradients[i].rows);
     CopyInput(stream, spec_.inputs_on_device, output_gradients[i], to);
   }
 }
 
-void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> output_gradients, StageTimes& times) {
+void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times) {
+  const Stopwatch watch;
   const PackedBatch& batch = context.batch;
-  const Matrix d_source = shared_.gradient(Stack::kEncoder, batch.source_rows());
-  // The memory's gradient is the encoder's incoming gradient: one buffer, which the decoder's readers add to first.
-  if (memory_) context.stream.Clear(d_source.data, BytesOf(d_source));
+  if (batches_) context.places = &batches_->Of(batch);
+  // The memory's gradient, which the decoder's readers add to first, is the encoder's incoming gradient: one buffer, or, where the
+  // encoder's stream is not fp32, rounded into the other.
+  const Matrix d_memory = shared_.memory_gradient(batch.source_rows());
+  if (memory_) context.stream.Clear(d_memory.data, AnyMatrix(d_memory).bytes());
   LoadOutputGradients(context.stream, output_gradients, batch);
   context.memory = MemoryView(batch);
-  context.d_memory = d_source;
+  context.d_memory = d_memory;
+  StageTimes parts;
+  RunPhase(context, GraphPhase::kBackward, [&](SublayerContext& c) { BackwardPieces(c, parts); });
+  WaitForDevice(context);
+  times.recompute_seconds += parts.recompute_seconds;
+  // A device's work is known when it has been waited for.
+  times.backward_seconds +=
+      context.stream.device() != nullptr ? watch.Seconds() - parts.recompute_seconds : parts.backward_seconds;
+}
+
+void Chunk::BackwardPieces(SublayerContext& context, StageTimes& times) {
+  const PackedBatch& batch = context.batch;
   for (size_t i = pieces_.size(); i-- > 0;) {
     const Piece& piece = pieces_[i];
-    const Matrix d_stream = OutputGradientOf(i, batch);
+    const AnyMatrix d_stream = OutputGradientOf(i, batch);
+    if (MakesMemory(i) && shared_.memory_apart()) Convert(context.stream, {.from = context.d_memory, .to = d_stream});
     switch (piece.kind) {
       case Piece::Kind::kHead:
         Copy(context.stream, SlotView(*head_gradient_, batch), d_stream);
@@ -234,14 +274,13 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstMatrix> outp
     context.Progress();
   }
   StoreInputGradients(context);
-  AwaitDevice(context);
 }
 
 void Chunk::StoreInputGradients(const SublayerContext& context) {
   const PackedBatch& batch = context.batch;
   for (size_t i = starts_in_history_ ? 1 : 0; i < input_edges_.size(); ++i) {
-    const Matrix to = input_gradient(i, batch);
-    Copy(context.stream, shared_.gradient(input_edges_[i].rows, to.rows), to);
+    const AnyMatrix to = input_gradient(i, batch);
+    Copy(context.stream, EdgeGradient(input_edges_[i], spec_.first, to.rows), to);
   }
 }
 

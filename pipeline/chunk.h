@@ -11,10 +11,13 @@
 // rank share. Where layers combine all outputs in front of them, segments read and write the stack's history (layer_history.h), which
 // also is what crosses the border.
 // Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
+// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors or waits for a part of it (graph_cache.h);
+// what crosses a border, the micro-batch's block and the losses are copied outside.
 // Pure arithmetic: a chunk never communicates, so it can be compared with the unsplit model.
 // Thread safety: one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +30,8 @@
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
+#include "pipeline/batch_slots.h"
+#include "pipeline/graph_cache.h"
 #include "pipeline/layer_history.h"
 #include "runtime/arena.h"
 #include "runtime/metrics_sink.h"
@@ -38,27 +43,37 @@ struct ChunkSpec {
   int32_t slots = 1;             // micro-batches live at once
   int32_t checkpoint_every = 0;  // sublayers a segment, more where a cut is not legal; 0: no activation checkpointing
   bool training = true;
+  bool on_device = false;         // kernels run on a device
+  bool graphs = false;            // launched as graphs there
   bool inputs_on_device = false;  // borders' edges come in the device's memory
 };
 
 // Buffers that the chunks of a rank share because they are in use only while one of them computes.
 class SharedActivations {
  public:
-  void Require(int64_t saved_floats) { saved_floats_ = std::max(saved_floats_, saved_floats); }
+  void Require(int64_t saved_bytes) { saved_bytes_ = std::max(saved_bytes_, saved_bytes); }
   // Call once, after every chunk has stated what it requires.
   void Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  float* saved() const { return saved_; }                                  // one segment's saved tensors
-  Matrix discard(int64_t rows) const { return {discard_, rows, width_}; }  // output of a recomputation
-  Matrix gradient(Stack stack, int64_t rows) const {
-    return {stack == Stack::kEncoder ? source_gradient_ : target_gradient_, rows, width_};
+  std::byte* saved() const { return saved_; }  // one segment's saved tensors
+  // Output of a recomputation.
+  AnyMatrix discard(int64_t rows, Storage storage) const { return {discard_, rows, width_, storage}; }
+  // Of a stack's stream.
+  AnyMatrix gradient(Stack stack, int64_t rows) const {
+    return stack == Stack::kEncoder ? AnyMatrix(source_gradient_, rows, width_, source_storage_)
+                                    : AnyMatrix(target_gradient_, rows, width_, target_storage_);
   }
+  // Of the encoder's memory: fp32, and where the encoder's stream is too, the same buffer.
+  Matrix memory_gradient(int64_t rows) const { return {memory_gradient_, rows, width_}; }
+  bool memory_apart() const { return source_storage_ != Storage::kFloat32; }
 
  private:
-  int64_t saved_floats_ = 0, width_ = 0;
-  ArenaSlice saved_slice_, discard_slice_, source_slice_, target_slice_;
-  float *saved_ = nullptr, *discard_ = nullptr, *source_gradient_ = nullptr, *target_gradient_ = nullptr;
+  int64_t saved_bytes_ = 0, width_ = 0;
+  Storage source_storage_ = Storage::kFloat32, target_storage_ = Storage::kFloat32;
+  ArenaSlice saved_slice_, discard_slice_, source_slice_, target_slice_, memory_slice_;
+  std::byte *saved_ = nullptr, *discard_ = nullptr, *source_gradient_ = nullptr, *target_gradient_ = nullptr;
+  float* memory_gradient_ = nullptr;
 };
 
 class Chunk {
@@ -74,25 +89,29 @@ class Chunk {
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
   // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else zeros.
-  // `row_nll`: see OutputHead::Forward.  REQUIRES: the slot's previous micro-batch is done.
-  LossSums Forward(SublayerContext& context, std::span<const ConstMatrix> inputs, Vector row_nll, StageTimes& times);
+  // `row_nll`: see OutputHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
+  LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
   // Backward of a micro-batch whose forward was the last in its slot. `output_gradients`: one for each output edge.
-  void Backward(SublayerContext& context, std::span<const ConstMatrix> output_gradients, StageTimes& times);
+  void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times);
+
+  // What it launches as graphs; null: nothing.
+  const GraphCache* graphs() const { return graphs_.get(); }
 
   // What Forward made for each output edge; what Backward made for each input edge.
-  Matrix output(size_t edge, const PackedBatch& batch) const {
+  AnyMatrix output(size_t edge, const PackedBatch& batch) const {
     if (edge == 0 && ends_in_history_) return HistoryOf(pieces_.back()).Values(batch, output_edges_[0].entries);
-    return EdgeView(output_edges_[edge], outputs_[edge], batch);
+    return EdgeView(output_edges_[edge].rows, output_edges_[edge].values, outputs_[edge], batch);
   }
-  Matrix input_gradient(size_t edge, const PackedBatch& batch) const {
+  AnyMatrix input_gradient(size_t edge, const PackedBatch& batch) const {
     if (edge == 0 && starts_in_history_) return HistoryOf(pieces_.front()).Gradient(batch, input_edges_[0].entries);
-    return EdgeView(input_edges_[edge], input_gradients_[edge], batch);
+    return EdgeView(input_edges_[edge].rows, input_edges_[edge].gradient, input_gradients_[edge], batch);
   }
 
  private:
-  // A tensor of one micro-batch, [rows of its stack, d], at `offset` floats of a slot.
+  // A tensor of one micro-batch, [rows of its stack, d], at `offset` bytes of a slot.
   struct SlotTensor {
     Stack rows = Stack::kEncoder;
+    Storage storage = Storage::kFloat32;
     int64_t offset = 0;
   };
   struct Piece {
@@ -112,28 +131,46 @@ class Chunk {
   // The history of the layers [first, last) and the combination behind them, before their segments are added.
   void AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout);
   void AddCombination(int32_t last, const ActivationCapacity& capacity);
-  int64_t ReserveInSlot(int64_t floats);
-  Matrix EdgeView(const Edge& edge, float* data, const PackedBatch& batch) const;
-  float* Slot(const PackedBatch& batch) const { return slots_ + batch.micro_batch % spec_.slots * slot_floats_; }
-  Matrix SlotView(const SlotTensor& tensor, const PackedBatch& batch) const;
-  Matrix MemoryView(const PackedBatch& batch) const;
-  float* SavedOf(const Piece& piece, const PackedBatch& batch) const;
+  int64_t ReserveInSlot(int64_t bytes);
+  SlotTensor ReserveInSlot(Stack rows, Storage storage, const ActivationCapacity& capacity);
+  AnyMatrix EdgeView(Stack rows, Storage storage, std::byte* data, const PackedBatch& batch) const;
+  std::byte* Slot(const PackedBatch& batch) const { return slots_ + batch.micro_batch % spec_.slots * slot_bytes_; }
+  AnyMatrix SlotView(const SlotTensor& tensor, const PackedBatch& batch) const;
+  AnyMatrix MemoryView(const PackedBatch& batch) const;
+  AnyMatrix HeadInput(const PackedBatch& batch) const {
+    return {head_input_, batch.target_rows(), d_model_, plan_.compute_storage};
+  }
+  std::byte* SavedOf(const Piece& piece, const PackedBatch& batch) const;
+  // Whether an edge of the border in front of sublayer `border` is the encoder's memory.
+  bool IsMemory(const Edge& edge, int32_t border) const {
+    return edge.kind == EdgeKind::kMemory || border == plan_.target_embedding();
+  }
+  // Whether what piece `index` makes is the encoder's memory.
+  bool MakesMemory(size_t index) const;
+  // Where the gradient of a border's edge is while the chunk computes.
+  AnyMatrix EdgeGradient(const Edge& edge, int32_t border, int64_t rows) const {
+    return IsMemory(edge, border) ? AnyMatrix(shared_.memory_gradient(rows)) : shared_.gradient(edge.rows, rows);
+  }
   const LayerHistory& HistoryOf(const Piece& piece) const { return *histories_[static_cast<size_t>(piece.stack)]; }
   // What a segment or a combination reads, and the gradient of a history that it reads (else empty).
-  Matrix InputOf(const Piece& piece, const PackedBatch& batch) const;
+  AnyMatrix InputOf(const Piece& piece, const PackedBatch& batch) const;
   Matrix HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const;
   // Which entry of the history piece `index` writes; −1: none.
   int64_t EntryOf(size_t index) const;
   // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
-  Matrix OutputOf(size_t index, const PackedBatch& batch) const;
+  AnyMatrix OutputOf(size_t index, const PackedBatch& batch) const;
   // Where its gradient is.
-  Matrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
-  void LoadInputs(const SublayerContext& context, std::span<const ConstMatrix> inputs);
+  AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
+  // Runs `work` with `context`, on a device as a graph where that may be.
+  void RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work);
+  void ForwardPieces(SublayerContext& context);
+  void BackwardPieces(SublayerContext& context, StageTimes& times);
+  void LoadInputs(const SublayerContext& context, std::span<const ConstAnyMatrix> inputs);
   void CopyMemoryOut(const SublayerContext& context);
-  void LoadOutputGradients(const Stream& stream, std::span<const ConstMatrix> output_gradients,
+  void LoadOutputGradients(const Stream& stream, std::span<const ConstAnyMatrix> output_gradients,
                            const PackedBatch& batch);
-  void BackwardSegment(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
-  void BackwardCombination(SublayerContext& context, const Piece& piece, Matrix d_stream, StageTimes& times);
+  void BackwardSegment(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times);
+  void BackwardCombination(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times);
   void StoreInputGradients(const SublayerContext& context);
 
   const ModelPlan& plan_;
@@ -146,13 +183,15 @@ class Chunk {
   bool starts_in_history_ = false, ends_in_history_ = false;
   std::optional<SlotTensor> memory_;         // encoder output, where a cross-attention or a later border needs it
   std::optional<SlotTensor> head_gradient_;  // gradient of the head's input, made by its forward
-  int64_t slot_floats_ = 0;
+  int64_t slot_bytes_ = 0;
+  std::optional<BatchSlots> batches_;   // on a device
+  std::unique_ptr<GraphCache> graphs_;  // on a device, or null
 
   ArenaSlice slots_slice_, head_input_slice_;
   std::vector<ArenaSlice> output_slices_, input_gradient_slices_;
-  float* slots_ = nullptr;
-  float* head_input_ = nullptr;
-  std::vector<float*> outputs_, input_gradients_;
+  std::byte* slots_ = nullptr;
+  std::byte* head_input_ = nullptr;
+  std::vector<std::byte*> outputs_, input_gradients_;
 };
 
 }  // namespace hadal

@@ -9,18 +9,27 @@ namespace hadal {
 void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training,
                                 ArenaLayout& layout) {
   width_ = plan.options.d_model;
-  saved_slice_ = layout.Reserve<float>("activations", saved_floats_);
+  source_storage_ = plan.stream_storage(Stack::kEncoder);
+  target_storage_ = plan.stream_storage(Stack::kDecoder);
+  saved_slice_ = layout.ReserveBytes("activations", saved_bytes_);
   if (!training) return;
-  discard_slice_ = layout.Reserve<float>("workspace", std::max(capacity.source_rows, capacity.target_rows) * width_);
-  source_slice_ = layout.Reserve<float>("workspace", capacity.source_rows * width_);
-  target_slice_ = layout.Reserve<float>("workspace", capacity.target_rows * width_);
+  const auto reserve = [&](int64_t rows, Storage storage) {
+    return layout.ReserveBytes("workspace", rows * width_ * BytesOf(storage));
+  };
+  const auto wider = [](Storage a, Storage b) { return BytesOf(a) > BytesOf(b) ? a : b; };
+  const Storage widest = wider(plan.compute_storage, wider(source_storage_, target_storage_));
+  discard_slice_ = reserve(std::max(capacity.source_rows, capacity.target_rows), widest);
+  source_slice_ = reserve(capacity.source_rows, source_storage_);
+  target_slice_ = reserve(capacity.target_rows, target_storage_);
+  if (memory_apart()) memory_slice_ = reserve(capacity.source_rows, Storage::kFloat32);
 }
 
 void SharedActivations::Bind(const Arena& arena) {
-  saved_ = arena.Get<float>(saved_slice_);
-  discard_ = arena.Get<float>(discard_slice_);
-  source_gradient_ = arena.Get<float>(source_slice_);
-  target_gradient_ = arena.Get<float>(target_slice_);
+  saved_ = arena.Get<std::byte>(saved_slice_);
+  discard_ = arena.Get<std::byte>(discard_slice_);
+  source_gradient_ = arena.Get<std::byte>(source_slice_);
+  target_gradient_ = arena.Get<std::byte>(target_slice_);
+  memory_gradient_ = arena.Get<float>(memory_apart() ? memory_slice_ : source_slice_);
 }
 
 Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapacity& capacity,
@@ -31,23 +40,37 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   if (spec.first > 0) input_edges_ = BorderEdges(plan, spec.first);
   if (spec.last < sublayers) output_edges_ = BorderEdges(plan, spec.last);
   AddPieces(capacity, shared, layout);
-  slots_slice_ = layout.Reserve<float>("activations", slot_floats_ * spec.slots);
-  const auto reserve = [&](const Edge& edge, bool in_history) {
+  slots_slice_ = layout.ReserveBytes("activations", slot_bytes_ * spec.slots);
+  if (spec.on_device) {
+    batches_.emplace(BatchSlots::Spec{.first_sublayer = spec.first,
+                                      .sublayers = spec.last - spec.first,
+                                      .slots = spec.slots,
+                                      .capacity = capacity},
+                     layout);
+    if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots));
+  }
+  const auto reserve = [&](const Edge& edge, Storage storage, bool in_history) {
     const bool has_place = in_history && edge.kind == EdgeKind::kStream;
-    return layout.Reserve<float>("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_);
+    return layout.ReserveBytes("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_ * BytesOf(storage));
   };
   starts_in_history_ = !input_edges_.empty() && pieces_.front().history_entries > 0;
   ends_in_history_ = !output_edges_.empty() && EntryOf(pieces_.size() - 1) > 0;
-  for (const Edge& edge : output_edges_) output_slices_.push_back(reserve(edge, ends_in_history_));
+  for (const Edge& edge : output_edges_) output_slices_.push_back(reserve(edge, edge.values, ends_in_history_));
   if (!spec.training) return;
-  for (const Edge& edge : input_edges_) input_gradient_slices_.push_back(reserve(edge, starts_in_history_));
+  for (const Edge& edge : input_edges_) {
+    input_gradient_slices_.push_back(reserve(edge, edge.gradient, starts_in_history_));
+  }
 }
 
-int64_t Chunk::ReserveInSlot(int64_t floats) {
-  const int64_t offset = slot_floats_;
-  constexpr int64_t kAlignmentFloats = ArenaLayout::kAlignmentBytes / static_cast<int64_t>(sizeof(float));
-  slot_floats_ += (floats + kAlignmentFloats - 1) / kAlignmentFloats * kAlignmentFloats;
+int64_t Chunk::ReserveInSlot(int64_t bytes) {
+  const int64_t offset = slot_bytes_;
+  constexpr int64_t kAlignment = ArenaLayout::kAlignmentBytes;
+  slot_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return offset;
+}
+
+Chunk::SlotTensor Chunk::ReserveInSlot(Stack rows, Storage storage, const ActivationCapacity& capacity) {
+  return {rows, storage, ReserveInSlot(capacity.rows(rows) * d_model_ * BytesOf(storage))};
 }
 
 void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout) {
@@ -66,7 +89,7 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   const bool received = std::any_of(input_edges_.begin(), input_edges_.end(),
                                     [](const Edge& edge) { return edge.kind == EdgeKind::kMemory; });
   if (plan_.options.has_encoder() && inside_decoder && (spec_.first <= target || received)) {
-    memory_ = SlotTensor{Stack::kEncoder, ReserveInSlot(capacity.source_rows * d_model_)};
+    memory_ = ReserveInSlot(Stack::kEncoder, plan_.compute_storage, capacity);
   }
   if (spec_.first <= target && target < spec_.last) add_embedding(target, Stack::kDecoder);
   AddHistory(std::max(spec_.first, target + 1), std::min(spec_.last, plan_.output_head()), capacity, layout);
@@ -76,8 +99,11 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   head.kind = Piece::Kind::kHead;
   head.stack = Stack::kDecoder;
   head.head.emplace(plan_);
-  head_input_slice_ = layout.Reserve<float>("workspace", capacity.target_rows * d_model_);
-  if (spec_.training) head_gradient_ = SlotTensor{Stack::kDecoder, ReserveInSlot(capacity.target_rows * d_model_)};
+  head_input_slice_ =
+      layout.ReserveBytes("workspace", capacity.target_rows * d_model_ * BytesOf(plan_.compute_storage));
+  if (spec_.training) {
+    head_gradient_ = ReserveInSlot(Stack::kDecoder, plan_.stream_storage(Stack::kDecoder), capacity);
+  }
 }
 
 void Chunk::AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout) {
@@ -100,7 +126,7 @@ void Chunk::AddCombination(int32_t last, const ActivationCapacity& capacity) {
   piece.stack = stack;
   piece.combination.emplace(plan_, last - 1, capacity.rows(stack));
   piece.history_entries = piece.combination->entries();
-  piece.saved_offset = ReserveInSlot(piece.combination->saved_floats());
+  piece.saved_offset = ReserveInSlot(piece.combination->saved_floats() * BytesOf(Storage::kFloat32));
 }
 
 void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared) {
@@ -117,25 +143,26 @@ void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& c
     if (combines) {
       piece.history_entries = piece.segment->entries();
     } else {
-      piece.input = {piece.stack, ReserveInSlot(capacity.rows(piece.stack) * d_model_)};
+      piece.input = ReserveInSlot(piece.stack, plan_.stream_storage(piece.stack), capacity);
     }
     if (spec_.checkpoint_every > 0) {
-      shared.Require(piece.segment->saved_floats());
+      shared.Require(piece.segment->saved_bytes());
     } else {
-      piece.saved_offset = ReserveInSlot(piece.segment->saved_floats());
+      piece.saved_offset = ReserveInSlot(piece.segment->saved_bytes());
     }
   }
   if (combines && plan_.ends_stack(last)) AddCombination(last, capacity);
 }
 
 void Chunk::Bind(const Arena& arena) {
-  slots_ = arena.Get<float>(slots_slice_);
-  head_input_ = arena.Get<float>(head_input_slice_);
-  for (const ArenaSlice& slice : output_slices_) outputs_.push_back(arena.Get<float>(slice));
-  for (const ArenaSlice& slice : input_gradient_slices_) input_gradients_.push_back(arena.Get<float>(slice));
+  slots_ = arena.Get<std::byte>(slots_slice_);
+  head_input_ = arena.Get<std::byte>(head_input_slice_);
+  for (const ArenaSlice& slice : output_slices_) outputs_.push_back(arena.Get<std::byte>(slice));
+  for (const ArenaSlice& slice : input_gradient_slices_) input_gradients_.push_back(arena.Get<std::byte>(slice));
   for (std::optional<LayerHistory>& history : histories_) {
     if (history) history->Bind(arena);
   }
+  if (batches_) batches_->Bind(arena);
   for (Piece& piece : pieces_) {
     if (piece.embedding) piece.embedding->Bind(arena);
   }

@@ -31,7 +31,7 @@ DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capaci
 void DecodeBuffers::Bind(const Arena& arena) {
   workspace_.Bind(arena);
   scratch_.Bind(arena);
-  saved_ = arena.Get<float>(saved_slice_);
+  saved_ = arena.Get<std::byte>(saved_slice_);
   history_ = arena.Get<float>(history_slice_);
   for (int i = 0; i < 2; ++i) streams_[i] = arena.Get<float>(stream_slices_[i]);
 }
@@ -66,7 +66,7 @@ int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t l
   buffers_.RequireHistory((plan.sublayers[last - 1].layer + 2) * rows * d_model_);
   if (plan.ends_stack(last)) {
     closing.emplace(plan, last - 1, rows);
-    buffers_.RequireSaved(closing->saved_floats());
+    buffers_.RequireSaved(closing->saved_floats() * int64_t{sizeof(float)});
   }
   return plan.sublayers[first].layer + 1;
 }
@@ -77,7 +77,7 @@ void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacit
   for (int32_t s = first, end = s; s < last; s = end) {
     end = plan.NextCut(s + 1);
     encoder_.emplace_back(plan, s, end, Activations(capacity));
-    buffers_.RequireSaved(encoder_.back().saved_floats());
+    buffers_.RequireSaved(encoder_.back().saved_bytes());
   }
 }
 
@@ -97,7 +97,7 @@ void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapaci
     if (record.kind == SublayerKind::kFeedForward) added.entry = record.layer + 1;
     if (record.kind != SublayerKind::kSelfAttention) continue;
     added.combination.emplace(plan, s, capacity.rows);
-    buffers_.RequireSaved(added.combination->saved_floats());
+    buffers_.RequireSaved(added.combination->saved_floats() * int64_t{sizeof(float)});
   }
 }
 
@@ -133,7 +133,8 @@ ConstMatrix DecoderChunk::Encode(const SublayerContext& context, int32_t lane) c
 ConstMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                                 int64_t rows) const {
   const Matrix out = buffers_.stream(0, rows);
-  closing.Forward(stream, parameters, buffers_.history(closing.entries(), rows), buffers_.saved(), out);
+  closing.Forward(stream, parameters, buffers_.history(closing.entries(), rows),
+                  reinterpret_cast<float*>(buffers_.saved()), out);
   return out;
 }
 
@@ -149,7 +150,7 @@ ConstMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lane) 
     if (s.combination) {
       const Matrix combined = buffers_.stream(++at, rows);
       s.combination->Forward(context.stream, context.parameters, buffers_.history(s.combination->entries(), rows),
-                             buffers_.saved(), combined);
+                             reinterpret_cast<float*>(buffers_.saved()), combined);
       x = combined;
     }
     const Matrix out =

@@ -28,30 +28,31 @@ namespace hadal {
 class DecodeBuffers {
  public:
   DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
-  // Room for what one encoder segment or one combination keeps, and for a stack's history of so many floats.
-  void RequireSaved(int64_t floats) { saved_floats_ = std::max(saved_floats_, floats); }
+  // Room for the bytes that one encoder segment or one combination keeps, and for a stack's history of so many floats.
+  void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
   void RequireHistory(int64_t floats) { history_floats_ = std::max(history_floats_, floats); }
   // Call once, after every chunk has stated what it requires.
   void ReserveRequired(ArenaLayout& layout) {
-    saved_slice_ = layout.Reserve<float>("decode workspace", saved_floats_);
+    saved_slice_ = layout.ReserveBytes("decode workspace", saved_bytes_);
     history_slice_ = layout.Reserve<float>("layer history", history_floats_);
   }
   void Bind(const Arena& arena);
 
   const Workspace& workspace() const { return workspace_; }
   const IncrementalScratch& scratch() const { return scratch_; }
-  float* saved() const { return saved_; }
+  std::byte* saved() const { return saved_; }
   // Two streams, which a chunk's sublayers write in turns; the input is in the first.
   Matrix stream(int index, int64_t rows) const { return {streams_[index % 2], rows, width_}; }
   // The history of the stack under way, `entries` of `rows` rows on top of each other (layers/layer_combination.h).
   Matrix history(int64_t entries, int64_t rows) const { return {history_, entries * rows, width_}; }
 
  private:
-  int64_t width_, saved_floats_ = 0, history_floats_ = 0;
+  int64_t width_, saved_bytes_ = 0, history_floats_ = 0;
   Workspace workspace_;
   IncrementalScratch scratch_;
   ArenaSlice saved_slice_, history_slice_, stream_slices_[2];
-  float *saved_ = nullptr, *history_ = nullptr;
+  std::byte* saved_ = nullptr;
+  float* history_ = nullptr;
   float* streams_[2] = {};
 };
 

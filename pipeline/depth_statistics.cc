@@ -68,7 +68,7 @@ double DepthStatistics::SumSquares(const Stream& stream, ConstVector values) {
 }
 
 void DepthStatistics::AddCosines(const Stream& stream, const DepthObservation& observation, TensorSums& sums) {
-  const ConstMatrix &a = observation.before, &b = observation.values;
+  const ConstMatrix a = observation.before.floats(), b = observation.values.floats();
   HADAL_CHECK_EQ(a.rows, b.rows);
   stream.ForRanges(b.rows, kRowsAtATime, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
@@ -87,7 +87,7 @@ void DepthStatistics::AddCosines(const Stream& stream, const DepthObservation& o
 void DepthStatistics::Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) {
   if (!wanted_[static_cast<size_t>(observation.tensor)]) return;
   TensorSums& sums = sums_[observation.sublayer * kDepthTensors + static_cast<int32_t>(observation.tensor)];
-  const ConstVector values = Flat(observation.values);
+  const ConstVector values = Flat(observation.values.floats());
   const double factor = observation.factor;
   sums.squares += SumSquares(stream, values) / (factor * factor);
   sums.elements += static_cast<double>(values.size);

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "layers/device_support.h"
+#include "pipeline/row_bucket.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-using EdgeMatrices = absl::InlinedVector<ConstMatrix, 2>;
+using EdgeMatrices = absl::InlinedVector<ConstAnyMatrix, 2>;
 
 TraceKind KindOf(Operation operation) {
   switch (operation) {
@@ -74,17 +75,30 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
                                                        absl::Duration timeout, Communicator* devices) {
   if (stream.device() != nullptr) {
     HADAL_RETURN_IF_ERROR(CheckDeviceSupport(plan, stream.device()->kernels()));
+  } else if (plan.compute_storage != Storage::kFloat32) {
+    return absl::InvalidArgumentError("bf16 needs a GPU: a CPU trains in fp32");
   }
   std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout, devices));
   RankLayout& layout = engine->layout_;
   HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout(), stream.device()));
+  if (training) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(stream));
   layout.stage_.Bind(engine->arena_);
   layout.state_.Bind(engine->arena_, layout.stage_.parameters());
   ProcessGrid& transfers = engine->transfers();
   layout.channels_.Bind(engine->arena_, transfers.pipeline());
   layout.tied_.Bind(engine->arena_, transfers.pipeline());
   layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_);
+  if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;
+}
+
+std::span<const PackedBatch> Engine::ForKernels(std::span<const PackedBatch> batches) {
+  if (stage().stream().device() == nullptr) return batches;
+  padded_.resize(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    PadToBuckets(batches[i], pipeline_.capacity, pipeline_.bucket_rows, padded_[i]);
+  }
+  return padded_;
 }
 
 absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
@@ -93,10 +107,12 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   HADAL_CHECK(scalars.training);
   const Stopwatch watch;
   const Share share = pipeline_.share();
-  batches_ = batches.subspan(share.first, share.count);
+  batches_ = ForKernels(batches.subspan(share.first, share.count));
   scalars_ = scalars;
   update_ = update;
   result_ = {};
+  const Device* const device = stage().stream().device();
+  const int64_t launches = device == nullptr ? 0 : device->launches();
   const Vector gradients = stage().parameters().AllGradients();
   stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
   result_.times.optimizer_seconds += watch.Seconds();
@@ -104,13 +120,14 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
   result_.seconds = watch.Seconds();
+  if (device != nullptr) result_.times.launches = static_cast<double>(device->launches() - launches);
   return result_;
 }
 
 absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           std::vector<float>* row_nll) {
   const Share share = ShareOf(static_cast<int>(batches.size()), pipeline_.grid.replicas, grid_.replica());
-  batches_ = batches.subspan(share.first, share.count);
+  batches_ = ForKernels(batches.subspan(share.first, share.count));
   scalars_ = scalars;
   scalars_.training = false;
   const TracePause pause(trace_);
@@ -143,7 +160,7 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
                                                                                   const StepScalars& scalars) {
   if (!IsProfiled(stage().plan())) return std::vector<ResidualProfile::Entry>();
   HADAL_CHECK(scalars.training);
-  batches_ = {&batch, 1};
+  batches_ = ForKernels({&batch, 1});
   scalars_ = scalars;
   result_ = {};
   const TracePause pause(trace_);
@@ -161,6 +178,12 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
   return entries;
 }
 
+absl::Status Engine::ShareTiedWeights() {
+  HADAL_RETURN_IF_ERROR(layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_));
+  stage().parameters().RoundAll(stage().stream());
+  return absl::OkStatus();
+}
+
 int Engine::RankBehind(int chunk, int chunks) const {
   const int stages = pipeline_.shape.stages;
   return (chunk * stages + grid_.stage() + chunks) % stages;
@@ -171,13 +194,12 @@ absl::Status Engine::Run(const RankProgram& program) {
   complete_from_ = kNothingComplete;
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
-    const double begin_seconds = trace_.Now();
+    const TraceScope scope(&trace_, EventOf(program[i]));
     place_.Set(scalars_.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
     HADAL_RETURN_IF_ERROR(Execute(program[i]));
     if (computes) result_.times.core_wait_seconds += run_queue_.Seconds() - waited;
-    if (trace_.recording()) Trace(program[i], begin_seconds);
   }
   const Stopwatch watch;
   const TraceScope scope(&trace_, {.kind = TraceKind::kDrain});
@@ -186,9 +208,8 @@ absl::Status Engine::Run(const RankProgram& program) {
   return absl::OkStatus();
 }
 
-void Engine::Trace(const Instruction& instruction, double begin_seconds) {
-  TraceEvent event{
-      .kind = KindOf(instruction.operation), .begin_seconds = begin_seconds, .end_seconds = MonotonicSeconds()};
+TraceEvent Engine::EventOf(const Instruction& instruction) const {
+  TraceEvent event{.kind = KindOf(instruction.operation)};
   if (!IsTail(instruction.operation)) {
     event.chunk = instruction.chunk;
     event.micro_batch = batches_[instruction.micro_batch].micro_batch;
@@ -196,7 +217,7 @@ void Engine::Trace(const Instruction& instruction, double begin_seconds) {
   if (IsSend(instruction.operation) || IsReceive(instruction.operation)) {
     event.channel = ChannelOf(pipeline_.shape, grid_.stage(), instruction).number;
   }
-  trace_.Add(event);
+  return event;
 }
 
 absl::Status Engine::Execute(const Instruction& instruction) {
@@ -241,7 +262,9 @@ absl::Status Engine::Execute(const Instruction& instruction) {
     case Operation::kGatherOverReplicas:
       return GatherOverReplicas();
     case Operation::kShareTiedWeights:
-      if (result_.applied) HADAL_RETURN_IF_ERROR(ShareTiedWeights());
+      if (result_.applied) {
+        HADAL_RETURN_IF_ERROR(layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_));
+      }
       times.communication_seconds += watch.Seconds();
       return absl::OkStatus();
   }
@@ -267,8 +290,9 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
   if (channels.receive_forward) inputs = channels.receive_forward->Front(batch);
   Vector row_nll;
   if (row_nll_ != nullptr && !channels.send_forward) {
-    row_nll_->resize(row_nll_->size() + batch.target_rows());
-    row_nll = {row_nll_->data() + row_nll_->size() - batch.target_rows(), batch.target_rows()};
+    const int64_t rows = batch.sentence_target_rows();
+    row_nll_->resize(row_nll_->size() + rows);
+    row_nll = {row_nll_->data() + row_nll_->size() - rows, rows};
   }
   const LossSums loss = stage().chunk(chunk).Forward(context, inputs, row_nll, result_.times);
   if (!channels.send_forward) losses_.push_back(loss);
@@ -285,7 +309,8 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   const bool is_last = &batch == &batches_.back();
-  if (is_last) context.complete_from = &complete_from_;
+  // Replicas start on what is complete: this micro-batch is not launched as a graph.
+  if (is_last && pipeline_.grid.replicas > 1) context.complete_from = &complete_from_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
   if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);
   if (channels.receive_backward) return channels.receive_backward->Release();
@@ -335,7 +360,7 @@ absl::Status Engine::ReduceOverReplicas() {
 absl::Status Engine::GatherOverReplicas() {
   const Stopwatch watch;
   if (result_.applied && layout_.state_.sharded())
-    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
+    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), stage().parameters(), timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

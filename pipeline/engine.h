@@ -78,7 +78,7 @@ class RankLayout {
 class Engine {
  public:
   // Allocates the arena, on the stream's device, and binds it. `plan` and `pipeline` must outlive the engine.
-  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for.
+  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for; InvalidArgument for a plan in bf16 on the CPU.
   // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
   // `devices`: the same ranks' communicator of devices' memory, where pipeline.device_transfers, connected as TransferPairs says
   // (transfer_pairs.h); else null.
@@ -115,10 +115,9 @@ class Engine {
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
 
-  // Sends the owners' tied tables to the other stages that use them: after initialisation and after a load.
-  absl::Status ShareTiedWeights() {
-    return layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_);
-  }
+  // After initialisation and after a load: sends the owners' tied tables to the other stages that use them, and rounds all weights that
+  // products read in bf16.
+  absl::Status ShareTiedWeights();
 
  private:
   Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,
@@ -128,9 +127,11 @@ class Engine {
   ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
   static constexpr int32_t kNothingComplete = std::numeric_limits<int32_t>::max();
 
+  // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
+  std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
   absl::Status Run(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
-  void Trace(const Instruction& instruction, double begin_seconds);
+  TraceEvent EventOf(const Instruction& instruction) const;
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
   absl::Status Backward(int chunk, const PackedBatch& batch);
@@ -159,6 +160,7 @@ class Engine {
 
   // The program in progress.
   std::span<const PackedBatch> batches_;
+  std::vector<PackedBatch> padded_;  // on a device: what batches_ shows
   StepScalars scalars_;
   UpdateSettings update_;
   std::vector<LossSums> losses_;              // on the head's rank, of each micro-batch so far

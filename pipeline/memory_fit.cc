@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/own_memory.h"
 #include "pipeline/engine.h"
 #include "runtime/status_macros.h"
 
@@ -23,7 +24,7 @@ absl::StatusOr<Fullest> FullestRank(const ModelPlan& plan, const BatchOptions& b
   HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan, pipeline, stream));
   Fullest fullest;
   for (int r = 0; r < ranks; ++r) {
-    if (layouts[r].total_bytes() > fullest.bytes) fullest = {r, layouts[r].total_bytes()};
+    if (const int64_t bytes = LimitedBytes(layouts[r], stream.kind()); bytes > fullest.bytes) fullest = {r, bytes};
   }
   return fullest;
 }
@@ -62,7 +63,9 @@ ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
   for (int32_t* stack : {&options.encoder_layers, &options.decoder_layers}) {
     *stack = static_cast<int32_t>((int64_t{*stack} * layers + deepest - 1) / deepest);
   }
-  return ModelPlan::Make(options);
+  ModelPlan shallower = ModelPlan::Make(options);
+  shallower.compute_storage = plan.compute_storage;
+  return shallower;
 }
 
 // In words, the largest depth that fits with these settings and an even split; memory is taken to grow with the depth. For models
@@ -91,6 +94,10 @@ std::string LargestDepth(const ModelPlan& plan, const BatchOptions& batch, int r
 std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30)); }
 
 }  // namespace
+
+int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
+  return kind == DeviceKind::kCpu ? layout.total_bytes() : layout.device_bytes() + cuda::OwnMemory::kDeviceBytes;
+}
 
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const Stream& stream) {
@@ -127,8 +134,9 @@ absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ran
   asked.checkpoint_every = choice.checkpoint_every;
   return absl::ResourceExhaustedError(absl::StrCat(
       "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but the limit is ", limit,
-      " bytes (pipeline.memory_limit_bytes, or where that is 0 a rank's share of what its host has free). Nearest: ",
-      nearest,
+      " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
+      stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free" : "what its GPU has free",
+      "). Nearest: ", nearest,
       choice.fullest.bytes <= limit
           ? ", which fits."
           : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",

@@ -15,8 +15,13 @@
 namespace hadal {
 
 // The layout of every rank's arena when training, replicas of the pipeline included.  [S·R], by world rank
+// `stream`: may be one for layouts alone.
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const Stream& stream);
+
+// What of a rank counts against its memory limit: on the CPU the arena; on a device what lies there, the arena's part and what the device
+// takes beside it (kernels/device/own_memory.h).
+int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
 // With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes the
 // smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A pure function:

@@ -55,8 +55,9 @@ class FirstNonFinite : public DepthObserver {
   void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) override {
     const Place place{micro_batch, observation.tensor, observation.sublayer};
     if (!(place.Key() < first_.Key())) return;
-    for (int64_t row = 0; row < observation.values.rows; ++row) {
-      if (std::isfinite(SumOfSquares({observation.values.row(row), observation.values.columns}))) continue;
+    const ConstMatrix values = observation.values.floats();
+    for (int64_t row = 0; row < values.rows; ++row) {
+      if (std::isfinite(SumOfSquares({values.row(row), values.columns}))) continue;
       first_ = place;
       return;
     }

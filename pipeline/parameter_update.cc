@@ -14,6 +14,7 @@ constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a
 
 struct Run {
   Vector parameter, gradient, first_moment, second_moment;
+  VectorOf<BFloat16> rounded;  // or empty
 
   // Takes `next` in where it begins just behind this run; false: it does not.
   bool Join(const Run& next) {
@@ -23,9 +24,14 @@ struct Run {
                          next.second_moment.data == second_moment.data + n;
     if (!follows) return false;
     for (Vector* v : {&parameter, &gradient, &first_moment, &second_moment}) v->size += next.parameter.size;
+    rounded.size += next.rounded.size;  // lies as the parameter does
     return true;
   }
 };
+
+Run RunOf(const StateSlice& slice) {
+  return {slice.weight, slice.gradient, slice.first_moment, slice.second_moment, slice.rounded};
+}
 
 void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
   const OptimizerOptions& options = update.optimizer;
@@ -34,6 +40,7 @@ void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) 
                     .gradient = run.gradient,
                     .first_moment = run.first_moment,
                     .second_moment = run.second_moment,
+                    .rounded = run.rounded,
                     .learning_rate = update.learning_rate,
                     .beta1 = options.beta1,
                     .beta2 = options.beta2,
@@ -96,8 +103,7 @@ UpdateSize ApplyAndMeasure(const Stream& stream, const Run& slice, const Paramet
 void UpdateAndMeasure(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
   update.sizes->clear();
   for (const StateSlice& slice : state.updated()) {
-    update.sizes->push_back(
-        ApplyAndMeasure(stream, {slice.weight, slice.gradient, slice.first_moment, slice.second_moment}, update));
+    update.sizes->push_back(ApplyAndMeasure(stream, RunOf(slice), update));
   }
 }
 
@@ -107,7 +113,7 @@ void UpdateParameters(const Stream& stream, const StageState& state, const Param
   if (update.sizes != nullptr) return UpdateAndMeasure(stream, state, update);
   Run run;
   for (const StateSlice& slice : state.updated()) {
-    const Run next{slice.weight, slice.gradient, slice.first_moment, slice.second_moment};
+    const Run next = RunOf(slice);
     if (!run.parameter.empty() && run.Join(next)) continue;
     if (!run.parameter.empty()) Apply(stream, run, update);
     run = next;

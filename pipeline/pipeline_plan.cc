@@ -171,6 +171,8 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.device_transfers = options.device_transfers;
   result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
+  result.graphs = options.graphs == GraphMode::kAuto;
+  result.bucket_rows = options.bucket_rows;
   result.capacity = CapacityOf(plan.options, batch);
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));

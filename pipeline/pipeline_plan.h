@@ -45,6 +45,8 @@ struct PipelinePlan {
   int64_t save_buffer_bytes = 0;  // PipelineOptions'
   ActivationCapacity capacity;
   int32_t checkpoint_every = 0;
+  bool graphs = true;                       // PipelineOptions': launched as graphs where there is a device
+  int64_t bucket_rows = 128;                // PipelineOptions'
   std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;                // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;        // [S]

@@ -41,7 +41,7 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
   const int64_t buffer_bytes = kDepth * (replicas_ - 1) * buffer_elements_ * kBytes;
   buffer_slice_ =
       on_device_ ? layout.ReserveBytes("workspace", buffer_bytes) : layout.ReserveHostBytes("workspace", buffer_bytes);
-  if (stream.device() == nullptr || on_device_) return;
+  if (stream.kind() == DeviceKind::kCpu || on_device_) return;
   mirror_slice_ = layout.ReserveHostBytes("workspace", elements(state.slices()) * kBytes);
 }
 
@@ -253,8 +253,13 @@ absl::Status ReplicaReduction::GatherGradients(const Stream& stream, absl::Durat
   return Gather(stream, &Bucket::gradient, timeout);
 }
 
-absl::Status ReplicaReduction::GatherWeights(const Stream& stream, absl::Duration timeout) {
-  return Gather(stream, &Bucket::weight, timeout);
+absl::Status ReplicaReduction::GatherWeights(const Stream& stream, const ParameterStore& parameters,
+                                             absl::Duration timeout) {
+  HADAL_RETURN_IF_ERROR(Gather(stream, &Bucket::weight, timeout));
+  for (const Bucket& bucket : buckets_) {
+    if (!Owns(bucket)) parameters.Round(stream, bucket.weight);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hadal

@@ -52,7 +52,8 @@ class ReplicaReduction {
 
   // Every replica gets the owners' gradients / weights.
   absl::Status GatherGradients(const Stream& stream, absl::Duration timeout);
-  absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
+  // Weights that come are rounded for products.
+  absl::Status GatherWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
 
  private:
   static constexpr int kDepth = 2;  // owned buckets being received at once

@@ -14,6 +14,8 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
                          .slots = training ? pipeline.peak_live[rank][c] : 1,
                          .checkpoint_every = training ? pipeline.checkpoint_every : 1,
                          .training = training,
+                         .on_device = stream.kind() != DeviceKind::kCpu,
+                         .graphs = pipeline.graphs,
                          .inputs_on_device = pipeline.device_transfers};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
@@ -26,6 +28,13 @@ std::vector<int32_t> Stage::Sublayers(const PipelinePlan& pipeline, int rank) {
     for (int32_t s = pipeline.first_sublayer(rank, c); s < pipeline.last_sublayer(rank, c); ++s) sublayers.push_back(s);
   }
   return sublayers;
+}
+
+int64_t Stage::graph_bytes() const {
+  int64_t bytes = 0;
+  for (const std::unique_ptr<Chunk>& chunk : chunks_)
+    bytes += chunk->graphs() == nullptr ? 0 : chunk->graphs()->bytes();
+  return bytes;
 }
 
 void Stage::Bind(const Arena& arena) {

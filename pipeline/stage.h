@@ -29,6 +29,9 @@ class Stage {
   Chunk& chunk(int index) { return *chunks_[index]; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
 
+  // What graphs have taken of the device's memory, about.
+  int64_t graph_bytes() const;
+
   // The context in which `batch` flows through a chunk of this stage.
   SublayerContext Context(const PackedBatch& batch, const StepScalars& scalars,
                           const std::function<void()>* progress) const {

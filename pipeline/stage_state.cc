@@ -50,6 +50,7 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
     slice.weight = SliceOf(parameters.WeightVector(slice.parameter), slice.slice);
+    slice.rounded = parameters.RoundedOf(slice.weight);
     if (!training_) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
     if (i < updated_.begin || i >= updated_.end) continue;

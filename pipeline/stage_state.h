@@ -22,7 +22,8 @@ struct StateSlice {
   int64_t slice = 0;
   int owner = 0;  // replica
   Vector weight;
-  Vector gradient;  // of a tied table: the first use's, which TiedTables::ReduceGradients makes the sum
+  VectorOf<BFloat16> rounded;  // the weight as products read it; empty where they read the weight
+  Vector gradient;             // of a tied table: the first use's, which TiedTables::ReduceGradients makes the sum
   Vector first_moment, second_moment;  // empty where another replica keeps them
 };
 

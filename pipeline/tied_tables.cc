@@ -43,7 +43,7 @@ TiedTables::TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   }
   buffer_.size = std::min(largest_owned, kSliceElements);
   buffer_slice_ = layout.Reserve<float>("workspace", buffer_.size);
-  through_host_ = stream.device() != nullptr && !pipeline.device_transfers;
+  through_host_ = stream.kind() != DeviceKind::kCpu && !pipeline.device_transfers;
   if (!through_host_) return;
   host_buffer_.size = std::min(largest_moved, kSliceElements);
   host_slice_ = layout.ReserveHostBytes("workspace", host_buffer_.size * int64_t{sizeof(float)});
@@ -120,6 +120,7 @@ absl::Status TiedTables::ShareWeights(const Stream& stream, const ParameterStore
       const Vector weight = parameters.WeightVector(table.parameter);
       HADAL_RETURN_IF_ERROR(rank_ == owner ? SendSlices(stream, weight, reader, kWeightTag, timeout)
                                            : ReceiveSlices(stream, weight, owner, kWeightTag, timeout));
+      if (rank_ == reader) parameters.Round(stream, weight);
     }
   }
   return absl::OkStatus();

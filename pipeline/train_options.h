@@ -12,10 +12,19 @@
 
 namespace hadal {
 
+// How a run computes. kAuto: in bf16 on a GPU where the method has that, else in fp32; kTf32 and kBf16 need a GPU.
+enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
+
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
   int32_t source_tokens = 1024;  // capacity of one micro-batch, </s> counted; not read without an encoder
   int32_t target_tokens = 1024;
+};
+
+// Whether a device's work is launched as graphs (graph_cache.h).
+enum class GraphMode : int32_t {
+  kAuto,  // where there is a device
+  kOff,
 };
 
 // How what ranks with a device exchange goes from one device to the other.
@@ -42,7 +51,9 @@ struct PipelineOptions {
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
   // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold it up; 0: waits.
   int64_t save_buffer_bytes = 0;
-  int32_t threads = 0;                     // CPU threads a rank; 0: the rank's share of the host's CPUs
+  int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
+  GraphMode graphs = GraphMode::kAuto;
+  int64_t bucket_rows = 128;               // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
   Transport transport = Transport::kAuto;  // as asked for
   bool device_transfers = false;           // as found: messages lie in the devices' memory (launch/transport_choice.h)
 };
@@ -111,6 +122,7 @@ struct TrainOptions {
   std::string train_data;  // prefix of a prepared corpus
   std::string validation_data;
   ModelOptions model;
+  TrainingPrecision precision = TrainingPrecision::kAuto;
   double branch_growth_fraction = 0;  // > 0: BranchNorm's T as a fraction of stop.steps
   BatchOptions batch;
   PipelineOptions pipeline;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "pipeline/learning_rate.h"
 #include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
+#include "pipeline/stage_survey.h"
 #include "runtime/clock.h"
 #include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
@@ -120,6 +120,8 @@ RunInfo Trainer::DescribeRun() const {
           .model = absl::StrFormat("%s, d_model %d, %d heads, d_ff %d: %d sublayers", DepthName(model), model.d_model,
                                    model.heads, model.d_ff, model.encoder_sublayers() + model.decoder_sublayers()),
           .parameters = plan_.ParameterElements(),
+          .source_vocabulary = model.source_vocabulary,
+          .target_vocabulary = model.target_vocabulary,
           .encoder_sublayers = model.encoder_sublayers(),
           .decoder_sublayers = model.decoder_sublayers(),
           .ranks = surroundings_.communicator.size(),
@@ -235,42 +237,29 @@ absl::Status Trainer::RollBack() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::GatherStages(const StageTimes& times, StepMetrics& metrics) {
-  const double mine[] = {times.forward_seconds,
-                         times.recompute_seconds,
-                         times.backward_seconds,
-                         times.wait_seconds,
-                         times.communication_seconds,
-                         times.optimizer_seconds,
-                         times.checkpoint_seconds,
-                         times.core_wait_seconds,
-                         static_cast<double>(engine_->arena_bytes()),
-                         static_cast<double>(PeakResidentBytes())};
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "stage times"));
-  const GridShape& grid = pipeline_.grid;
-  for (int stage = 0; stage < grid.stages; ++stage) {
-    double mean[8] = {};
-    StageMemory memory;
-    for (int replica = 0; replica < grid.replicas; ++replica) {
-      const std::vector<double>& v = all[grid.RankOf(stage, replica)];
-      for (size_t i = 0; i < std::size(mean); ++i) mean[i] += v[i] / grid.replicas;
-      memory.arena_bytes = std::max(memory.arena_bytes, static_cast<int64_t>(v[8]));
-      memory.peak_resident_bytes = std::max(memory.peak_resident_bytes, static_cast<int64_t>(v[9]));
-    }
-    metrics.stages.push_back({mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6], mean[7]});
-    metrics.memory.push_back(memory);
-  }
-  return absl::OkStatus();
+void Trainer::MeasureMemory() {
+  constexpr double kEverySeconds = 10;  // what is given back has to be fetched again: a millisecond
+  if (held_bytes_ > 0 && since_measured_.Seconds() < kEverySeconds) return;
+  ReturnFreeMemory();
+  held_bytes_ = std::max(held_bytes_, HeldBytes());
+  since_measured_.Restart();
 }
 
 absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
   const int64_t step = progress_.step - 1;
-  StepMetrics gathered;
-  if (progress_.step % options_.log_every_steps == 0) HADAL_RETURN_IF_ERROR(GatherStages(result.times, gathered));
+  StageSurvey stages;
+  if (progress_.step % options_.log_every_steps == 0) {
+    MeasureMemory();
+    const StageMemory memory = {.arena_bytes = engine_->arena_bytes(),
+                                .held_bytes = held_bytes_,
+                                .peak_resident_bytes = PeakResidentBytes(),
+                                .graph_bytes = engine_->stage().graph_bytes()};
+    HADAL_ASSIGN_OR_RETURN(stages, SurveyStages(pipeline_.grid, result.times, memory, collectives_));
+  }
   if (!IsMain()) return absl::OkStatus();
   const LossSums& sums = result.gradient.loss;
   double waited = 0;
-  for (const StageTimes& stage : gathered.stages) waited += stage.wait_seconds;
+  for (const StageTimes& stage : stages.times) waited += stage.wait_seconds;
   StepMetrics metrics{.step = step,
                       .update = progress_.update,
                       .total_steps = options_.stop.steps,
@@ -285,8 +274,8 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress_.epochs_done,
                       .skipped = !result.applied,
-                      .stages = std::move(gathered.stages),
-                      .memory = std::move(gathered.memory),
+                      .stages = std::move(stages.times),
+                      .memory = std::move(stages.memory),
                       .analytic_bubble = pipeline_.analytic_bubble};
   if (!metrics.stages.empty()) {
     metrics.measured_bubble = waited / (result.seconds * static_cast<double>(metrics.stages.size()));

@@ -86,9 +86,8 @@ class Trainer {
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
   absl::Status Report(const StepResult& result, double learning_rate);
-  // Times of the step and memory of every stage, on every rank, into `metrics`: times are the mean over a stage's replicas,
-  // memory is the largest.
-  absl::Status GatherStages(const StageTimes& times, StepMetrics& metrics);
+  // What this process holds between steps, now and then.
+  void MeasureMemory();
   // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
   absl::Status ProfileNewWeights();
   absl::Status Validate();
@@ -124,6 +123,8 @@ class Trainer {
   int64_t first_step_ = 0;
   Stopwatch session_;          // since Run began
   int64_t skipped_steps_ = 0;  // since Run began
+  int64_t held_bytes_ = 0;     // the most that MeasureMemory has seen
+  Stopwatch since_measured_;   // memory
   int32_t skipped_in_a_row_ = 0;
   int64_t rolled_back_to_ = -1;  // update of the weights last gone back to
 };

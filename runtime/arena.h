@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/device.h"
+#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
@@ -56,11 +57,17 @@ class ArenaLayout {
   std::vector<Category> categories_;
 };
 
-// The memory itself, zero-filled. On the CPU: one mapping, aligned to pages, lazily backed (a page costs nothing until it is touched).
+// The memory itself, zero-filled. On the CPU: one mapping, aligned to pages, whose pages take memory when they are first touched, or all at
+// once in MakeResident.
 class Arena {
  public:
   // `device`: null for the CPU; must outlive the arena. Errors: ResourceExhausted, with the bytes asked for and what to try.
   static absl::StatusOr<Arena> Allocate(const ArenaLayout& layout, Device* device = nullptr);
+
+  // Gives every page its memory now, in huge pages where the system has them, the stream's threads side by side: what a run holds is then what was planned, from its first step, and
+  // a host that cannot give it says so before training instead of hours into it. A device's memory is resident already.
+  // Errors: ResourceExhausted (a control group's limit may end the process instead). Blocking: about a second for each 3 GB and thread.
+  absl::Status MakeResident(const Stream& stream);
 
   Arena() = default;  // empty; holds nothing
   Arena(Arena&&) noexcept;

@@ -7,13 +7,15 @@
 //   order    kernels and copies run one after another, in the order of the calls; the host does not wait for kernels
 //   copies   CopyIn, CopyOut return when the host's side may be reused or read; the others are only put in order
 //   queues   orders beside this one, for transfers (device_queues.h)
+//   capture  what is launched between BeginCapture and EndCapture is recorded, and launched as one as often as wanted (a CUDA graph)
 // Errors: Allocate's are absl::Status. A device that fails in the middle of its work (a kernel's fault, a lost GPU) ends the process with
 // the driver's words: nothing on it can be trusted or saved any more; the checkpoint before it can.
-// Threads: one thread makes all calls, but CopyOut, which any thread may make beside it.
+// Threads: one thread makes all calls, but CopyOut, which any thread may make beside it (during a capture it waits for its end).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,6 +26,15 @@ namespace hadal {
 enum class DeviceKind { kCpu, kCuda };
 
 struct DeviceKernels;  // kernels/device_kernels.h
+class Profiler;        // runtime/profiler.h
+
+// A recorded run of kernels, products and copies within the device. It reads and writes the places that were given when it was recorded.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  // How many it stands for.
+  virtual int64_t launches() const = 0;
+};
 
 class Device {
  public:
@@ -53,6 +64,22 @@ class Device {
   // Waits until everything so far is done.
   virtual void Synchronize() = 0;
   virtual DeviceQueues& queues() = 0;
+  // Whether it is; does not wait.
+  virtual bool Idle() = 0;
+
+  // From here on kernels, products, CopyWithin and Clear are recorded and do not run. Until EndCapture nothing else may be called, nor
+  // may the device be waited for (aborts).
+  virtual void BeginCapture() = 0;
+  virtual bool capturing() const = 0;
+  // Errors: ResourceExhausted, where the graph does not fit into the device's memory; nothing has run then either.
+  virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() = 0;
+  // Puts a recording of this device in order, as one launch.
+  virtual void Launch(DeviceGraph& graph) = 0;
+  // What the host has launched so far: kernels, products, copies within the device, graphs (one each).
+  virtual int64_t launches() const = 0;
+
+  // Who wants to know what is being launched; null: nobody.
+  virtual Profiler* profiler() { return nullptr; }
 };
 
 }  // namespace hadal

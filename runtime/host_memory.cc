@@ -1,5 +1,6 @@
 #include "runtime/host_memory.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -65,6 +66,17 @@ std::optional<int64_t> AvailableHostMemoryBytes() {
       BytesBelowLimit(ReadSmallFile(group + "/memory.max"), ReadSmallFile(group + "/memory.current"));
   if (below && (!available || *below < *available)) available = below;
   return available;
+}
+
+int64_t HeldBytes() {
+  const std::string status = ReadSmallFile("/proc/self/status");
+  return MemInfoBytes(status, "RssAnon").value_or(0) + MemInfoBytes(status, "RssShmem").value_or(0);
+}
+
+void ReturnFreeMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 int64_t PeakResidentBytes() {

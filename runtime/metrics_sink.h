@@ -26,6 +26,8 @@ struct RunInfo {
   std::string run_directory;
   std::string model;  // one line for people: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
   int64_t parameters = 0;
+  int32_t source_vocabulary = 0;  // tokens; 0: no source
+  int32_t target_vocabulary = 0;
   int32_t encoder_sublayers = 0;  // depth_gradient_norms[0, encoder_sublayers) belong to the encoder
   int32_t decoder_sublayers = 0;  // … and the next decoder_sublayers to the decoder
   int32_t ranks = 1;
@@ -47,12 +49,15 @@ struct StageTimes {
   double checkpoint_seconds = 0;     // the update held up by a checkpoint that was not yet written
   // Of forward, recompute, backward and optimizer: the rank's first thread was ready and had no core (run_queue_clock.h).
   double core_wait_seconds = 0;
+  double launches = 0;  // on the stage's device: kernels, products, copies within it, graphs; 0 on the CPU
 };
 
 // What one stage's process holds.
 struct StageMemory {
   int64_t arena_bytes = 0;          // its buffers, as planned
-  int64_t peak_resident_bytes = 0;  // of the process, so far
+  int64_t held_bytes = 0;           // of the process between steps (host_memory.h), the most so far
+  int64_t peak_resident_bytes = 0;  // of the process, so far: inside steps, and with pages of files
+  int64_t graph_bytes = 0;          // of the device's memory, what its graphs have taken, about
 };
 
 // One step: one global batch.

@@ -45,11 +45,19 @@ struct RandomCounter {
   }
 };
 
+// The words of a counter that change from micro-batch to micro-batch, and the key: what a device reads from its memory.
+struct RandomPosition {
+  uint32_t seed_low = 0, seed_high = 0;
+  uint32_t micro_batch = 0, step = 0;
+};
+
 // Dropout with probability p rounded to threshold/65536; a kept element is multiplied by 1/(1 - threshold/65536), an
 // element whose 16-bit draw is below `threshold` becomes 0. threshold = 0: no dropout, and no random number is drawn.
 struct Dropout {
   RandomCounter counter;
   uint32_t threshold = 0;
+  const RandomPosition* place =
+      nullptr;  // where a device finds the counter's changing words; null: the launch brings them
 
   static uint32_t Threshold(double p) { return static_cast<uint32_t>(p * 65536.0 + 0.5); }
   bool active() const { return threshold != 0; }

@@ -20,14 +20,16 @@ namespace hadal {
 class Stream {
  public:
   // A stream that runs each kernel on `threads` CPU threads.  REQUIRES: threads ≥ 1.
-  static Stream Cpu(int threads) { return Stream(threads, nullptr); }
+  static Stream Cpu(int threads) { return Stream(threads, nullptr, DeviceKind::kCpu); }
   // The order of `device`, which must outlive the stream.
-  static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device); }
+  static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device, DeviceKind::kCuda); }
+  // What a stream of `kind` would be, where there may be no such device: for layouts alone, no kernel may run on it.
+  static Stream ForLayouts(DeviceKind kind, int host_threads) { return Stream(host_threads, nullptr, kind); }
 
   int threads() const { return threads_; }
   // Null: the CPU.
   Device* device() const { return device_; }
-  DeviceKind kind() const { return device_ == nullptr ? DeviceKind::kCpu : DeviceKind::kCuda; }
+  DeviceKind kind() const { return kind_; }
 
   // Bytes between places that kernels of this stream may touch, and between those and the host. ToHost and FromHost return when the host's
   // side may be read or reused; Copy and Clear are in the order of the kernels. `bytes` may be 0.
@@ -76,10 +78,13 @@ class Stream {
   }
 
  private:
-  Stream(int threads, Device* device) : threads_(threads), device_(device) { HADAL_CHECK_GE(threads, 1); }
+  Stream(int threads, Device* device, DeviceKind kind) : threads_(threads), device_(device), kind_(kind) {
+    HADAL_CHECK_GE(threads, 1);
+  }
 
   int threads_;
   Device* device_;
+  DeviceKind kind_;
 };
 
 }  // namespace hadal

@@ -2,6 +2,9 @@
 //
 // Layout: row-major; element (i, j) of a matrix is data[i * stride + j]. `stride` is in elements, stride ≥ columns.
 // A default-constructed view is empty and stands for "not given" in kernel argument structs.
+// Matrix is one of floats: what the CPU's kernels read, and everything that is fp32 everywhere (statistics, gradients of weights, losses).
+// AnyMatrix says at run time how its elements are stored: what a device may keep in bf16. A kernel asks it for the view that it needs,
+// which is checked: floats(), or of<T>().
 // Thread safety: plain values.
 #pragma once
 
@@ -9,6 +12,7 @@
 #include <type_traits>
 
 #include "runtime/check.h"
+#include "runtime/storage.h"
 
 namespace hadal {
 
@@ -57,6 +61,88 @@ struct VectorOf {
 
   bool empty() const { return data == nullptr; }
   T& operator[](int64_t i) const { return data[i]; }
+};
+
+// A matrix whose elements are stored as `storage` says. `Void`: void, or const void for one that is only read.  [rows, columns]
+template <typename Void>
+struct AnyMatrixOf {
+  template <typename T>
+  using Element = std::conditional_t<std::is_const_v<Void>, const T, T>;
+  using Byte = Element<char>;
+
+  Void* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t stride = 0;  // in elements
+  Storage storage = Storage::kFloat32;
+
+  AnyMatrixOf() = default;
+  AnyMatrixOf(Void* d, int64_t r, int64_t c, Storage s) : data(d), rows(r), columns(c), stride(c), storage(s) {}
+  AnyMatrixOf(Element<float>* d, int64_t r, int64_t c) : data(d), rows(r), columns(c), stride(c) {}
+  AnyMatrixOf(Element<float>* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
+  // Views that say it with their type convert, and a mutable one to a read-only one.
+  template <typename T>
+  requires(std::is_const_v<Void> || !std::is_const_v<T>)
+      AnyMatrixOf(const MatrixOf<T>& m)  // NOLINT(google-explicit-constructor)
+      : data(m.data), rows(m.rows), columns(m.columns), stride(m.stride), storage(kStorageOf<std::remove_const_t<T>>) {}
+  template <typename Other>
+  requires(std::is_const_v<Void> && !std::is_const_v<Other>)
+      AnyMatrixOf(const AnyMatrixOf<Other>& m)  // NOLINT(google-explicit-constructor)
+      : data(m.data), rows(m.rows), columns(m.columns), stride(m.stride), storage(m.storage) {}
+
+  bool empty() const { return data == nullptr; }
+  // The same as a matrix of T.  REQUIRES: it is stored so, or empty.
+  template <typename T>
+  MatrixOf<Element<T>> of() const {
+    if (!empty()) HADAL_CHECK(storage == kStorageOf<T>);
+    return {static_cast<Element<T>*>(data), rows, columns, stride};
+  }
+  MatrixOf<Element<float>> floats() const { return of<float>(); }
+  // Of all elements, back to back.  REQUIRES: contiguous.
+  int64_t bytes() const {
+    HADAL_CHECK_EQ(stride, columns);
+    return rows * columns * BytesOf(storage);
+  }
+
+  AnyMatrixOf Columns(int64_t first, int64_t count) const {
+    HADAL_CHECK_LE(first + count, columns);
+    AnyMatrixOf part = *this;
+    part.data = static_cast<Byte*>(data) + first * BytesOf(storage);
+    part.columns = count;
+    return part;
+  }
+  AnyMatrixOf Rows(int64_t first, int64_t count) const {
+    HADAL_CHECK_LE(first + count, rows);
+    AnyMatrixOf part = *this;
+    part.data = static_cast<Byte*>(data) + first * stride * BytesOf(storage);
+    part.rows = count;
+    return part;
+  }
+};
+
+using AnyMatrix = AnyMatrixOf<void>;
+using ConstAnyMatrix = AnyMatrixOf<const void>;
+
+// A contiguous vector, likewise.  [size]
+struct ConstAnyVector {
+  const void* data = nullptr;
+  int64_t size = 0;
+  Storage storage = Storage::kFloat32;
+
+  ConstAnyVector() = default;
+  template <typename T>
+  ConstAnyVector(const VectorOf<T>& v)  // NOLINT(google-explicit-constructor)
+      : data(v.data), size(v.size), storage(kStorageOf<std::remove_const_t<T>>) {}
+  ConstAnyVector(const float* d, int64_t n) : data(d), size(n) {}
+
+  bool empty() const { return data == nullptr; }
+  // REQUIRES: stored so, or empty.
+  template <typename T>
+  VectorOf<const T> of() const {
+    if (!empty()) HADAL_CHECK(storage == kStorageOf<T>);
+    return {static_cast<const T*>(data), size};
+  }
+  VectorOf<const float> floats() const { return of<float>(); }
 };
 
 using Matrix = MatrixOf<float>;

@@ -1,8 +1,32 @@
 #include "runtime/trace.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 
 namespace hadal {
+
+const char* TraceKindName(TraceKind kind) {
+  constexpr const char* kWords[kTraceKinds] = {"forward",
+                                               "recompute",
+                                               "backward",
+                                               "send",
+                                               "receive",
+                                               "arrival",
+                                               "sum tied gradients",
+                                               "sum over replicas",
+                                               "replicas' gradients",
+                                               "global norm",
+                                               "optimizer",
+                                               "gather over replicas",
+                                               "share tied weights",
+                                               "wait until sends are received",
+                                               "step",
+                                               "validation",
+                                               "checkpoint"};
+  return kWords[static_cast<int>(kind)];
+}
 
 void TraceBuffer::Reserve(int64_t events) {
   HADAL_CHECK(!recording_);
@@ -29,6 +53,13 @@ void TraceBuffer::Add(TraceEvent event) {
 void TraceBuffer::Clear() {
   events_.clear();
   dropped_ = 0;
+}
+
+void TraceScope::BeginRange(int stage) {
+  std::string text = absl::StrCat("stage ", stage, " ", TraceKindName(event_.kind));
+  if (event_.chunk > 0) absl::StrAppend(&text, ", chunk ", event_.chunk);
+  if (event_.micro_batch >= 0) absl::StrAppend(&text, ", micro-batch ", event_.micro_batch);
+  profiler_->Begin(text.c_str());
 }
 
 }  // namespace hadal

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/clock.h"
+#include "runtime/profiler.h"
 
 namespace hadal {
 
@@ -36,6 +37,9 @@ enum class TraceKind : int32_t {
   kCheckpoint,
 };
 inline constexpr int kTraceKinds = 17;
+
+// In words.
+const char* TraceKindName(TraceKind kind);
 
 // What does not apply is -1.
 struct TraceEvent {
@@ -67,6 +71,11 @@ class TraceBuffer {
   // Goes on with the same step.
   void Resume() { recording_ = true; }
 
+  // Shows scopes to `profiler`, recording or not, as those of `stage`; null: to nobody.
+  void ShowTo(Profiler* profiler, int stage) { profiler_ = profiler, stage_ = stage; }
+  Profiler* profiler() const { return profiler_; }
+  int stage() const { return stage_; }
+
   std::span<const TraceEvent> events() const { return events_; }
   int64_t dropped() const { return dropped_; }
   // Forgets the events; the memory stays.
@@ -77,16 +86,23 @@ class TraceBuffer {
   int64_t step_ = -1;
   int64_t dropped_ = 0;
   bool recording_ = false;
+  Profiler* profiler_ = nullptr;
+  int stage_ = 0;
 };
 
-// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null.
+// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null. A profiler sees the scope as
+// "stage 1 backward, micro-batch 3".
 class TraceScope {
  public:
   TraceScope(TraceBuffer* trace, const TraceEvent& event)
-      : trace_(trace != nullptr && trace->recording() ? trace : nullptr), event_(event) {
+      : trace_(trace != nullptr && trace->recording() ? trace : nullptr),
+        profiler_(trace != nullptr ? trace->profiler() : nullptr),
+        event_(event) {
+    if (profiler_ != nullptr) BeginRange(trace->stage());
     if (trace_ != nullptr) event_.begin_seconds = MonotonicSeconds();
   }
   ~TraceScope() {
+    if (profiler_ != nullptr) profiler_->End();
     if (trace_ == nullptr) return;
     event_.end_seconds = MonotonicSeconds();
     trace_->Add(event_);
@@ -95,7 +111,10 @@ class TraceScope {
   TraceScope& operator=(const TraceScope&) = delete;
 
  private:
+  void BeginRange(int stage);
+
   TraceBuffer* const trace_;
+  Profiler* const profiler_;
   TraceEvent event_;
 };
 

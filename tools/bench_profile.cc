@@ -29,9 +29,7 @@ namespace {
 constexpr absl::Duration kTimeout = absl::Minutes(30);
 constexpr int64_t kLeastElements = int64_t{1} << 23;  // of weights: beyond the caches
 constexpr int32_t kMostMicroBatches = 8;              // of a step: enough for a mean
-// What a training run holds beyond a bare stage (metrics, logs, checkpoints' books): the median of twelve runs of 50 to 170 MiB.
-constexpr int64_t kTrainerBytes = int64_t{2} << 20;
-constexpr int32_t kUsualSegment = 5;  // sublayers, where the config has no activation checkpointing
+constexpr int32_t kUsualSegment = 5;                  // sublayers, where the config has no activation checkpointing
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -171,9 +169,10 @@ absl::StatusOr<Rounds> StageProfile::Measure(int rounds, Collectives& world) {
     TimeSublayers();
     AddRound(step);
   }
+  ReturnFreeMemory();
   Rounds result{.held_seconds_per_element = Median(held_),
                 .updated_seconds_per_element = Median(updated_),
-                .beside_arena_bytes = std::max<int64_t>(0, PeakResidentBytes() - engine_->arena_bytes())};
+                .beside_arena_bytes = std::max<int64_t>(0, HeldBytes() - engine_->arena_bytes())};
   for (const auto& [kind, of_rounds] : kinds_) {
     for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
       std::vector<double> values;
@@ -266,7 +265,7 @@ class ProfileBench {
     HADAL_ASSIGN_OR_RETURN(const std::vector<double> mean, MeanOverRanks(world_, {held, updated, beside, gflops, sum}));
     profile_.set_held_nanoseconds(Rounded(1e9 * mean[0]));
     profile_.set_updated_nanoseconds(Rounded(1e9 * mean[1]));
-    profile_.set_process_bytes(static_cast<int64_t>(mean[2]) + kTrainerBytes);
+    profile_.set_process_bytes(static_cast<int64_t>(mean[2]) + options_.carried_bytes);
     profile_.set_gflops(Rounded(mean[3]));
     profile_.set_sum_nanoseconds(Rounded(1e9 * mean[4]));
     return profile_;

@@ -114,7 +114,9 @@ class StepBench {
         communicator_(communicator),
         collectives_(communicator, kTimeout),
         stream_(stream),
-        plan_(ModelPlan::Make(BenchModel(options))) {}
+        plan_(ModelPlan::Make(BenchModel(options))) {
+    plan_.compute_storage = options.compute_storage;
+  }
 
   absl::StatusOr<Measured> Measure();
   const ModelPlan& plan() const { return plan_; }

@@ -15,6 +15,7 @@
 #include "layers/method_presets.h"
 #include "pipeline/train_options.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/storage.h"
 #include "runtime/stream.h"
 
 namespace hadal {
@@ -29,6 +30,7 @@ struct BenchStepOptions {
   bool mixed_length = false;  // instead: lengths from 4 to 2·length - 4, evenly
   double dropout = 0;         // on sublayer outputs, attention and activations
   int32_t checkpoint_every = 0;
+  Storage compute_storage = Storage::kFloat32;  // bf16 needs a device
   int32_t chunks = 1;
   ScheduleKind schedule = ScheduleKind::k1F1B;
   ResidualMethod method = ResidualMethod::kDeepNorm;

@@ -36,7 +36,7 @@ class LayerOutputs : public DepthObserver {
 
   void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) override {
     if (observation.tensor != DepthTensor::kOutput || !EndsALayer(observation.sublayer)) return;
-    const ConstMatrix& x = observation.values;
+    const ConstMatrix x = observation.values.floats();
     std::vector<float>& outputs = outputs_[plan_.sublayers[observation.sublayer].stack];
     for (int64_t r = 0; r < x.rows; ++r) {
       double squares = 0;

@@ -58,7 +58,7 @@ const LayoutEstimate::Kept& LayoutEstimate::KeptBy(const BatchOptions& batch) {
     double floats = 0;
     if (model_.sublayers[s].layer >= 0 && s >= end) {
       end = model_.NextCut(s + 1);
-      floats = static_cast<double>(Segment(model_, s, end, kept.capacity).saved_floats());
+      floats = static_cast<double>(Segment(model_, s, end, kept.capacity).saved_bytes()) / sizeof(float);
     }
     kept.saved_before.push_back(kept.saved_before.back() + floats);
   }

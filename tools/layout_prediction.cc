@@ -60,10 +60,12 @@ class Prediction {
     AddTail(replay, result);
     result.step_seconds = result.parts.sum();
     for (int stage = 0; stage < plan_.shape.stages; ++stage) {
-      double recompute = 0;
+      double forward = 0, recompute = 0;
       for (int chunk = 0; chunk < plan_.shape.chunks; ++chunk) {
+        forward += Sum(plan_.shape.GlobalChunk(stage, chunk), &SublayerSeconds::forward);
         recompute += Sum(plan_.shape.GlobalChunk(stage, chunk), &SublayerSeconds::recompute);
       }
+      result.forward_seconds.push_back(forward * plan_.shape.micro_batches);
       result.recompute_seconds.push_back(recompute * plan_.shape.micro_batches);
     }
     return absl::OkStatus();

@@ -52,6 +52,7 @@ struct LayoutPrediction {
   int busiest_stage = 0;                  // whose work no schedule can beat
   std::vector<StageBytes> stages;         // [S] of the fullest replica
   std::vector<double> busy_seconds;       // [S]
+  std::vector<double> forward_seconds;    // [S] of it
   std::vector<double> recompute_seconds;  // [S] of it
 
   int ranks() const { return pipeline.stages * pipeline.replicas; }

@@ -95,6 +95,8 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
   WriteLine(Dump({{"event", "run"},
                   {"model", run.model},
                   {"parameters", run.parameters},
+                  {"source_vocabulary", run.source_vocabulary},
+                  {"target_vocabulary", run.target_vocabulary},
                   {"encoder_sublayers", run.encoder_sublayers},
                   {"decoder_sublayers", run.decoder_sublayers},
                   {"ranks", run.ranks},
@@ -126,6 +128,7 @@ void MetricsJsonl::OnStep(const StepMetrics& metrics) {
     json["stages"].push_back(ToJson(metrics.stages[stage]));
     if (stage >= metrics.memory.size()) continue;
     json["stages"].back()["arena_bytes"] = metrics.memory[stage].arena_bytes;
+    json["stages"].back()["held_bytes"] = metrics.memory[stage].held_bytes;
     json["stages"].back()["peak_resident_bytes"] = metrics.memory[stage].peak_resident_bytes;
   }
   if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {

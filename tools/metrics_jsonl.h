@@ -5,7 +5,7 @@
 //   {"event":"step","step":12,"update":13,"loss":…,"nll":…,"perplexity":…,"learning_rate":…,"gradient_norm":…,
 //    "target_tokens":…,"tokens_per_second":…,"step_seconds":…,"elapsed_seconds":…,"epoch":…,"skipped":false,
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
-//    "communication":…,"optimizer":…,"arena_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
+//    "communication":…,"optimizer":…,"arena_bytes":…,"held_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
 //   {"event":"depth","step":…,"update":…,"model_update":…,"seconds":…,"parameter_gradient":[…],"update_ratio":[…], …}
 //                              a recorded step of the instruments: a list a series of runtime/depth_metrics.h, a value a sublayer;
 //                              null: no such tensor; "not finite": as it says

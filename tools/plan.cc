@@ -13,10 +13,9 @@
 #include "runtime/status_macros.h"
 #include "tools/config_arguments.h"
 #include "tools/config_loading.h"
+#include "tools/cost_files.h"
 #include "tools/layout_search.h"
 #include "tools/plan_report.h"
-#include "tools/profiled_costs.h"
-#include "tools/roofline_costs.h"
 #include "tools/run_options.h"
 
 namespace hadal {
@@ -30,7 +29,8 @@ struct PlanArguments {
   double gflops = 0;
   PlanText text;
   bool json = false;
-  std::string machine, profile;
+  CostFiles costs;
+  std::string device = "cpu";
   int nodes = 0;
   SearchOptions search;
 };
@@ -56,18 +56,11 @@ absl::Status SetVocabularies(const PlanArguments& arguments, TrainOptions& optio
   return absl::OkStatus();
 }
 
-// Costs from the profile where there is one, else from the machine's description.
-absl::StatusOr<std::unique_ptr<StepCosts>> MakeCosts(const PlanArguments& arguments, const ModelOptions& model,
-                                                     const std::optional<Machine>& machine) {
-  if (arguments.profile.empty()) return MakeRooflineCosts(*machine);
-  HADAL_ASSIGN_OR_RETURN(const config::Profile profile, LoadProfile(arguments.profile));
-  return MakeProfiledCosts(profile, model, machine);
-}
-
 absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const TrainOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(Machine machine, LoadMachine(arguments.machine));
+  HADAL_ASSIGN_OR_RETURN(LoadedCosts loaded, LoadCosts(arguments.costs));
+  Machine& machine = *loaded.machine;
   if (arguments.nodes > 0) machine.nodes = arguments.nodes;
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, MakeCosts(arguments, options.model, machine));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
   const ModelPlan model = ModelPlan::Make(options.model);
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   HADAL_ASSIGN_OR_RETURN(const LayoutSearch search,
@@ -80,9 +73,14 @@ absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const 
   const int asked = std::max(1, options.pipeline.stages) * options.pipeline.replicas;
   const int ranks = arguments.ranks > 0 ? arguments.ranks : asked;
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
+  if (arguments.device == "cuda") {
+    const MachineRate rate{.gflops = arguments.gflops};
+    return MakePlanReport(options, ranks, Stream::ForLayouts(DeviceKind::kCuda, threads), rate);
+  }
   const Stream stream = Stream::Cpu(threads);
-  if (!arguments.profile.empty()) {
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, MakeCosts(arguments, options.model, std::nullopt));
+  if (!arguments.costs.profile.empty()) {
+    HADAL_ASSIGN_OR_RETURN(const LoadedCosts loaded, LoadCosts(arguments.costs));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
     return MakePlanReport(options, ranks, stream, *costs);
   }
   MachineRate rate = MeasureRate(options.model, CapacityOf(options.model, options.batch), stream);
@@ -98,7 +96,7 @@ absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
   TrainOptions& options = run.train;
   HADAL_RETURN_IF_ERROR(SetVocabularies(arguments, options));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
-  if (!arguments.machine.empty()) return PlanForMachine(arguments, options);
+  if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, options);
   HADAL_ASSIGN_OR_RETURN(const PlanReport report, ReportOfConfig(arguments, options));
   return arguments.json ? PlanToJson(report, arguments.text) : PlanToText(report, arguments.text);
 }
@@ -128,13 +126,20 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::PositiveNumber);
   command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       ->check(CLI::Range(5, 1 << 24));
-  CLI::Option* machine =
-      command.add_option("--machine", arguments->machine, "Search the best layout for this machine (configs/machines)");
+  CLI::Option* device =
+      command
+          .add_option("--device", arguments->device, "What the ranks would compute on: cpu, cuda (no GPU is needed)")
+          ->check(CLI::IsMember({"cpu", "cuda"}))
+          ->capture_default_str();
+  CLI::Option* machine = command.add_option("--machine", arguments->costs.machine,
+                                            "Search the best layout for this machine (configs/machines)");
   command.add_option("--nodes", arguments->nodes, "Nodes of the machine (default: its description's)")
       ->check(CLI::Range(1, 1 << 16))
       ->needs(machine);
+  machine->excludes(device);
   command.add_option("--top", arguments->search.top, "Layouts to list")->check(CLI::Range(1, 100))->needs(machine);
-  command.add_option("--profile", arguments->profile, "Costs that `hadal bench profile` measured");
+  command.add_option("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
+      ->excludes(device);
   command.add_flag("--sublayers", arguments->text.sublayers, "List every sublayer");
   command.add_flag("--json", arguments->json, "Print everything as JSON");
   command.callback([arguments, &exit_code] { exit_code = RunPlan(*arguments); });

@@ -6,6 +6,7 @@
 #include "kernels/adam.h"
 #include "kernels/linear.h"
 #include "layers/border.h"
+#include "pipeline/device_precision.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/schedule_replay.h"
 #include "runtime/clock.h"
@@ -53,11 +54,11 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     for (int32_t s = report.first; s < report.last; ++s) cost += pipeline.costs[s];
     report.parameters = ParametersOf(plan, report.first, report.last);
     report.cost_share = cost / total;
-    report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
+    if (rate.known()) report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
     report.backward_seconds = (pipeline.checkpoint_every > 0 ? 3 : 2) * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
-        report.border_bytes += EdgeBytes(edge, pipeline.capacity, plan.options.d_model);
+        report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
       }
     }
     chunks.push_back(report);
@@ -77,15 +78,18 @@ absl::Status PredictStep(PlanReport& report) {
                                                              {.outstanding_sends = report.pipeline.outstanding_sends}));
   report.bubble = replay.BubbleFraction();
   const int shards = report.pipeline.shard_optimizer_state ? report.pipeline.grid.replicas : 1;
-  report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
-                             report.rate.adam_elements_per_second;
+  if (report.rate.adam_elements_per_second > 0) {
+    report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
+                               report.rate.adam_elements_per_second;
+  }
   report.step_seconds = replay.makespan_seconds + report.optimizer_seconds;
   return absl::OkStatus();
 }
 
 // Everything that takes no time to know.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
-  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads()};
+  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
+  if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(report.model, options.precision);
   PipelineOptions pipeline = options.pipeline;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
   HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
@@ -123,12 +127,12 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
   report.rate = rate;
   report.chunks = DescribeChunks(report.model, report.pipeline, rate);
-  HADAL_RETURN_IF_ERROR(PredictStep(report));
+  if (rate.known()) HADAL_RETURN_IF_ERROR(PredictStep(report));
   return report;
 }
 
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
-                                          const StepCosts& costs) {
+                                          const StepCosts& costs, const std::optional<Machine>& machine) {
   HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
   report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
   report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
@@ -142,11 +146,12 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
       chunk.backward_seconds += seconds[s].recompute + seconds[s].backward;
     }
   }
-  HADAL_ASSIGN_OR_RETURN(
-      report.prediction,
-      PredictPlan(
-          report.model, options.batch, report.pipeline,
-          {.costs = costs, .devices_per_node = ranks, .precision = Precision::kFp32, .threads = stream.threads()}));
+  HADAL_ASSIGN_OR_RETURN(report.prediction,
+                         PredictPlan(report.model, options.batch, report.pipeline,
+                                     {.costs = costs,
+                                      .devices_per_node = machine ? machine->devices_per_node : ranks,
+                                      .precision = machine ? machine->precision : Precision::kFp32,
+                                      .threads = stream.threads()}));
   report.bubble = report.prediction->idle_share;
   report.optimizer_seconds = report.prediction->parts.update;
   report.step_seconds = report.prediction->step_seconds;

@@ -17,11 +17,12 @@
 
 namespace hadal {
 
-// How fast one rank is.
+// How fast one rank is. Of a device that is not here it may be unknown: then a report states no times.
 struct MachineRate {
-  double gflops = 0;  // of matrix products, 2 operations a multiply-add
-  double adam_elements_per_second = 0;
-  bool measured = false;  // on this machine; else given by a person
+  double gflops = 0;                    // of matrix products, 2 operations a multiply-add; 0: unknown
+  double adam_elements_per_second = 0;  // 0: unknown, and Adam not in the times
+  bool measured = false;                // on this machine; else given by a person
+  bool known() const { return gflops > 0; }
 };
 
 // Times the feed-forward's three products and Adam at the model's width: about a third of a second. Blocking.
@@ -51,6 +52,7 @@ struct PlanReport {
   PipelinePlan pipeline;
   MachineRate rate;
   int threads = 1;
+  DeviceKind device = DeviceKind::kCpu;
   std::vector<ChunkReport> chunks;             // in order of depth, of replica 0
   std::vector<ArenaLayout> layouts;            // [ranks], stages x replicas
   double step_seconds = 0;                     // by replay, the optimizer's added
@@ -59,12 +61,12 @@ struct PlanReport {
   std::optional<LayoutPrediction> prediction;  // where a profile gave the times
 };
 
-// Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the nearest settings that fit).
+// `stream`: may be one for layouts alone. Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the nearest settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// The same with measured costs instead of a rate; `rate` is then theirs.
+// The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on one, in fp32.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
-                                          const StepCosts& costs);
+                                          const StepCosts& costs, const std::optional<Machine>& machine = std::nullopt);
 
 struct PlanText {
   bool sublayers = false;  // list every sublayer

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/own_memory.h"
 #include "layers/border.h"
+#include "pipeline/memory_fit.h"
 #include "tools/human_units.h"
 #include "tools/plan_report.h"
 
@@ -77,14 +79,19 @@ void AppendHeader(const PlanReport& report, std::string& text) {
                         pipeline.shard_optimizer_state ? "sharded" : "on every replica");
 }
 
+// "12.5 ms", or nothing where no times are known.
+std::string Milliseconds(const PlanReport& report, double seconds) {
+  return report.rate.known() ? absl::StrFormat("%.1f ms", 1e3 * seconds) : "-";
+}
+
 void AppendChunks(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s\n", "rank", "chunk", "sublayers",
                         "from", "parameters", "cost", "forward", "backward", "live", "border");
   for (const ChunkReport& c : report.chunks) {
-    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %7.1f ms %7.1f ms %5d %11s\n", c.rank, c.chunk,
-                          c.first, c.last, report.model.SublayerName(c.first), HumanCount(c.parameters),
-                          100 * c.cost_share, 1e3 * c.forward_seconds, 1e3 * c.backward_seconds, c.live_micro_batches,
-                          c.border_bytes > 0 ? HumanBytes(c.border_bytes) : "-");
+    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s\n", c.rank, c.chunk, c.first,
+                          c.last, report.model.SublayerName(c.first), HumanCount(c.parameters), 100 * c.cost_share,
+                          Milliseconds(report, c.forward_seconds), Milliseconds(report, c.backward_seconds),
+                          c.live_micro_batches, c.border_bytes > 0 ? HumanBytes(c.border_bytes) : "-");
   }
   absl::StrAppend(
       &text, "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and as many back\n");
@@ -96,8 +103,19 @@ int64_t TotalBytes(const PlanReport& report) {
   return bytes;
 }
 
+// What lies on the device, to the byte, and what is pinned on the host.
+std::string DeviceMemory(const ArenaLayout& layout) {
+  using cuda::OwnMemory;
+  return absl::StrFormat(
+      " device %s (%d bytes: arena %s, cuBLASLt's workspace %s, launch memory %s, scratch %s), pinned on the host %s\n",
+      HumanBytes(LimitedBytes(layout, DeviceKind::kCuda)), LimitedBytes(layout, DeviceKind::kCuda),
+      HumanBytes(layout.device_bytes()), HumanBytes(OwnMemory::kWorkspaceBytes), HumanBytes(OwnMemory::kLaunchBytes),
+      HumanBytes(OwnMemory::kScratchBytes), HumanBytes(layout.host_bytes() + OwnMemory::kHostBytes));
+}
+
 void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppend(&text, "\nmemory of each rank\n");
+  const bool on_device = report.device == DeviceKind::kCuda;
   const int64_t allowance = MemoryAllowance::Bytes(report.threads);
   for (size_t rank = 0; rank < report.layouts.size(); ++rank) {
     const ArenaLayout& layout = report.layouts[rank];
@@ -105,25 +123,38 @@ void AppendMemory(const PlanReport& report, std::string& text) {
     for (const ArenaLayout::Category& category : layout.categories()) {
       absl::StrAppend(&text, " ", category.name, " ", HumanBytes(category.bytes), ",");
     }
+    if (on_device) {
+      absl::StrAppend(&text, DeviceMemory(layout));
+      continue;
+    }
     absl::StrAppendFormat(&text, " arena %s (%d bytes), with allowance %s\n", HumanBytes(layout.total_bytes()),
                           layout.total_bytes(), HumanBytes(layout.total_bytes() + allowance));
   }
   absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
+  if (on_device) {
+    absl::StrAppend(&text, "not counted: what the driver and its libraries take of the device for themselves\n");
+    return;
+  }
   absl::StrAppendFormat(
       &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
       HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
 }
 
 void AppendTime(const PlanReport& report, std::string& text) {
-  absl::StrAppendFormat(&text,
-                        "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms%s, %s target tokens/s; "
-                        "optimizer %.0f ms of it\n",
-                        report.rate.gflops,
-                        report.prediction      ? "the profile's; its costs, not this rate, make the times"
-                        : report.rate.measured ? "measured here, products alone"
-                                               : "given",
-                        1e3 * report.step_seconds, report.prediction ? "" : " at least",
-                        HumanRate(StepTokens(report) / report.step_seconds), 1e3 * report.optimizer_seconds);
+  if (!report.rate.known()) {
+    absl::StrAppend(&text, "\ntime      not predicted: the device's speed is not known here (--gflops states one)\n");
+    return;
+  }
+  absl::StrAppendFormat(
+      &text, "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms%s, %s target tokens/s; optimizer %s\n",
+      report.rate.gflops,
+      report.prediction      ? "the profile's; its costs, not this rate, make the times"
+      : report.rate.measured ? "measured here, products alone"
+                             : "given",
+      1e3 * report.step_seconds, report.prediction ? "" : " at least",
+      HumanRate(StepTokens(report) / report.step_seconds),
+      report.optimizer_seconds > 0 ? absl::StrFormat("%.0f ms of it", 1e3 * report.optimizer_seconds)
+                                   : std::string("not counted"));
   absl::StrAppendFormat(&text, "bubble    %.1f%% of the ranks' time (replay of the schedule with these costs)\n",
                         100 * report.bubble);
 }
@@ -170,6 +201,9 @@ std::string PlanToText(const PlanReport& report, const PlanText& options) {
 std::string PlanToJson(const PlanReport& report, const PlanText& options) {
   const ModelOptions& model = report.model.options;
   const PipelinePlan& pipeline = report.pipeline;
+  const auto timed = [&](double value) {  // null where no times are known
+    return report.rate.known() ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
   nlohmann::ordered_json json{{"encoder_layers", model.encoder_layers},
                               {"decoder_layers", model.decoder_layers},
                               {"sublayers", report.model.sublayers.size()},
@@ -186,10 +220,10 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                               {"threads", report.threads},
                               {"checkpoint_every", pipeline.checkpoint_every},
                               {"gflops_a_rank", report.rate.gflops},
-                              {"step_seconds", report.step_seconds},
-                              {"optimizer_seconds", report.optimizer_seconds},
-                              {"target_tokens_per_second", StepTokens(report) / report.step_seconds},
-                              {"bubble", report.bubble},
+                              {"step_seconds", timed(report.step_seconds)},
+                              {"optimizer_seconds", timed(report.optimizer_seconds)},
+                              {"target_tokens_per_second", timed(StepTokens(report) / report.step_seconds)},
+                              {"bubble", timed(report.bubble)},
                               {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
   for (const ChunkReport& c : report.chunks) {
     json["stages"].push_back({{"rank", c.rank},
@@ -198,13 +232,17 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                               {"last_sublayer", c.last},
                               {"parameters", c.parameters},
                               {"cost_share", c.cost_share},
-                              {"forward_seconds", c.forward_seconds},
-                              {"backward_seconds", c.backward_seconds},
+                              {"forward_seconds", timed(c.forward_seconds)},
+                              {"backward_seconds", timed(c.backward_seconds)},
                               {"live_micro_batches", c.live_micro_batches},
                               {"border_bytes", c.border_bytes}});
   }
   for (const ArenaLayout& layout : report.layouts) {
     nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
+    if (report.device == DeviceKind::kCuda) {
+      memory["device_bytes"] = LimitedBytes(layout, report.device);
+      memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
+    }
     for (const ArenaLayout::Category& category : layout.categories()) memory[category.name + "_bytes"] = category.bytes;
     json["memory"].push_back(memory);
   }

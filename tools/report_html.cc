@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "tools/html_page.h"
 #include "tools/human_units.h"
 #include "tools/line_chart.h"
@@ -129,6 +130,13 @@ void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& 
              Milliseconds(parts.bubble), Milliseconds(parts.imbalance), Milliseconds(parts.exposed_transfers)),
          page);
   }
+  if (!summary.beyond_costs.empty()) {
+    std::vector<std::string> stages;
+    for (const int stage : ChooseRows(static_cast<int>(summary.beyond_costs.size()), 16)) {
+      stages.push_back(absl::StrFormat("stage %d %+.1f%%", stage, 100 * summary.beyond_costs[stage]));
+    }
+    Note(absl::StrCat("Compute with a core, beyond what was predicted: ", absl::StrJoin(stages, ", "), "."), page);
+  }
   if (run.ranks > 1) {
     Note(absl::StrFormat("Stage %d computes longest, %s above the mean.", summary.slowest_stage,
                          Percent(summary.slowest_excess)),
@@ -139,16 +147,22 @@ void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& 
 void AppendMemory(const RunRecord& run, const RunSummary& summary, std::string& page) {
   if (summary.memory.empty()) return;
   absl::StrAppend(&page, "<h3>Memory of ", EscapeMarkup(run.name), "</h3>\n");
-  HtmlTable table(
-      {"stage", "arena (planned)", "with allowance (predicted)", "peak resident (measured)", "measured / predicted"});
+  HtmlTable table({"stage", "arena (planned)", "held between steps", "with allowance (planned)", "peak resident",
+                   "peak / planned"});
   for (const int stage : ChooseRows(static_cast<int>(summary.memory.size()), 64)) {
     const StageMemory& memory = summary.memory[stage];
     const int64_t predicted = memory.arena_bytes + MemoryAllowance::Bytes(run.threads);
-    table.Add({absl::StrCat(stage), Mebibytes(memory.arena_bytes), Mebibytes(predicted),
+    table.Add({absl::StrCat(stage), Mebibytes(memory.arena_bytes),
+               memory.held_bytes > 0 ? Mebibytes(memory.held_bytes) : "-", Mebibytes(predicted),
                Mebibytes(memory.peak_resident_bytes),
                Percent(static_cast<double>(memory.peak_resident_bytes) / static_cast<double>(predicted))});
   }
   absl::StrAppend(&page, std::move(table).Finish());
+  Note(
+      "Held: what the system cannot take back. The peak is that inside a step, with packing buffers of products, and "
+      "pages of files "
+      "(program, libraries, corpus), which are the page cache's.",
+      page);
 }
 
 void AppendTimeline(const RunRecord& run, std::string& page) {
@@ -189,6 +203,7 @@ void AppendScalingTable(const Report& report, const Scaling& scaling, std::strin
 }
 
 void AppendPredictions(const Report& report, std::string& page) {
+  if (!report.no_predictions.empty()) Note(absl::StrCat("No prediction: ", report.no_predictions), page);
   if (report.predictions.empty()) return;
   absl::StrAppend(&page, "<h2>Predicted and measured</h2>\n");
   HtmlTable table(
@@ -228,6 +243,7 @@ void AppendScaling(const Report& report, std::string& page) {
   }
   chart.series = {std::move(measured), std::move(ideal)};
   absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n<div>", DrawLineChart(chart), "</div>\n");
+  Note(DescribeCompute(report), page);
   for (const ScalingRow& row : scaling.rows) {
     const std::string loss = DescribeLoss(row, report.summaries[row.run]);
     if (!loss.empty()) Note(absl::StrCat(report.runs[row.run].name, ": ", loss, "."), page);

@@ -51,9 +51,11 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
                {"optimizer_seconds", times.optimizer_seconds},
                {"checkpoint_seconds", times.checkpoint_seconds},
                {"core_wait_seconds", times.core_wait_seconds}};
+    if (index < summary.beyond_costs.size()) stage["compute_beyond_costs"] = summary.beyond_costs[index];
     if (index < summary.memory.size()) {
       stage["arena_bytes"] = summary.memory[index].arena_bytes;
       stage["predicted_bytes"] = summary.memory[index].arena_bytes + MemoryAllowance::Bytes(run.threads);
+      stage["held_bytes"] = summary.memory[index].held_bytes;
       stage["peak_resident_bytes"] = summary.memory[index].peak_resident_bytes;
     }
     json["stages"].push_back(stage);
@@ -132,9 +134,11 @@ void AppendParts(const Report& report, std::string& text) {
     cells.push_back(absl::StrFormat("%.1f", 1e3 * summary.step_seconds));
     AppendRow(cells, text);
   }
+  absl::StrAppend(&text, "\n", DescribeCompute(report), "\n");
 }
 
 void AppendPredictions(const Report& report, std::string& text) {
+  if (!report.no_predictions.empty()) absl::StrAppend(&text, "\nNo prediction: ", report.no_predictions, "\n");
   if (report.predictions.empty()) return;
   absl::StrAppend(&text, "\n## Predicted and measured\n\n");
   AppendHeader(
@@ -189,6 +193,7 @@ std::string ReportToJson(const Report& report) {
     if (!report.predictions.empty()) json["runs"].back()["prediction"] = ToJson(report.predictions[i]);
   }
   if (report.scaling) json["scaling"] = ToJson(report, *report.scaling);
+  if (!report.no_predictions.empty()) json["no_predictions"] = report.no_predictions;
   if (!report.no_scaling.empty()) json["no_scaling"] = report.no_scaling;
   return json.dump(2) + "\n";
 }

@@ -23,6 +23,10 @@ struct Word {
 };
 constexpr Word<NormPlacement> kNorms[] = {
     {"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}};
+constexpr Word<TrainingPrecision> kPrecisions[] = {{"auto", TrainingPrecision::kAuto},
+                                                   {"fp32", TrainingPrecision::kFp32},
+                                                   {"tf32", TrainingPrecision::kTf32},
+                                                   {"bf16", TrainingPrecision::kBf16}};
 constexpr Word<EmbeddingSharing> kSharings[] = {
     {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
 constexpr Word<WeightDistribution> kDistributions[] = {{"xavier_uniform", WeightDistribution::kXavierUniform},
@@ -197,6 +201,7 @@ void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
 
 void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.seed = from.seed();
+  to.precision = FromWord(kPrecisions, from.device().precision());
   to.train_data = from.data().train();
   to.validation_data = from.data().validation();
   to.batch.micro_batches = from.batch().micro_batches();

@@ -53,8 +53,9 @@ void ReadStages(const Json& json, StepMetrics& step) {
                            .checkpoint_seconds = Number(stage, "checkpoint"),
                            .core_wait_seconds = Number(stage, "core_wait")});
     if (!stage.contains("arena_bytes")) continue;
-    step.memory.push_back(
-        {.arena_bytes = Integer(stage, "arena_bytes"), .peak_resident_bytes = Integer(stage, "peak_resident_bytes")});
+    step.memory.push_back({.arena_bytes = Integer(stage, "arena_bytes"),
+                           .held_bytes = Integer(stage, "held_bytes"),
+                           .peak_resident_bytes = Integer(stage, "peak_resident_bytes")});
   }
 }
 
@@ -103,6 +104,8 @@ void ReadLine(const Json& json, RunRecord& run) {
   if (event == "run") {
     run.model = String(json, "model");
     run.parameters = Integer(json, "parameters");
+    run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));
+    run.target_vocabulary = static_cast<int32_t>(Integer(json, "target_vocabulary"));
     run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
     run.ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
     run.threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));

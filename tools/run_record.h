@@ -40,6 +40,7 @@ struct RunRecord {
   std::string name;  // last component of the directory
   std::string model;
   int64_t parameters = 0;
+  int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
   int ranks = 1;
   int threads = 1;                // a rank
   int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pipeline/pipeline_plan.h"
+#include "runtime/check.h"
 #include "runtime/status_macros.h"
 #include "tools/step_breakdown.h"
 
@@ -67,6 +68,12 @@ absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::
   return mean;
 }
 
+// Of a stage's compute and optimizer.
+double ShareWithoutCore(const StageTimes& times) {
+  const double busy = Compute(times) + times.optimizer_seconds;
+  return busy > 0 ? std::min(1.0, times.core_wait_seconds / busy) : 0;
+}
+
 // Takes the time without a core out of the parts it lies in, from each its share.
 void MoveCoreWait(double seconds, TimeParts& parts) {
   double TimeParts::*const kWhere[] = {&TimeParts::forward, &TimeParts::recompute, &TimeParts::backward,
@@ -108,6 +115,26 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
 }
 
 }  // namespace
+
+void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary) {
+  if (!summary.parts) return;
+  HADAL_CHECK_EQ(costs.size(), summary.stages.size());
+  ComputeCosts mean;
+  for (size_t stage = 0; stage < costs.size(); ++stage) {
+    const double share = 1.0 / static_cast<double>(costs.size());
+    mean.forward += share * costs[stage].forward;
+    mean.recompute += share * costs[stage].recompute;
+    mean.backward += share * costs[stage].backward;
+    const StageTimes& times = summary.stages[stage];
+    const double had_core = Compute(times) * (1 - ShareWithoutCore(times));
+    summary.beyond_costs.push_back(costs[stage].sum() > 0 ? had_core / costs[stage].sum() - 1 : 0);
+  }
+  TimeParts& parts = *summary.parts;
+  parts.slower = parts.forward + parts.recompute + parts.backward - mean.sum();
+  parts.forward = mean.forward;
+  parts.recompute = mean.recompute;
+  parts.backward = mean.backward;
+}
 
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
   RunSummary summary;

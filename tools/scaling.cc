@@ -53,6 +53,10 @@ const char* RemedyOf(const TimePart& part) {
   if (name == "waiting for a core") return "a core for each thread of each rank, and no neighbours on them";
   if (name == "optimizer") return "sharding of the optimizer over replicas";
   if (name == "other") return "the time outside all measured parts: a busy host, paging, logging";
+  if (name == "compute slower than profiled")
+    return "shared caches and memory bandwidth, lower clocks, a slow device; a profile of as many ranks side by side "
+           "tells the first from "
+           "the others";
   return "compute takes longer than on fewer cores: shared caches and memory bandwidth, lower clocks, more ranks than "
          "cores";
 }
@@ -115,6 +119,11 @@ std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary) {
   if (row.causes.imbalance >= 0.01) {
     absl::StrAppendFormat(&text, "; imbalance %.1f%%, stage %d computes %.0f%% longer than the mean",
                           100 * row.causes.imbalance, summary.slowest_stage, 100 * summary.slowest_excess);
+  }
+  const auto slowest = std::max_element(summary.beyond_costs.begin(), summary.beyond_costs.end());
+  if (row.causes.slower >= 0.01 && slowest != summary.beyond_costs.end()) {
+    absl::StrAppendFormat(&text, "; stage %d computes %.0f%% longer than predicted",
+                          slowest - summary.beyond_costs.begin(), 100 * *slowest);
   }
   return text;
 }

@@ -58,32 +58,11 @@ Track TrackOf(TraceKind kind) {
   return Track::kStep;
 }
 
-const char* WordOf(TraceKind kind) {
-  constexpr const char* kWords[kTraceKinds] = {"forward",
-                                               "recompute",
-                                               "backward",
-                                               "send",
-                                               "receive",
-                                               "arrival",
-                                               "sum tied gradients",
-                                               "sum over replicas",
-                                               "replicas' gradients",
-                                               "global norm",
-                                               "optimizer",
-                                               "gather over replicas",
-                                               "share tied weights",
-                                               "wait until sends are received",
-                                               "step",
-                                               "validation",
-                                               "checkpoint"};
-  return kWords[static_cast<int>(kind)];
-}
-
 // Channels have even numbers forward and odd ones backward (pipeline/schedule.h).
 const char* CargoOf(const TraceEvent& event) { return event.channel % 2 == 0 ? "activations" : "gradients"; }
 
 std::string NameOf(const TraceEvent& event) {
-  std::string name = WordOf(event.kind);
+  std::string name = TraceKindName(event.kind);
   if (event.channel >= 0) absl::StrAppend(&name, " ", CargoOf(event));
   if (event.kind == TraceKind::kStep) absl::StrAppend(&name, " ", event.step);
   if (event.micro_batch >= 0) absl::StrAppend(&name, " ", event.micro_batch);
@@ -204,7 +183,7 @@ class Writer {
     if (event.micro_batch >= 0) absl::StrAppend(&arguments, ",\"micro_batch\":", event.micro_batch);
     if (event.channel >= 0) absl::StrAppend(&arguments, ",\"channel\":", event.channel);
     Line(absl::StrFormat(R"({"ph":"X","pid":%d,"tid":%d,"cat":"%s","name":"%s","ts":%s,"dur":%s,"args":{%s}})", rank,
-                         static_cast<int>(track), WordOf(event.kind), name, Microseconds(begin),
+                         static_cast<int>(track), TraceKindName(event.kind), name, Microseconds(begin),
                          Microseconds(Nanoseconds(event.end_seconds) - begin), arguments));
   }
 

@@ -95,22 +95,22 @@ void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
   };
   const TileMatrices m = {scratch + layout.probabilities, scratch + layout.dropped, scratch + layout.d_scores};
 
-  TransposeTile(queries_of(args.q), static_cast<float>(kLog2E * scale), scratch + layout.queries_t, kTile);
-  MultiplyKeysByQueries(tile, keys_of(args.k), scratch + layout.queries_t, m.probabilities);
-  TransposeTile(queries_of(args.d_context), 1.0f, scratch + layout.d_context_t, kTile);
-  MultiplyKeysByQueries(tile, keys_of(args.v), scratch + layout.d_context_t, m.d_scores);
+  TransposeTile(queries_of(args.q.floats()), static_cast<float>(kLog2E * scale), scratch + layout.queries_t, kTile);
+  MultiplyKeysByQueries(tile, keys_of(args.k.floats()), scratch + layout.queries_t, m.probabilities);
+  TransposeTile(queries_of(args.d_context.floats()), 1.0f, scratch + layout.d_context_t, kTile);
+  MultiplyKeysByQueries(tile, keys_of(args.v.floats()), scratch + layout.d_context_t, m.d_scores);
   BackwardOfSoftmax(args, pair, tile, m);
 
-  CopyTile(queries_of(args.d_context), scratch + layout.d_context);
+  CopyTile(queries_of(args.d_context.floats()), scratch + layout.d_context);
   AddSumOverQueries(tile, args.dropout.active() ? m.dropped : m.probabilities, scratch + layout.d_context, width,
                     scratch + layout.d_values);
-  CopyTile(queries_of(args.q), scratch + layout.queries);
+  CopyTile(queries_of(args.q.floats()), scratch + layout.queries);
   AddSumOverQueries(tile, m.d_scores, scratch + layout.queries, width, scratch + layout.d_keys);
   float* d_queries = scratch + layout.output;
   SumOverKeys(tile, m.d_scores, scratch + layout.keys, width, d_queries);
   for (int64_t i = 0; i < tile.queries; ++i) {
-    StoreScaledRow(d_queries + i * width, static_cast<float>(scale), args.d_q.row(first_row + i) + first_column,
-                   head_width);
+    StoreScaledRow(d_queries + i * width, static_cast<float>(scale),
+                   args.d_q.floats().row(first_row + i) + first_column, head_width);
   }
 }
 
@@ -121,7 +121,7 @@ void BackwardPair(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
   const int64_t first_column = pair.head * head_width;
   float* d_keys = scratch + layout.d_keys;
   float* d_values = scratch + layout.d_values;
-  CopyTile(args.k.Rows(pair.first_key, pair.keys).Columns(first_column, head_width), scratch + layout.keys);
+  CopyTile(args.k.floats().Rows(pair.first_key, pair.keys).Columns(first_column, head_width), scratch + layout.keys);
   std::fill_n(d_keys, pair.keys * width, 0.0f);
   std::fill_n(d_values, pair.keys * width, 0.0f);
   for (int64_t first = 0; first < pair.queries; first += kTile) {
@@ -129,8 +129,8 @@ void BackwardPair(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
   }
   const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_width)));
   for (int64_t j = 0; j < pair.keys; ++j) {
-    StoreScaledRow(d_keys + j * width, scale, args.d_k.row(pair.first_key + j) + first_column, head_width);
-    StoreScaledRow(d_values + j * width, 1.0f, args.d_v.row(pair.first_key + j) + first_column, head_width);
+    StoreScaledRow(d_keys + j * width, scale, args.d_k.floats().row(pair.first_key + j) + first_column, head_width);
+    StoreScaledRow(d_values + j * width, 1.0f, args.d_v.floats().row(pair.first_key + j) + first_column, head_width);
   }
 }
 
@@ -138,7 +138,7 @@ void BackwardPair(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
 void BackwardWithoutKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {
-    std::fill_n(args.d_q.row(i) + pair.head * head_width, head_width, 0.0f);
+    std::fill_n(args.d_q.floats().row(i) + pair.head * head_width, head_width, 0.0f);
   }
 }
 

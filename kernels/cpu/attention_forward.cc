@@ -90,15 +90,17 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
   float* queries_t = scratch + layout.queries_t;
   float* scores = scratch + layout.probabilities;
   float* context = scratch + layout.output;
-  TransposeTile(args.q.Rows(first_row, tile.queries).Columns(first_column, head_width), scale, queries_t, kTile);
-  MultiplyKeysByQueries(tile, args.k.Rows(pair.first_key, pair.keys).Columns(first_column, head_width), queries_t,
-                        scores);
+  TransposeTile(args.q.floats().Rows(first_row, tile.queries).Columns(first_column, head_width), scale, queries_t,
+                kTile);
+  MultiplyKeysByQueries(tile, args.k.floats().Rows(pair.first_key, pair.keys).Columns(first_column, head_width),
+                        queries_t, scores);
   HWY_ALIGN float reciprocals[kTile];
   HWY_ALIGN float log_sums[kTile];
   SoftmaxOverKeys(args, pair, tile, scores, reciprocals, log_sums);
   SumOverKeys(tile, scores, scratch + layout.keys, width, context);
   for (int64_t i = 0; i < tile.queries; ++i) {
-    StoreScaledRow(context + i * width, reciprocals[i], args.context.row(first_row + i) + first_column, head_width);
+    StoreScaledRow(context + i * width, reciprocals[i], args.context.floats().row(first_row + i) + first_column,
+                   head_width);
     args.log_sum_exp.row(first_row + i)[pair.head] = log_sums[i];
   }
 }
@@ -107,7 +109,7 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
 void ForwardWithoutKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {
-    std::fill_n(args.context.row(i) + pair.head * head_width, head_width, 0.0f);
+    std::fill_n(args.context.floats().row(i) + pair.head * head_width, head_width, 0.0f);
     args.log_sum_exp.row(i)[pair.head] = -kInfinity;
   }
 }
@@ -119,7 +121,8 @@ void AttentionForwardKernel(const AttentionForwardArgs& args, const cpu::Attenti
   const int64_t head_width = args.q.columns / args.shape.heads;
   cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& pair) HWY_ATTR {
     if (pair.keys == 0) return ForwardWithoutKeys(args, pair);
-    const ConstMatrix values = args.v.Rows(pair.first_key, pair.keys).Columns(pair.head * head_width, head_width);
+    const ConstMatrix values =
+        args.v.floats().Rows(pair.first_key, pair.keys).Columns(pair.head * head_width, head_width);
     CopyTile(values, scratch + layout.keys);
     for (int64_t first = 0; first < pair.queries; first += kTile) {
       ForwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);

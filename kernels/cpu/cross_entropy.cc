@@ -108,7 +108,7 @@ void CrossEntropyKernel(const CrossEntropyArgs& args, int64_t begin, int64_t end
   const double share = smoothing == 0 ? 0 : smoothing / static_cast<double>(columns - 1);  // eps_v
   const double target_weight = 1 - smoothing - share;
   for (int64_t i = begin; i < end; ++i) {
-    float* z = args.logits.row(i);
+    float* z = args.logits.floats().row(i);
     const int32_t target = args.targets[i];
     const RowSums sums = SumRow(z, columns);
     const double log_sum_exp = sums.maximum + std::log(double{sums.exponentials});

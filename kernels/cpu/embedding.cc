@@ -23,9 +23,9 @@ void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64
   DropoutWindow window(args.dropout, end * width);
   for (int64_t row = begin; row < end; ++row) {
     while (!positions_given && sentence[1] <= row) ++sentence;
-    const float* token = args.table.row(args.tokens[row]);
+    const float* token = args.table.floats().row(args.tokens[row]);
     const float* position = args.positions.row(positions_given ? args.row_positions[row] : row - *sentence);
-    float* x = args.x.row(row);
+    float* x = args.x.floats().row(row);
     for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
       const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
       const float* factors = args.dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
@@ -43,7 +43,7 @@ void EmbeddingBackwardColumns(const EmbeddingBackwardArgs& args, int64_t begin, 
   const float multiplier = args.multiplier;
   float buffer[DropoutWindow::kCapacity + kDropoutSlack];
   for (int64_t row = 0; row < args.tokens.size; ++row) {
-    const float* dx = args.dx.row(row);
+    const float* dx = args.dx.floats().row(row);
     float* d_token = args.d_table.row(args.tokens[row]);
     for (int64_t first = begin; first < end; first += DropoutWindow::kCapacity) {
       const int64_t last = std::min(end, first + DropoutWindow::kCapacity);

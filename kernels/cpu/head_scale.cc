@@ -23,7 +23,8 @@ HWY_INLINE void ScaleRow(const float* from, const ConstVector& gain, int64_t hea
 
 void HeadScaleForwardRows(const HeadScaleForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t head_width = args.x.columns / args.gain.size;
-  for (int64_t row = begin; row < end; ++row) ScaleRow(args.x.row(row), args.gain, head_width, args.y.row(row));
+  for (int64_t row = begin; row < end; ++row)
+    ScaleRow(args.x.floats().row(row), args.gain, head_width, args.y.floats().row(row));
 }
 
 void HeadScaleBackwardBlocks(const HeadScaleBackwardArgs& args, int64_t begin_block, int64_t end_block) {
@@ -33,14 +34,14 @@ void HeadScaleBackwardBlocks(const HeadScaleBackwardArgs& args, int64_t begin_bl
     std::fill_n(sums, heads, 0.0f);
     const int64_t end = std::min(args.dy.rows, (block + 1) * kHeadScaleRowBlock);
     for (int64_t row = block * kHeadScaleRowBlock; row < end; ++row) {
-      const float *dy = args.dy.row(row), *x = args.x.row(row);
+      const float *dy = args.dy.floats().row(row), *x = args.x.floats().row(row);
       for (int64_t h = 0; h < heads; ++h) {
         const int64_t first = h * head_width;
         sums[h] += SumColumns(head_width, [&](auto d, int64_t c) HWY_ATTR {
           return hn::Mul(hn::LoadU(d, dy + first + c), hn::LoadU(d, x + first + c));
         });
       }
-      ScaleRow(dy, args.gain, head_width, args.dx.row(row));
+      ScaleRow(dy, args.gain, head_width, args.dx.floats().row(row));
     }
   }
 }

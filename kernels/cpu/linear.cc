@@ -52,33 +52,38 @@ void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const floa
 }  // namespace
 
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
-  ForProductRows(stream, args.x.rows, [&](int64_t begin, int64_t end) {
-    const Matrix y = args.y.Rows(begin, end - begin);
-    SerialProduct('N', 'T', args.x.columns, args.x.row(begin), args.x.stride, args.weight, /*beta=*/0.0f, y);
+  const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
+  ForProductRows(stream, x.rows, [&](int64_t begin, int64_t end) {
+    const Matrix y = args.y.floats().Rows(begin, end - begin);
+    SerialProduct('N', 'T', x.columns, x.row(begin), x.stride, weight, /*beta=*/0.0f, y);
     ApplyLinearEpilogue(args, begin, end);
   });
 }
 
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args) {
-  ForProductRows(stream, args.dy.rows, [&](int64_t begin, int64_t end) {
-    const Matrix dx = args.dx.Rows(begin, end - begin);
+  const ConstMatrix dy = args.dy.floats(), weight = args.weight.floats();
+  ForProductRows(stream, dy.rows, [&](int64_t begin, int64_t end) {
+    const Matrix dx = args.dx.floats().Rows(begin, end - begin);
     const float beta = args.accumulate ? 1.0f : 0.0f;
-    SerialProduct('N', 'N', args.dy.columns, args.dy.row(begin), args.dy.stride, args.weight, beta, dx);
-    if (!args.relu_output.empty()) ApplyReluMask(args.relu_output.Rows(begin, end - begin), args.mask_scale, dx);
+    SerialProduct('N', 'N', dy.columns, dy.row(begin), dy.stride, weight, beta, dx);
+    if (args.relu_output.empty()) return;
+    ApplyReluMask(args.relu_output.floats().Rows(begin, end - begin), args.mask_scale, dx);
   });
 }
 
 void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
   stream.ForRanges(args.dx.rows, 16, [&](int64_t begin, int64_t end) {
-    ApplyReluMask(args.relu_output.Rows(begin, end - begin), args.mask_scale, args.dx.Rows(begin, end - begin));
+    ApplyReluMask(args.relu_output.floats().Rows(begin, end - begin), args.mask_scale,
+                  args.dx.floats().Rows(begin, end - begin));
   });
 }
 
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {
+  const ConstMatrix dy = args.dy.floats(), x = args.x.floats();
   ForProductRows(stream, args.d_weight.rows, [&](int64_t begin, int64_t end) {
     const Matrix d_weight = args.d_weight.Rows(begin, end - begin);
-    SerialProduct('T', 'N', args.dy.rows, args.dy.data + begin, args.dy.stride, args.x, /*beta=*/1.0f, d_weight);
-    if (!args.d_bias.empty()) AddColumnSums(args.dy.Columns(begin, end - begin), args.d_bias.data + begin);
+    SerialProduct('T', 'N', dy.rows, dy.data + begin, dy.stride, x, /*beta=*/1.0f, d_weight);
+    if (!args.d_bias.empty()) AddColumnSums(dy.Columns(begin, end - begin), args.d_bias.data + begin);
   });
 }
 

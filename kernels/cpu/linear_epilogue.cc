@@ -13,11 +13,11 @@ namespace HWY_NAMESPACE {
 
 void LinearEpilogueRows(const LinearForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.y.columns;
-  const float* bias = args.bias.data;
+  const float* bias = args.bias.floats().data;
   const bool dropout = args.dropout.active();
   DropoutWindow window(args.dropout, end * width);
   for (int64_t row = begin; row < end; ++row) {
-    float* y = args.y.row(row);
+    float* y = args.y.floats().row(row);
     for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
       const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
       const float* factors = dropout ? window.Get(row * width + first, last - first) - first : nullptr;

@@ -43,7 +43,7 @@ struct RowMeans {
 // Also adds the row to the block's d_scale and d_shift.
 HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, const BlockSums& sums) {
   const int64_t width = args.d_stream.columns;
-  const float *dn = args.d_normed.row(row), *s = args.sum.row(row), *scale = args.scale.data;
+  const float *dn = args.d_normed.floats().row(row), *s = args.sum.floats().row(row), *scale = args.scale.data;
   const float mean = args.mean[row], rstd = args.rstd[row];
   float *d_scale = sums.scale, *d_shift = sums.shift;
   RowMeans means;
@@ -66,22 +66,22 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
                             DropoutWindow& window, const BlockSums& sums) {
   const int64_t width = args.d_stream.columns;
   const bool norm = !args.d_normed.empty();
-  const float* dn = norm ? args.d_normed.row(row) : nullptr;
-  const float* s = norm ? args.sum.row(row) : nullptr;
+  const float* dn = norm ? args.d_normed.floats().row(row) : nullptr;
+  const float* s = norm ? args.sum.floats().row(row) : nullptr;
   const float* scale = args.scale.data;
   const float mean = norm ? args.mean[row] : 0.0f, rstd = norm ? args.rstd[row] : 0.0f;
-  const float* d_sum = args.d_sum.empty() ? nullptr : args.d_sum.row(row);
-  float* d_stream = args.d_stream.row(row);
-  float* d_branch = args.d_branch.empty() ? nullptr : args.d_branch.row(row);
+  const float* d_sum = args.d_sum.empty() ? nullptr : args.d_sum.floats().row(row);
+  float* d_stream = args.d_stream.floats().row(row);
+  float* d_branch = args.d_branch.empty() ? nullptr : args.d_branch.floats().row(row);
   float* d_skip = args.d_skip.empty() ? nullptr : args.d_skip.row(row);
   const bool dropout = d_branch != nullptr && args.dropout.active();
   const float residual_gain = d_branch != nullptr ? args.residual_gain : 1.0f;  // the norm alone: s = x
   const float branch_gain = args.branch_gain, skip_gain = args.skip_gain;
   const float* omega = args.learned_residual_gain.data;
-  const float* x = omega != nullptr ? args.stream.row(row) : nullptr;
+  const float* x = omega != nullptr ? args.stream.floats().row(row) : nullptr;
   const bool learned = !args.learned_branch_gain.empty();
   const float learned_gain = learned ? args.learned_branch_gain[0] : 1.0f;
-  const float* y = learned ? args.branch.row(row) : nullptr;
+  const float* y = learned ? args.branch.floats().row(row) : nullptr;
   const float* bias = args.bias.data;
   float* d_bias = sums.bias;
   for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {

@@ -17,10 +17,10 @@ namespace HWY_NAMESPACE {
 // s of one row: fma(b·g, f·(y + bias), fma(a, e, r·ω·x)), f the dropout factor.
 HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, DropoutWindow& window, float* s) {
   const int64_t width = args.stream.columns;
-  const float* x = args.stream.row(row);
-  const float* y = args.branch.row(row);
+  const float* x = args.stream.floats().row(row);
+  const float* y = args.branch.floats().row(row);
   const float* bias = args.bias.data;
-  const float* skip = args.skip.empty() ? nullptr : args.skip.row(row);
+  const float* skip = args.skip.empty() ? nullptr : args.skip.floats().row(row);
   const float* omega = args.learned_residual_gain.data;
   const float residual_gain = args.residual_gain, skip_gain = args.skip_gain;
   const float branch_gain = args.branch_gain * (args.learned_branch_gain.empty() ? 1.0f : args.learned_branch_gain[0]);
@@ -62,16 +62,16 @@ void ResidualNormForwardRows(const ResidualNormForwardArgs& args, int64_t begin,
   const int64_t width = args.stream.columns;
   DropoutWindow window(args.dropout, end * width);
   for (int64_t row = begin; row < end; ++row) {
-    const float* s = args.stream.row(row);
+    const float* s = args.stream.floats().row(row);
     if (!args.branch.empty()) {
       // Where s is not wanted, the row of n holds it until it is normalised in place.
-      float* to = args.sum.empty() ? args.normed.row(row) : args.sum.row(row);
+      float* to = args.sum.empty() ? args.normed.floats().row(row) : args.sum.floats().row(row);
       ResidualRow(args, row, window, to);
       s = to;
-    } else if (!args.sum.empty() && args.sum.row(row) != s) {
-      std::copy(s, s + width, args.sum.row(row));
+    } else if (!args.sum.empty() && args.sum.floats().row(row) != s) {
+      std::copy(s, s + width, args.sum.floats().row(row));
     }
-    if (!args.normed.empty()) NormRow(args, row, s, args.normed.row(row));
+    if (!args.normed.empty()) NormRow(args, row, s, args.normed.floats().row(row));
   }
 }
 

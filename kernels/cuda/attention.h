@@ -1,7 +1,7 @@
 // Attention over packed sentences on the device: the formulas of kernels/attention.h; scores never reach memory.
 //
-// A block takes one head and a tile of kRows queries (for d_k and d_v: of kRows keys) of one sentence, and walks over the other side
-// 32 rows at a time with an online softmax. What tile a block has is read from a list in device memory that the host makes once a
+// A block takes one head and a tile of queries (for d_k and d_v: of keys) of one sentence, and walks over the other side 32 rows at a
+// time with an online softmax. What tile a block has is read from a list in device memory that the host makes once a
 // batch (AttentionTiles); the grid has a block for each tile of the batch's capacity, and blocks behind the list's end return: a
 // captured graph serves every batch.
 // Backward: d_q first, which also leaves two numbers a query and head in `row_terms`, then d_k and d_v. Both recompute P from the
@@ -9,7 +9,9 @@
 // keep the gradient accurate where a sentence's keys are alike.
 // Numerics: fp32 in shared memory and registers, whatever T is; keys and queries in ascending order within a thread; no atomics: the
 // same bits every time, whatever lies beside a sentence. Exponentials are exact to an ulp or two for float, ex2.approx for BFloat16.
-// Dropout's masks are those of random.h. Plain fp32 arithmetic: no tensor cores.
+// Dropout's masks are those of random.h.
+// Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (tensor_attention.h, which says what rounds there); everything else is plain
+// fp32 arithmetic. Which of them runs is a function of the type and the head's width alone.
 // REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens where dropout is active; causal: equal offsets. Asynchronous.
 #pragma once
 
@@ -29,15 +31,13 @@ struct AttentionTile {
 
 inline constexpr int64_t kWidestHead = 128;
 
-// Rows of a tile for heads of this width.
-constexpr int AttentionTileRows(int64_t head_width) { return head_width <= 64 ? 32 : 16; }
+inline constexpr int32_t kAttentionTileRows = 32;
 
-// The tiles of a batch's queries, and of its keys, in ascending order. At most rows / AttentionTileRows + sentences each.
+// The tiles of a batch's queries, and of its keys, in ascending order. At most rows / kAttentionTileRows + sentences each.
 struct AttentionTiles {
   std::vector<AttentionTile> of_queries, of_keys;
 };
-AttentionTiles CutIntoTiles(const std::vector<int32_t>& query_offsets, const std::vector<int32_t>& key_offsets,
-                            int64_t head_width);
+AttentionTiles CutIntoTiles(const std::vector<int32_t>& query_offsets, const std::vector<int32_t>& key_offsets);
 
 struct AttentionShape {
   int32_t heads = 1;       // H

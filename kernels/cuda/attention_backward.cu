@@ -1,5 +1,6 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/tensor_attention.h"
 #include "kernels/cuda/thread_layer.h"
 
 namespace hadal::cuda {
@@ -52,17 +53,18 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThr
 
 // One block: d_q of a tile of queries in one head, and their row_terms. Two walks over the keys; a sentence of at most 32 keys
 // keeps its pairs in registers for the second.
-template <typename T, int kWidth, int kRows>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
+template <typename T, int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
+  constexpr int kRows = kBlockRows<kWidth>;
   HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
   HADAL_SHARED(float, d_contexts, (kTileFloats<kWidth, kRows>));
   HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
   HADAL_SHARED(float, gradients, kRows* kScoreStride);
   QueryThread at;
-  at.tile = Load(args.query_tiles + BlockX());
+  at.tile = PartOfBlock<kWidth>(Load(args.query_tiles + BlockX()));
   if (at.tile.rows == 0) return;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
-  at.head = BlockY(), at.query = at.tile.first + at.row;
+  at.head = HeadOfBlock<kWidth>(), at.query = at.tile.first + at.row;
   const int64_t column = at.head * at.width, place = at.query - at.tile.query_begin;
   at.keys_end = args.shape.causal ? at.tile.key_begin + (at.tile.first + at.tile.rows - at.tile.query_begin)
                                   : int64_t{at.tile.key_end};
@@ -157,18 +159,20 @@ HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, cons
 }
 
 // One block: d_k and d_v of a tile of keys in one head.
-template <typename T, int kWidth, int kRows>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
+template <typename T, int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
+    KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
+  constexpr int kRows = kBlockRows<kWidth>;
   HADAL_SHARED(float, keys, (kTileFloats<kWidth, kRows>));
   HADAL_SHARED(float, values, (kTileFloats<kWidth, kRows>));
   HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));  // queries, d_context, queries
   HADAL_SHARED(float, weights, kRows* kScoreStride);               // f·P
   HADAL_SHARED(float, gradients, kRows* kScoreStride);             // ds
   KeyThread at;
-  at.tile = Load(args.key_tiles + BlockX());
+  at.tile = PartOfBlock<kWidth>(Load(args.key_tiles + BlockX()));
   if (at.tile.rows == 0) return;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
-  at.head = BlockY();
+  at.head = HeadOfBlock<kWidth>();
   const int64_t column = at.head * at.width, place = at.tile.first - at.tile.key_begin;
   at.first_seeing = args.shape.causal ? at.tile.query_begin + place + at.row : int64_t{at.tile.query_begin};
   if (args.dropout.active()) at.position = Load(args.dropout.position);
@@ -211,6 +215,16 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) KeyValueGradientKernel(Att
   StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + column, at.group, at.width);
 }
 
+template <typename T, int kWidth>
+void LaunchPlain(StreamHandle stream, const AttentionBackwardArgs<T>& args) {
+  LaunchShape shape = {.blocks_x = args.query_tile_capacity,
+                       .blocks_y = args.shape.heads * kBlocksOfTile<kWidth>,
+                       .threads = kBlockRows<kWidth> * kGroups};
+  if (args.query_tile_capacity > 0) Launch(stream, shape, QueryGradientKernel<T, kWidth>, args);
+  shape.blocks_x = args.key_tile_capacity;
+  if (args.key_tile_capacity > 0) Launch(stream, shape, KeyValueGradientKernel<T, kWidth>, args);
+}
+
 }  // namespace
 
 template <typename T>
@@ -220,21 +234,17 @@ void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args
   HADAL_CHECK_GE(shape.head_width, 1);
   HADAL_CHECK_LE(shape.head_width, kWidestHead);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
-  const bool narrow = shape.head_width <= 64;
-  const int threads = AttentionTileRows(shape.head_width) * kGroups;
   if (args.query_tile_capacity > 0) {
     HADAL_CHECK(args.query_tiles && args.q && args.log_sum_exp && args.d_context && args.d_q && args.row_terms);
-    Launch(stream, {.blocks_x = args.query_tile_capacity, .blocks_y = shape.heads, .threads = threads},
-           narrow ? QueryGradientKernel<T, 64, AttentionTileRows(64)>
-                  : QueryGradientKernel<T, 128, AttentionTileRows(128)>,
-           args);
   }
-  if (args.key_tile_capacity > 0) {
-    HADAL_CHECK(args.key_tiles && args.k && args.v && args.d_k && args.d_v);
-    Launch(stream, {.blocks_x = args.key_tile_capacity, .blocks_y = shape.heads, .threads = threads},
-           narrow ? KeyValueGradientKernel<T, 64, AttentionTileRows(64)>
-                  : KeyValueGradientKernel<T, 128, AttentionTileRows(128)>,
-           args);
+  if (args.key_tile_capacity > 0) HADAL_CHECK(args.key_tiles && args.k && args.v && args.d_k && args.d_v);
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (OnTensorCores<T>(shape.head_width)) return TensorAttentionBackward(stream, args);
+  }
+  if (shape.head_width <= 64) {
+    LaunchPlain<T, 64>(stream, args);
+  } else {
+    LaunchPlain<T, 128>(stream, args);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/tensor_attention.h"
 #include "kernels/cuda/thread_layer.h"
 
 namespace hadal::cuda {
@@ -36,15 +37,17 @@ HADAL_DEVICE float Advance(uint32_t seen, float (&scores)[kRowsOfThread], Online
   return correction;
 }
 
-template <typename T, int kWidth, int kRows>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) AttentionForwardKernel(AttentionForwardArgs<T> args) {
+template <typename T, int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
+    AttentionForwardKernel(AttentionForwardArgs<T> args) {
+  constexpr int kRows = kBlockRows<kWidth>;
   HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
   HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));  // keys, then values
   HADAL_SHARED(float, weights, kRows* kScoreStride);
-  const AttentionTile tile = Load(args.query_tiles + BlockX());
+  const AttentionTile tile = PartOfBlock<kWidth>(Load(args.query_tiles + BlockX()));
   if (tile.rows == 0) return;
   const int width = args.shape.head_width, row = ThreadIndex() / kGroups, group = ThreadIndex() % kGroups;
-  const int64_t head = BlockY(), column = head * width, query = tile.first + row;
+  const int64_t head = HeadOfBlock<kWidth>(), column = head * width, query = tile.first + row;
   const float scale = 1.0f / SquareRoot(static_cast<float>(width));
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
@@ -83,6 +86,14 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kRows* kGroups) AttentionForwardKernel(Att
   if (group == 0) Store(args.log_sum_exp.row(query) + head, softmax.maximum + Log(softmax.sum));
 }
 
+template <typename T, int kWidth>
+void LaunchPlain(StreamHandle stream, const AttentionForwardArgs<T>& args) {
+  const LaunchShape shape = {.blocks_x = args.query_tile_capacity,
+                             .blocks_y = args.shape.heads * kBlocksOfTile<kWidth>,
+                             .threads = kBlockRows<kWidth> * kGroups};
+  Launch(stream, shape, AttentionForwardKernel<T, kWidth>, args);
+}
+
 }  // namespace
 
 template <typename T>
@@ -93,22 +104,22 @@ void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args) 
   HADAL_CHECK_LE(args.shape.head_width, kWidestHead);
   HADAL_CHECK(args.query_tiles && args.q && args.k && args.v && args.context && args.log_sum_exp);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
-  const int rows = AttentionTileRows(args.shape.head_width);
-  const LaunchShape shape = {
-      .blocks_x = args.query_tile_capacity, .blocks_y = args.shape.heads, .threads = rows * kGroups};
-  Launch(stream, shape,
-         args.shape.head_width <= 64 ? AttentionForwardKernel<T, 64, AttentionTileRows(64)>
-                                     : AttentionForwardKernel<T, 128, AttentionTileRows(128)>,
-         args);
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (OnTensorCores<T>(args.shape.head_width)) return TensorAttentionForward(stream, args);
+  }
+  if (args.shape.head_width <= 64) {
+    LaunchPlain<T, 64>(stream, args);
+  } else {
+    LaunchPlain<T, 128>(stream, args);
+  }
 }
 
 template void AttentionForward(StreamHandle, const AttentionForwardArgs<float>&);
 template void AttentionForward(StreamHandle, const AttentionForwardArgs<BFloat16>&);
 
-AttentionTiles CutIntoTiles(const std::vector<int32_t>& query_offsets, const std::vector<int32_t>& key_offsets,
-                            int64_t head_width) {
+AttentionTiles CutIntoTiles(const std::vector<int32_t>& query_offsets, const std::vector<int32_t>& key_offsets) {
   HADAL_CHECK_EQ(query_offsets.size(), key_offsets.size());
-  const int32_t rows = AttentionTileRows(head_width);
+  constexpr int32_t rows = kAttentionTileRows;
   AttentionTiles tiles;
   for (size_t n = 0; n + 1 < query_offsets.size(); ++n) {
     const AttentionTile sentence = {0, 0, query_offsets[n], query_offsets[n + 1], key_offsets[n], key_offsets[n + 1]};

@@ -16,6 +16,26 @@
 
 namespace hadal::cuda {
 
+// Rows of a block: with wide heads two blocks share a tile, so that shared memory is enough.
+template <int kWidth>
+inline constexpr int kBlockRows = kWidth <= 64 ? kAttentionTileRows : kAttentionTileRows / 2;
+template <int kWidth>
+inline constexpr int kBlocksOfTile = kAttentionTileRows / kBlockRows<kWidth>;
+
+// A block's head, and its part of the tile: 0 rows where it has none.
+template <int kWidth>
+HADAL_DEVICE int64_t HeadOfBlock() {
+  return BlockY() / kBlocksOfTile<kWidth>;
+}
+template <int kWidth>
+HADAL_DEVICE AttentionTile PartOfBlock(AttentionTile tile) {
+  const int skipped = static_cast<int>(BlockY() % kBlocksOfTile<kWidth>) * kBlockRows<kWidth>;
+  const int left = tile.rows - skipped;
+  tile.first += skipped;
+  tile.rows = left < 0 ? 0 : left < kBlockRows<kWidth> ? left : kBlockRows<kWidth>;
+  return tile;
+}
+
 inline constexpr int kGroups = 4;      // threads of a row
 inline constexpr int kOtherRows = 32;  // rows of the other side at a time
 inline constexpr int kRowsOfThread = kOtherRows / kGroups;

@@ -3,24 +3,34 @@
 // A kernel reads and writes through Load and Store of thread_layer.h: that is where the executor checks bounds and alignment, so a
 // DevicePointer has no operator*. A default-constructed view is null and stands for "not given".
 // Layout: row-major, element (i, j) of a matrix is data + i · stride + j. Rows and columns stand in the kernel's argument struct.
-// BFloat16 is the upper half of a float; conversions (round to nearest even) are in eight.h.
+// BFloat16 is that of runtime/storage.h; a kernel's conversions are in eight.h.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/cuda/qualifiers.h"
+#include "runtime/storage.h"
 
 struct CUstream_st;  // CUDA's own name, so that callers need no CUDA header
 
 namespace hadal::cuda {
 
-// cudaStream_t; in a build for the executor the address of the Executor that runs the kernel.
-using StreamHandle = CUstream_st*;
+// cudaStream_t, in a build for the executor the address of the Executor that runs the kernel; and who counts what is launched on it.
+struct StreamHandle {
+  // A stream; nobody counts where there is no `count`.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  StreamHandle(CUstream_st* s, int64_t* count = nullptr) : stream(s), launches(count) {}
+  operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
+  void CountLaunch() const {
+    if (launches != nullptr) ++*launches;
+  }
 
-struct BFloat16 {
-  uint16_t bits = 0;
+  CUstream_st* stream;
+  int64_t* launches;  // null: nobody
 };
+
+using hadal::BFloat16;
 
 template <typename T>
 struct DevicePointer {
@@ -55,11 +65,11 @@ struct DeviceMatrix {
 
 // Whether every row starts on a 16-byte boundary; a null view passes.
 template <typename T>
-bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
+HADAL_HOST_DEVICE bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
   return reinterpret_cast<uintptr_t>(m.data.address) % 16 == 0 && m.stride * sizeof(T) % 16 == 0;
 }
 template <typename T>
-bool On16Bytes(const DevicePointer<T>& p) {
+HADAL_HOST_DEVICE bool On16Bytes(const DevicePointer<T>& p) {
   return reinterpret_cast<uintptr_t>(p.address) % 16 == 0;
 }
 

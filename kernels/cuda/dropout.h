@@ -10,11 +10,7 @@
 
 namespace hadal::cuda {
 
-// What changes from one replay of a graph to the next.
-struct RandomPosition {
-  uint32_t seed_low = 0, seed_high = 0;
-  uint32_t micro_batch = 0, step = 0;
-};
+using hadal::RandomPosition;  // what changes from one replay of a graph to the next
 
 struct DeviceDropout {
   DevicePointer<const RandomPosition> position;  // null: no dropout

@@ -68,6 +68,10 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
   HADAL_CHECK_GE(shape.blocks_x, 1);
   HADAL_CHECK_GE(shape.blocks_y, 1);
   HADAL_CHECK_LE(shape.blocks_y, 65535);
+  if (recording_ != nullptr) {
+    recording_->push_back([this, shape, body] { Run(shape, body); });
+    return;
+  }
   if (before_) before_();
   shape_ = shape;
   body_ = &body;
@@ -115,8 +119,8 @@ void Executor::RunBlock() {
       case State::kAtBarrier:
         ReleaseIfComplete(0, shape_.threads, State::kAtBarrier);
         break;
-      case State::kAtShuffle:
-        ReleaseIfComplete(thread / kLanes * kLanes, kLanes, State::kAtShuffle);
+      case State::kInWarpWork:
+        ReleaseIfComplete(thread / kLanes * kLanes, kLanes, State::kInWarpWork);
         break;
       default:
         break;
@@ -157,10 +161,10 @@ void Executor::ReleaseIfComplete(int first, int count, State state) {
   const auto begin = fibers_.begin() + first, end = begin + count;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return fiber.state == state; })) return;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return SamePlace(fiber.where, begin->where); })) Diverged();
-  if (state == State::kAtShuffle) {
-    uint64_t given[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) given[lane] = begin[lane].value;
-    for (int lane = 0; lane < kLanes; ++lane) begin[lane].value = given[begin[lane].source_lane];
+  if (state == State::kInWarpWork) {
+    std::array<void*, kLanes> brought;
+    for (int lane = 0; lane < kLanes; ++lane) brought[lane] = begin[lane].brought;
+    begin->work(brought);
   }
   for (int t = first; t < first + count; ++t) {
     fibers_[t].state = State::kRunnable;
@@ -171,11 +175,27 @@ void Executor::ReleaseIfComplete(int first, int count, State state) {
 void Executor::Barrier(const std::source_location& where) { Wait(State::kAtBarrier, where); }
 
 uint64_t Executor::Shuffle(uint64_t value, int source_lane, const std::source_location& where) {
+  struct Trade {
+    uint64_t given, received;
+    int source_lane;
+  } trade = {value, 0, source_lane};
+  Together(
+      &trade,
+      [](const std::array<void*, kLanes>& brought) {
+        for (void* lane : brought) {
+          Trade& mine = *static_cast<Trade*>(lane);
+          mine.received = static_cast<const Trade*>(brought[mine.source_lane])->given;
+        }
+      },
+      where);
+  return trade.received;
+}
+
+void Executor::Together(void* brought, WarpWork work, const std::source_location& where) {
   Fiber& fiber = fibers_[running_];
-  fiber.value = value;
-  fiber.source_lane = source_lane;
-  Wait(State::kAtShuffle, where);
-  return fiber.value;
+  fiber.brought = brought;
+  fiber.work = work;
+  Wait(State::kInWarpWork, where);
 }
 
 void Executor::CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb) {
@@ -234,7 +254,7 @@ void Executor::Diverged() const {
       std::fprintf(stderr, "  thread %d has returned (%ld like it)\n", t, count);
     } else {
       std::fprintf(stderr, "  thread %d waits at a %s, %s:%u (%ld like it)\n", t,
-                   fiber.state == State::kAtBarrier ? "barrier" : "shuffle", fiber.where.file_name(),
+                   fiber.state == State::kAtBarrier ? "barrier" : "shuffle or fragment", fiber.where.file_name(),
                    static_cast<unsigned>(fiber.where.line()), count);
     }
   }

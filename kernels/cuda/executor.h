@@ -5,10 +5,11 @@
 //   - shared memory is NaN when a block starts, device memory when it is allocated: what is read before it is written shows;
 //   - a missing barrier lets one thread read what another has not yet written: NaN, or bits that change with the seed.
 // Aborts with the threads and source lines at fault when
-//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle (divergence);
+//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle or fragment operation (divergence);
 //   - an access leaves its allocation or its shared array, or is not aligned as its width asks.
 // Limitations: warps have 32 lanes and all take part in a shuffle; nothing runs at the same time, so data races are found by their
-// effect, over seeds, not by their possibility; timing means nothing; tensor cores, atomics and asynchronous copies do not exist.
+// effect, over seeds, not by their possibility; timing means nothing; atomics and asynchronous copies do not exist; a tensor core is
+// plain arithmetic (fragment.h).
 // Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
@@ -43,8 +44,8 @@ class Executor {
   ~Executor();
 
   // The executor as a kernel's launch code knows it, and back.
-  StreamHandle stream() { return reinterpret_cast<StreamHandle>(this); }
-  static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream); }
+  StreamHandle stream() { return {reinterpret_cast<CUstream_st*>(this), &launches_}; }
+  static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream.stream); }
   // The one that runs the calling kernel.
   static Executor& Current();
 
@@ -57,6 +58,12 @@ class Executor {
   // What is called before the first and after the last thread of each launch: a device opens and closes its memory there.
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
 
+  // Launches are added to `recording` and do not run; null: they run.
+  void Record(std::vector<std::function<void()>>* recording) { recording_ = recording; }
+  // The number of launches on stream().
+  int64_t& launches() { return launches_; }
+  int64_t launches() const { return launches_; }
+
   // Runs body() as each thread of each block; returns when all have returned.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
 
@@ -67,6 +74,9 @@ class Executor {
   int64_t block_y() const { return block_ / shape_.blocks_x; }
   void Barrier(const std::source_location& where);
   uint64_t Shuffle(uint64_t value, int source_lane, const std::source_location& where);
+  // What a warp does as one: when all its lanes are here, `work` runs once, with what each lane has brought, and all go on.
+  using WarpWork = void (*)(const std::array<void*, 32>& brought);
+  void Together(void* brought, WarpWork work, const std::source_location& where);
   void CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb);
   // The block's array that is known by `identity`, the same for each of its threads; NaN when first asked for.
   void* SharedStorage(const void* identity, size_t bytes);
@@ -74,7 +84,7 @@ class Executor {
   [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:
-  enum class State { kRunnable, kAtBarrier, kAtShuffle, kReturned };
+  enum class State { kRunnable, kAtBarrier, kInWarpWork, kReturned };
   struct Fiber {
     ucontext_t entry;  // for the first switch to the fiber; later ones jump, which makes no system call
     jmp_buf jump;
@@ -82,8 +92,8 @@ class Executor {
     std::unique_ptr<std::byte[]> stack;
     State state = State::kReturned;
     std::source_location where;
-    uint64_t value = 0;  // given to a shuffle, then received from it
-    int source_lane = 0;
+    void* brought = nullptr;  // to the warp's work
+    WarpWork work = nullptr;
   };
 
   [[noreturn]] static void FiberMain();
@@ -98,6 +108,8 @@ class Executor {
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
   std::vector<void*> own_;                           // of them, those to be freed here
   std::function<void()> before_, after_;
+  std::vector<std::function<void()>>* recording_ = nullptr;
+  int64_t launches_ = 0;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
   std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block
 

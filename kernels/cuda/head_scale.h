@@ -3,6 +3,7 @@
 //   forward    y[r, h·D + j] = g[h]·x[r, h·D + j]
 //   backward   d_gain[h] += Σ_r Σ_j dy·x, then dx = g·dy
 //
+// T is how x, y and their gradients are stored, float or BFloat16.
 // Numerics: fp32. A block has a head: thread t adds the head's elements t, t + 256, … in the order of rows, a warp meets as a butterfly, warps
 // in ascending order: a function of the shape alone, the same bits every time. Asynchronous.
 #pragma once
@@ -11,19 +12,23 @@
 
 namespace hadal::cuda {
 
+template <typename T>
 struct HeadScaleArgs {
   int64_t rows = 0, heads = 1, head_width = 1;  // R, H, D
-  DeviceMatrix<const float> x;                  // [R, H·D]
+  DeviceMatrix<const T> x;                      // [R, H·D]
   DevicePointer<const float> gain;              // g [H]
-  DeviceMatrix<float> y;                        // [R, H·D] (=); may lie over x
+  DeviceMatrix<T> y;                            // [R, H·D] (=); may lie over x
 };
-void HeadScale(StreamHandle stream, const HeadScaleArgs& args);
+template <typename T>
+void HeadScale(StreamHandle stream, const HeadScaleArgs<T>& args);
 
+template <typename T>
 struct HeadScaleGainArgs {
   int64_t rows = 0, heads = 1, head_width = 1;
-  DeviceMatrix<const float> dy, x;  // [R, H·D]
-  DevicePointer<float> d_gain;      // [H] (+=)
+  DeviceMatrix<const T> dy, x;  // [R, H·D]
+  DevicePointer<float> d_gain;  // [H] (+=)
 };
-void HeadScaleGain(StreamHandle stream, const HeadScaleGainArgs& args);
+template <typename T>
+void HeadScaleGain(StreamHandle stream, const HeadScaleGainArgs<T>& args);
 
 }  // namespace hadal::cuda

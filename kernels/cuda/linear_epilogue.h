@@ -5,6 +5,7 @@
 //   ReluMask      dx[r, c] = y[r, c] > 0 ? dx[r, c] · mask_scale : 0        in place
 //   ColumnSums    sums[c] += Σ_r x[r, c]
 //
+// T is how activations and their gradients are stored, float or BFloat16; sums of columns are fp32.
 // Numerics: fp32. A column's rows are cut into kColumnRuns runs of equal length; a thread adds a run in ascending order, runs meet in
 // ascending order: a function of the shape alone, the same bits every time. 16-byte accesses where every row starts on 16 bytes and the
 // width is a multiple of 8. Asynchronous.
@@ -15,28 +16,34 @@
 
 namespace hadal::cuda {
 
+template <typename T>
 struct DropoutRowsArgs {
   int64_t rows = 0, width = 0;
   DeviceDropout dropout;
-  DeviceMatrix<float> y;  // [R, W] in place
+  DeviceMatrix<T> y;  // [R, W] in place
 };
-void DropoutRows(StreamHandle stream, const DropoutRowsArgs& args);
+template <typename T>
+void DropoutRows(StreamHandle stream, const DropoutRowsArgs<T>& args);
 
+template <typename T>
 struct ReluMaskArgs {
   int64_t rows = 0, width = 0;
-  DeviceMatrix<const float> relu_output;  // y [R, W]
+  DeviceMatrix<const T> relu_output;  // y [R, W]
   float mask_scale = 1.0f;
-  DeviceMatrix<float> dx;  // [R, W] in place
+  DeviceMatrix<T> dx;  // [R, W] in place
 };
-void ReluMask(StreamHandle stream, const ReluMaskArgs& args);
+template <typename T>
+void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args);
 
 inline constexpr int kColumnRuns = 16;
 
+template <typename T>
 struct ColumnSumsArgs {
   int64_t rows = 0, width = 0;
-  DeviceMatrix<const float> x;  // [R, W]
-  DevicePointer<float> sums;    // [W] (+=)
+  DeviceMatrix<const T> x;    // [R, W]
+  DevicePointer<float> sums;  // [W] (+=)
 };
-void ColumnSums(StreamHandle stream, const ColumnSumsArgs& args);
+template <typename T>
+void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args);
 
 }  // namespace hadal::cuda

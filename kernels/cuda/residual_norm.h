@@ -3,6 +3,7 @@
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = LayerNorm(s)
 // Types: Residual is the stored type of the stream (x, s, e and their gradients), Compute that of what touches a matrix product (y, n).
 //   fp32 runs <float, float>; bf16 post-norm <BFloat16, BFloat16>; bf16 with an fp32 stream (pre-norm, no norm) <float, BFloat16>.
+//   <BFloat16, float>, forward only, adds an fp32 gradient (a skip's) to the stream's.
 //   Bias, gains, statistics and sums are fp32. s is rounded to Residual before it is normalised, whether it is stored or not, so that
 //   the norm alone on a stored s has the same bits; d_skip is fp32, because several readers add to it.
 // Why one trip: with bf16 the forward reads x and y and writes s and n, 8 bytes an element, and there is nothing else to do.

@@ -120,5 +120,6 @@ void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Resi
 template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<float, float>&);
 template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<BFloat16, BFloat16>&);
 template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<float, BFloat16>&);
+template void ResidualNormForward(StreamHandle, const ResidualNormForwardArgs<BFloat16, float>&);
 
 }  // namespace hadal::cuda

@@ -5,10 +5,15 @@ set(HADAL_CUDA_SOURCES
   add.cu
   attention_backward.cu
   attention_forward.cu
+  convert.cu
   cross_entropy.cu
   embedding.cu
   head_scale.cu
   linear_epilogue.cu
   residual_norm_backward.cu
   residual_norm_forward.cu
-  sum_of_squares.cu)
+  shift_scale.cu
+  sum_of_squares.cu
+  tensor_attention_backward.cu
+  tensor_attention_forward.cu
+  weighted_sum.cu)

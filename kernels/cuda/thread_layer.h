@@ -96,8 +96,9 @@ HADAL_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
+  stream.CountLaunch();
   const dim3 blocks(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
-  kernel<<<blocks, static_cast<unsigned>(shape.threads), 0, stream>>>(args...);
+  kernel<<<blocks, static_cast<unsigned>(shape.threads), 0, stream.stream>>>(args...);
   HADAL_CHECK_EQ(cudaGetLastError(), cudaSuccess);  // a launch that cannot be is our own bug
 }
 
@@ -167,7 +168,8 @@ inline float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
-  Executor::Of(stream).Run(shape, [&] { kernel(args...); });
+  stream.CountLaunch();
+  Executor::Of(stream).Run(shape, [=] { kernel(args...); });  // copies: it may be recorded
 }
 
 #endif

@@ -12,6 +12,7 @@ void operation::AdamStep(const Stream& stream, const hadal::AdamArgs& args) {
                                    .gradient = args.gradient.data,
                                    .first_moment = args.first_moment.data,
                                    .second_moment = args.second_moment.data,
+                                   .rounded = args.rounded.data,
                                    .scalars = device.launch_memory().Put(AdamScalarsOf(args))});
 }
 

@@ -10,10 +10,15 @@ namespace {
 struct Shape {
   Shape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
       : shape{.heads = of.heads, .head_width = static_cast<int32_t>(columns / of.heads), .causal = of.causal} {
+    if (const TilePlaces& places = of.tile_places; places.queries != nullptr) {
+      query_tiles = places.queries, queries = places.query_capacity;
+      key_tiles = places.keys, keys = places.key_capacity;
+      return;
+    }
     const auto list = [](const ConstTokens& tokens) {
       return std::vector<int32_t>(tokens.data, tokens.data + tokens.size);
     };
-    const AttentionTiles tiles = CutIntoTiles(list(of.query_offsets), list(of.key_offsets), shape.head_width);
+    const AttentionTiles tiles = CutIntoTiles(list(of.query_offsets), list(of.key_offsets));
     queries = static_cast<int64_t>(tiles.of_queries.size());
     keys = static_cast<int64_t>(tiles.of_keys.size());
     query_tiles = device.launch_memory().Put(tiles.of_queries.data(), queries);
@@ -30,36 +35,40 @@ struct Shape {
 void operation::AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   const Shape of(args.shape, args.q.columns, device);
-  cuda::AttentionForward<float>(device.handle(), {.shape = of.shape,
-                                                  .query_tiles = of.query_tiles,
-                                                  .query_tile_capacity = of.queries,
-                                                  .q = ViewOf(args.q),
-                                                  .k = ViewOf(args.k),
-                                                  .v = ViewOf(args.v),
-                                                  .dropout = ViewOf(args.dropout, device),
-                                                  .context = ViewOf(args.context),
-                                                  .log_sum_exp = ViewOf(args.log_sum_exp)});
+  WithElement(args.q.storage, [&]<typename T>(T) {
+    cuda::AttentionForward<T>(device.handle(), {.shape = of.shape,
+                                                .query_tiles = of.query_tiles,
+                                                .query_tile_capacity = of.queries,
+                                                .q = ViewOf<T>(args.q),
+                                                .k = ViewOf<T>(args.k),
+                                                .v = ViewOf<T>(args.v),
+                                                .dropout = ViewOf(args.dropout, device),
+                                                .context = ViewOf<T>(args.context),
+                                                .log_sum_exp = ViewOf(args.log_sum_exp)});
+  });
 }
 
 void operation::AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   const Shape of(args.shape, args.q.columns, device);
-  cuda::AttentionBackward<float>(device.handle(),
-                                 {.shape = of.shape,
-                                  .query_tiles = of.query_tiles,
-                                  .key_tiles = of.key_tiles,
-                                  .query_tile_capacity = of.queries,
-                                  .key_tile_capacity = of.keys,
-                                  .q = ViewOf(args.q),
-                                  .k = ViewOf(args.k),
-                                  .v = ViewOf(args.v),
-                                  .log_sum_exp = ViewOf(args.log_sum_exp),
-                                  .d_context = ViewOf(args.d_context),
-                                  .dropout = ViewOf(args.dropout, device),
-                                  .d_q = ViewOf(args.d_q),
-                                  .d_k = ViewOf(args.d_k),
-                                  .d_v = ViewOf(args.d_v),
-                                  .row_terms = DeviceMatrix<float>(args.scratch.data, 2 * int64_t{args.shape.heads})});
+  WithElement(args.q.storage, [&]<typename T>(T) {
+    cuda::AttentionBackward<T>(device.handle(),
+                               {.shape = of.shape,
+                                .query_tiles = of.query_tiles,
+                                .key_tiles = of.key_tiles,
+                                .query_tile_capacity = of.queries,
+                                .key_tile_capacity = of.keys,
+                                .q = ViewOf<T>(args.q),
+                                .k = ViewOf<T>(args.k),
+                                .v = ViewOf<T>(args.v),
+                                .log_sum_exp = ViewOf(args.log_sum_exp),
+                                .d_context = ViewOf<T>(args.d_context),
+                                .dropout = ViewOf(args.dropout, device),
+                                .d_q = ViewOf<T>(args.d_q),
+                                .d_k = ViewOf<T>(args.d_k),
+                                .d_v = ViewOf<T>(args.d_v),
+                                .row_terms = DeviceMatrix<float>(args.scratch.data, 2 * int64_t{args.shape.heads})});
+  });
 }
 
 }  // namespace hadal::cuda

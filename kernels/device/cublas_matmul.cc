@@ -76,13 +76,18 @@ struct Shape {
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false, bias = false, relu = false, accumulate = false;
   bool on_16_bytes = false;  // every address; strides say the rest
+  Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
     return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, accumulate,
-                    on_16_bytes);
+                    on_16_bytes, operands, result);
   }
   bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
 };
+
+bool On16Bytes(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+
+cudaDataType_t TypeOf(Storage storage) { return storage == Storage::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 Shape ShapeOf(const MatmulArgs& args) {
   return {.m = args.m,
@@ -93,10 +98,13 @@ Shape ShapeOf(const MatmulArgs& args) {
           .c_stride = args.c.stride,
           .a_transposed = args.a_transposed,
           .b_transposed = args.b_transposed,
-          .bias = static_cast<bool>(args.bias),
+          .bias = !args.bias.empty(),
           .relu = args.relu,
           .accumulate = args.accumulate,
-          .on_16_bytes = On16Bytes(args.a.data) && On16Bytes(args.b.data) && On16Bytes(args.c.data)};
+          .on_16_bytes =
+              On16Bytes(args.a.data) && On16Bytes(args.b.data) && On16Bytes(args.c.data) && On16Bytes(args.bias.data),
+          .operands = args.a.storage,
+          .result = args.c.storage};
 }
 
 // cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so that its first operand is our second.
@@ -150,8 +158,9 @@ cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
 Plan CublasMatmul::MakePlan(const Shape& shape) const {
   Plan plan;
   const auto check = [&](cublasStatus_t status) { Check(status, shape); };
-  check(library_.create_operation(&plan.operation, tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                  CUDA_R_32F));
+  const bool tf32 = tf32_ && shape.operands == Storage::kFloat32;
+  check(
+      library_.create_operation(&plan.operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     check(library_.set_operation(plan.operation, attribute, &value, sizeof(value)));
   };
@@ -159,12 +168,14 @@ Plan CublasMatmul::MakePlan(const Shape& shape) const {
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(shape));
   // [columns of a row as it is stored, rows as they are stored]
-  const auto layout = [&](cublasLtMatrixLayout_t* to, int64_t columns, int64_t rows, int64_t stride) {
-    check(library_.create_layout(to, CUDA_R_32F, columns, rows, stride));
+  const auto layout = [&](cublasLtMatrixLayout_t* to, Storage storage, int64_t columns, int64_t rows, int64_t stride) {
+    check(library_.create_layout(to, TypeOf(storage), columns, rows, stride));
   };
-  layout(&plan.first, shape.b_transposed ? shape.k : shape.n, shape.b_transposed ? shape.n : shape.k, shape.b_stride);
-  layout(&plan.second, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m, shape.a_stride);
-  layout(&plan.result, shape.n, shape.m, shape.c_stride);
+  layout(&plan.first, shape.operands, shape.b_transposed ? shape.k : shape.n, shape.b_transposed ? shape.n : shape.k,
+         shape.b_stride);
+  layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
+         shape.a_stride);
+  layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
   ChooseAlgorithm(shape, plan);
   return plan;
 }
@@ -176,11 +187,11 @@ void CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
     Check(library_.set_preference(preference, attribute, &value, sizeof(value)), shape);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kMatmulWorkspaceBytes));
-  const uint32_t alignment = shape.on_16_bytes ? 16 : sizeof(float);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+  const auto alignment = [&](Storage storage) -> uint32_t { return shape.on_16_bytes ? 16 : BytesOf(storage); };
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(shape.operands));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(shape.operands));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(shape.result));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(shape.result));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
   Check(library_.choose(handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference, 1,
@@ -193,19 +204,20 @@ void CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
 
 void CublasMatmul::Multiply(const MatmulArgs& args) {
   HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
-  HADAL_CHECK(!(args.bias || args.relu) || !args.accumulate);
+  CheckTypes(args);
   const Shape shape = ShapeOf(args);
+  HADAL_CHECK(!(shape.bias || args.relu) || !args.accumulate);
   auto found = plans_.find(shape);
   if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
   const Plan& plan = found->second;
-  if (args.bias) {
-    const void* bias = args.bias.address;
+  if (const void* bias = args.bias.data; bias != nullptr) {
     Check(library_.set_operation(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), shape);
   }
+  stream_.CountLaunch();
   const float alpha = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
-  Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data.address, plan.first, args.a.data.address,
-                        plan.second, &beta, args.c.data.address, plan.result, args.c.data.address, plan.result,
-                        &plan.algorithm, workspace_, kMatmulWorkspaceBytes, stream_),
+  Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data, plan.first, args.a.data, plan.second, &beta,
+                        args.c.data, plan.result, args.c.data, plan.result, &plan.algorithm, workspace_,
+                        kMatmulWorkspaceBytes, stream_),
         shape);
 }
 

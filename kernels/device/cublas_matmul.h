@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/device_view.h"
 #include "kernels/device/matmul.h"
 #include "runtime/device.h"
 

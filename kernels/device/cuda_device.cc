@@ -9,10 +9,13 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/device/capture_guard.h"
 #include "kernels/device/cublas_matmul.h"
 #include "kernels/device/cuda_queues.h"
 #include "kernels/device/launch_device.h"
+#include "kernels/device/nvtx_profiler.h"
 #include "kernels/device/operations.h"
+#include "kernels/device/visible_device.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -29,6 +32,19 @@ void Check(cudaError_t error, const char* what) {
 absl::Status Unavailable(const char* what, cudaError_t error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
 }
+
+class CudaGraph : public DeviceGraph {
+ public:
+  CudaGraph(cudaGraphExec_t graph, int64_t launches) : graph_(graph), launches_(launches) {}
+  ~CudaGraph() override { Check(cudaGraphExecDestroy(graph_), "destroying a graph"); }
+
+  int64_t launches() const override { return launches_; }
+  cudaGraphExec_t graph() const { return graph_; }
+
+ private:
+  const cudaGraphExec_t graph_;
+  const int64_t launches_;
+};
 
 class CudaDevice : public LaunchDevice {
  public:
@@ -48,10 +64,17 @@ class CudaDevice : public LaunchDevice {
   void CopyOut(void* to_host, const void* from, int64_t bytes) override;
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
-  void Synchronize() override { Check(cudaStreamSynchronize(stream_), "kernels"); }
+  void Synchronize() override;
   DeviceQueues& queues() override { return *queues_; }
+  bool Idle() override;
+  void BeginCapture() override;
+  bool capturing() const override { return capture_.active(); }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
+  void Launch(DeviceGraph& graph) override;
+  int64_t launches() const override { return launches_; }
+  Profiler* profiler() override { return profiler_.get(); }
 
-  StreamHandle handle() override { return stream_; }
+  StreamHandle handle() override { return {stream_, &launches_}; }
   Matmul& matmul() override { return *matmul_; }
   LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -62,9 +85,12 @@ class CudaDevice : public LaunchDevice {
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
   std::byte* workspace_ = nullptr;  // of products
+  CaptureGuard capture_;
+  int64_t launches_ = 0, launches_before_capture_ = 0;
   std::unique_ptr<Matmul> matmul_;
   std::optional<LaunchMemory> launch_memory_;
   std::unique_ptr<DeviceQueues> queues_;
+  const std::unique_ptr<Profiler> profiler_ = MakeNvtxProfiler();
 };
 
 // The driver's number of a GPU, or of a part of one.
@@ -96,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
   }
   device->queues_ = MakeCudaQueues(device->stream_);
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
-  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->stream_, device->workspace_, tf32));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->handle(), device->workspace_, tf32));
   HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
   device->launch_memory_.emplace(std::move(memory));
   return device;
@@ -149,21 +175,67 @@ void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
 }
 
 void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(!capturing());
   Check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "a copy to it");
 }
 
 void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
   Check(cudaSetDevice(index_), "choosing it");  // the thread may be new to it
+  const std::unique_lock outside = capture_.Outside();
   Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
   Synchronize();
 }
 
 void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  ++launches_;
   Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "a copy within it");
 }
 
 void CudaDevice::Clear(void* memory, int64_t bytes) {
+  ++launches_;
   Check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "clearing memory");
+}
+
+void CudaDevice::Synchronize() {
+  HADAL_CHECK(!capturing());
+  Check(cudaStreamSynchronize(stream_), "kernels");
+}
+
+bool CudaDevice::Idle() {
+  HADAL_CHECK(!capturing());
+  const cudaError_t state = cudaStreamQuery(stream_);
+  if (state != cudaErrorNotReady) Check(state, "kernels");
+  return state == cudaSuccess;
+}
+
+// Of this thread only: others may allocate and copy meanwhile.
+void CudaDevice::BeginCapture() {
+  capture_.Begin();
+  launches_before_capture_ = launches_;
+  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
+  cudaGraph_t recorded = nullptr;
+  Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
+  capture_.End();
+  const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
+  cudaGraphExec_t graph = nullptr;
+  cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);  // takes its memory now, not when it is launched
+  Check(cudaGraphDestroy(recorded), "destroying a recording");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    if (graph != nullptr) Check(cudaGraphExecDestroy(graph), "destroying a graph");
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Check(error, "making a graph");
+  return std::make_unique<CudaGraph>(graph, launches);
+}
+
+void CudaDevice::Launch(DeviceGraph& graph) {
+  ++launches_;
+  Check(cudaGraphLaunch(static_cast<CudaGraph&>(graph).graph(), stream_), "launching a graph");
 }
 
 }  // namespace
@@ -174,7 +246,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& 
     return Unavailable("no usable GPU or driver", error);
   }
   if (devices == 0) return absl::UnavailableError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
-  return CudaDevice::Open(options.local_rank % devices, options.tf32);
+  return CudaDevice::Open(ChooseVisibleDevice(options.local_rank, devices), options.tf32);
 }
 
 }  // namespace hadal::cuda

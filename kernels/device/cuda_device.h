@@ -9,7 +9,7 @@
 namespace hadal::cuda {
 
 struct CudaDeviceOptions {
-  int local_rank = 0;  // of the process on its host: it takes GPU local_rank modulo their number
+  int local_rank = 0;  // of the process on its host; visible_device.h says which GPU it takes
   bool tf32 = false;   // products in tf32: ten bits of mantissa, several times faster
 };
 

@@ -20,40 +20,57 @@ std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
 
 void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  LaunchMemory& memory = device.launch_memory();
-  std::vector<int32_t> counted;
-  ConstTokens positions = args.row_positions;
-  if (positions.empty()) {
-    counted = RowPositions(args.offsets);
-    positions = {counted.data(), static_cast<int64_t>(counted.size())};
+  TokenPlaces places = args.places;
+  if (places.tokens == nullptr) {
+    LaunchMemory& memory = device.launch_memory();
+    std::vector<int32_t> counted;
+    ConstTokens positions = args.row_positions;
+    if (positions.empty()) {
+      counted = RowPositions(args.offsets);
+      positions = {counted.data(), static_cast<int64_t>(counted.size())};
+    }
+    places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
+    places.positions = memory.Put(positions.data, positions.size).address;
   }
-  cuda::EmbeddingForward<float, float>(device.handle(), {.rows = args.tokens.size,
-                                                         .width = args.x.columns,
-                                                         .tokens = memory.Put(args.tokens.data, args.tokens.size),
-                                                         .row_positions = memory.Put(positions.data, positions.size),
-                                                         .table = ViewOf(args.table),
-                                                         .positions = ViewOf(args.positions),
-                                                         .multiplier = args.multiplier,
-                                                         .dropout = ViewOf(args.dropout, device),
-                                                         .x = ViewOf(args.x)});
+  const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
+    cuda::EmbeddingForward<Table, Stream>(device.handle(), {.rows = args.tokens.size,
+                                                            .width = args.x.columns,
+                                                            .tokens = places.tokens,
+                                                            .row_positions = places.positions,
+                                                            .table = ViewOf<Table>(args.table),
+                                                            .positions = ViewOf(args.positions),
+                                                            .multiplier = args.multiplier,
+                                                            .dropout = ViewOf(args.dropout, device),
+                                                            .x = ViewOf<Stream>(args.x)});
+  };
+  if (args.table.storage == Storage::kFloat32) return launch(float(), float());
+  WithElement(args.x.storage, [&]<typename Stream>(Stream) { launch(BFloat16(), Stream()); });
 }
 
 void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  LaunchMemory& memory = device.launch_memory();
-  const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
-  const int32_t count = static_cast<int32_t>(groups.tokens.size());
-  cuda::EmbeddingBackward<float>(device.handle(),
-                                 {.max_groups = count,
-                                  .width = args.dx.columns,
-                                  .group_count = memory.Put(count),
-                                  .group_starts = memory.Put(groups.starts.data(), count + 1),
-                                  .group_tokens = memory.Put(groups.tokens.data(), count),
-                                  .sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()),
-                                  .dx = ViewOf(args.dx),
-                                  .multiplier = args.multiplier,
-                                  .dropout = ViewOf(args.dropout, device),
-                                  .d_table = ViewOf(args.d_table)});
+  TokenPlaces places = args.places;
+  if (places.tokens == nullptr) {
+    LaunchMemory& memory = device.launch_memory();
+    const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
+    const int32_t count = static_cast<int32_t>(groups.tokens.size());
+    places.group_count = memory.Put(count).address;
+    places.group_starts = memory.Put(groups.starts.data(), count + 1).address;
+    places.group_tokens = memory.Put(groups.tokens.data(), count).address;
+    places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+  }
+  WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
+    cuda::EmbeddingBackward<Stream>(device.handle(), {.max_groups = args.tokens.size,
+                                                      .width = args.dx.columns,
+                                                      .group_count = places.group_count,
+                                                      .group_starts = places.group_starts,
+                                                      .group_tokens = places.group_tokens,
+                                                      .sorted_rows = places.sorted_rows,
+                                                      .dx = ViewOf<Stream>(args.dx),
+                                                      .multiplier = args.multiplier,
+                                                      .dropout = ViewOf(args.dropout, device),
+                                                      .d_table = ViewOf(args.d_table)});
+  });
 }
 
 }  // namespace hadal::cuda

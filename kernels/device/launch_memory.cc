@@ -39,6 +39,7 @@ LaunchMemory::~LaunchMemory() {
 
 const std::byte* LaunchMemory::PutBytes(const void* values, int64_t bytes) {
   if (bytes == 0) return nullptr;
+  HADAL_CHECK(!device_->capturing());  // the next launch of the graph would find other content here
   HADAL_CHECK_LE(bytes, kHalfBytes);
   const uint32_t checksum = Crc32c(values, static_cast<size_t>(bytes));
   const auto [first, last] = entries_.equal_range(checksum);

@@ -1,10 +1,11 @@
 // Memory that launches need beside their arguments: small arrays of the host that kernels read on the device, and scratch.
 //
-// A kernel reads what changes from step to step from device memory (a branch gain, dropout's place, tokens, tiles). Put() says where such
-// values lie there: content it has seen lately is there already, so that the thousands of launches of a micro-batch copy a few kilobytes
-// once. Two halves take turns: content is copied to the current one; when that is full the stream is waited for, and the other half starts
+// A kernel reads what changes from step to step from device memory. In training that is a micro-batch's block (kernels/device_batch.h); what
+// has no place there (Adam's scalars; kernels that tools and tests run alone) comes here. Put() says where such values lie: content it has
+// seen lately is there already. Two halves take turns: content is copied to the current one; when that is full the stream is waited for, and the other half starts
 // empty. So an address serves every launch that is made before Put() has taken in another half.
 // Scratch holds what one operation's own launches pass to each other; the next operation may overwrite it.
+// Its places are not for graphs: Put() during a capture aborts.
 // Threads: one.
 #pragma once
 

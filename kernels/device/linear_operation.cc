@@ -9,36 +9,41 @@ void operation::LinearForward(const Stream& stream, const hadal::LinearForwardAr
   device.matmul().Multiply({.m = args.y.rows,
                             .n = args.y.columns,
                             .k = args.x.columns,
-                            .a = ViewOf(args.x),
-                            .b = ViewOf(args.weight),
+                            .a = args.x,
+                            .b = args.weight,
                             .b_transposed = true,
-                            .bias = args.bias.data,
+                            .bias = args.bias,
                             .relu = args.relu,
-                            .c = ViewOf(args.y)});
+                            .c = args.y});
   if (!args.dropout.active()) return;
-  DropoutRows(
-      device.handle(),
-      {.rows = args.y.rows, .width = args.y.columns, .dropout = ViewOf(args.dropout, device), .y = ViewOf(args.y)});
+  WithElement(args.y.storage, [&]<typename T>(T) {
+    DropoutRows<T>(device.handle(), {.rows = args.y.rows,
+                                     .width = args.y.columns,
+                                     .dropout = ViewOf(args.dropout, device),
+                                     .y = ViewOf<T>(args.y)});
+  });
 }
 
 void operation::LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args) {
   DeviceOf(stream).matmul().Multiply({.m = args.dx.rows,
                                       .n = args.dx.columns,
                                       .k = args.dy.columns,
-                                      .a = ViewOf(args.dy),
-                                      .b = ViewOf(args.weight),
+                                      .a = args.dy,
+                                      .b = args.weight,
                                       .accumulate = args.accumulate,
-                                      .c = ViewOf(args.dx)});
+                                      .c = args.dx});
   if (args.relu_output.empty()) return;
   operation::ReluBackward(stream, {.relu_output = args.relu_output, .mask_scale = args.mask_scale, .dx = args.dx});
 }
 
 void operation::ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args) {
-  ReluMask(DeviceOf(stream).handle(), {.rows = args.dx.rows,
-                                       .width = args.dx.columns,
-                                       .relu_output = ViewOf(args.relu_output),
-                                       .mask_scale = args.mask_scale,
-                                       .dx = ViewOf(args.dx)});
+  WithElement(args.dx.storage, [&]<typename T>(T) {
+    ReluMask<T>(DeviceOf(stream).handle(), {.rows = args.dx.rows,
+                                            .width = args.dx.columns,
+                                            .relu_output = ViewOf<T>(args.relu_output),
+                                            .mask_scale = args.mask_scale,
+                                            .dx = ViewOf<T>(args.dx)});
+  });
 }
 
 void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args) {
@@ -46,14 +51,16 @@ void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBa
   device.matmul().Multiply({.m = args.d_weight.rows,
                             .n = args.d_weight.columns,
                             .k = args.dy.rows,
-                            .a = ViewOf(args.dy),
+                            .a = args.dy,
                             .a_transposed = true,
-                            .b = ViewOf(args.x),
+                            .b = args.x,
                             .accumulate = true,
-                            .c = ViewOf(args.d_weight)});
+                            .c = args.d_weight});
   if (args.d_bias.empty()) return;
-  ColumnSums(device.handle(),
-             {.rows = args.dy.rows, .width = args.dy.columns, .x = ViewOf(args.dy), .sums = args.d_bias.data});
+  WithElement(args.dy.storage, [&]<typename T>(T) {
+    ColumnSums<T>(device.handle(),
+                  {.rows = args.dy.rows, .width = args.dy.columns, .x = ViewOf<T>(args.dy), .sums = args.d_bias.data});
+  });
 }
 
 }  // namespace hadal::cuda

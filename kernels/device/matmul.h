@@ -3,25 +3,33 @@
 //   C[m, n] (+)= A[m, k] · B[k, n],  then  C = relu(C + bias), each where asked          all row-major
 //
 // An operand that is stored the other way round says so: A as [k, m], B as [n, k]. Strides are of what is stored.
-// Numerics: fp32 in memory; sums in fp32, products in fp32 or, by choice of the implementation, tf32. The order of a sum is a function of
-// (shape, strides, device, library): the same bits every time. Asynchronous.
+// Storage: A and B both fp32 or both bf16; C fp32, or bf16 as they are; the bias as C.
+// Numerics: sums in fp32, rounded once to C's type; products of fp32 in fp32 or, by choice of the implementation, tf32. The order of a sum is
+// a function of (shape, strides, types, device, library): the same bits every time. Asynchronous.
 #pragma once
 
-#include "kernels/cuda/device_view.h"
+#include "runtime/tensor.h"
 
 namespace hadal::cuda {
 
 struct MatmulArgs {
   int64_t m = 0, n = 0, k = 0;  // each ≥ 1
-  DeviceMatrix<const float> a;
+  ConstAnyMatrix a;
   bool a_transposed = false;  // stored [k, m]
-  DeviceMatrix<const float> b;
-  bool b_transposed = false;        // stored [n, k]
-  DevicePointer<const float> bias;  // [n], or null.  REQUIRES: without accumulate
-  bool relu = false;                // max(0, ·) behind the bias; a NaN may become 0.  REQUIRES: without accumulate
+  ConstAnyMatrix b;
+  bool b_transposed = false;  // stored [n, k]
+  ConstAnyVector bias;        // [n], or empty.  REQUIRES: without accumulate
+  bool relu = false;          // max(0, ·) behind the bias; a NaN may become 0.  REQUIRES: without accumulate
   bool accumulate = false;
-  DeviceMatrix<float> c;  // [m, n]
+  AnyMatrix c;  // [m, n]
 };
+
+// Aborts where the types are not as above.
+inline void CheckTypes(const MatmulArgs& args) {
+  HADAL_CHECK(args.a.storage == args.b.storage);
+  HADAL_CHECK(args.c.storage == Storage::kFloat32 || args.c.storage == args.a.storage);
+  HADAL_CHECK(args.bias.empty() || args.bias.storage == args.c.storage);
+}
 
 class Matmul {
  public:

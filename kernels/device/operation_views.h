@@ -10,16 +10,35 @@ namespace hadal::cuda {
 
 inline DeviceMatrix<float> ViewOf(const Matrix& m) { return {m.data, m.stride}; }
 inline DeviceMatrix<const float> ViewOf(const ConstMatrix& m) { return {m.data, m.stride}; }
+// REQUIRES: stored as T, or empty.
+template <typename T>
+DeviceMatrix<T> ViewOf(const AnyMatrix& m) {
+  return {m.of<T>().data, m.stride};
+}
+template <typename T>
+DeviceMatrix<const T> ViewOf(const ConstAnyMatrix& m) {
+  return {m.of<T>().data, m.stride};
+}
+
+// Calls body(T()) with the T that `storage` says.
+template <typename Body>
+void WithElement(Storage storage, Body&& body) {
+  if (storage == Storage::kFloat32) return body(float());
+  body(BFloat16());
+}
 
 inline DeviceDropout ViewOf(const Dropout& dropout, LaunchDevice& device) {
   if (!dropout.active()) return {};
+  if (dropout.place != nullptr) return MakeDeviceDropout(dropout, dropout.place);
   return MakeDeviceDropout(dropout, device.launch_memory().Put(PositionOf(dropout)));
 }
 
-// A factor as kernels take it: null is 1.
-inline DevicePointer<const float> FactorOf(float factor, LaunchDevice& device) {
-  if (factor == 1.0f) return {};
-  return device.launch_memory().Put(factor);
+// residual_norm's branch gain as its kernels take it, at its place where it has one: null is 1.
+template <typename Args>
+DevicePointer<const float> BranchGainOf(const Args& args, LaunchDevice& device) {
+  if (args.branch_gain_place != nullptr) return args.branch_gain_place;
+  if (args.branch_gain == 1.0f) return {};
+  return device.launch_memory().Put(args.branch_gain);
 }
 
 }  // namespace hadal::cuda

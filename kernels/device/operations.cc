@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/residual_norm.h"
+#include "kernels/device/batch_block.h"
 #include "kernels/device/operation_functions.h"
 
 namespace hadal::cuda {
@@ -11,6 +12,7 @@ const DeviceKernels& Operations() {
                                                 .add = operation::Add,
                                                 .attention_forward = operation::AttentionForward,
                                                 .attention_backward = operation::AttentionBackward,
+                                                .convert = operation::Convert,
                                                 .cross_entropy = operation::CrossEntropy,
                                                 .embedding_forward = operation::EmbeddingForward,
                                                 .embedding_backward = operation::EmbeddingBackward,
@@ -22,7 +24,12 @@ const DeviceKernels& Operations() {
                                                 .relu_backward = operation::ReluBackward,
                                                 .residual_norm_forward = operation::ResidualNormForward,
                                                 .residual_norm_backward = operation::ResidualNormBackward,
+                                                .shift_scale_forward = operation::ShiftScaleForward,
+                                                .shift_scale_backward = operation::ShiftScaleBackward,
                                                 .sums_of_squares = operation::SumsOfSquares,
+                                                .weighted_sum_forward = operation::WeightedSumForward,
+                                                .weighted_sum_backward = operation::WeightedSumBackward,
+                                                .write_batch = WriteBatch,
                                                 .learned_gains = true,
                                                 .widest_row = kWidestRow,
                                                 .widest_head = kWidestHead};

@@ -7,56 +7,71 @@ namespace hadal::cuda {
 
 void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  cuda::ResidualNormForward<float, float>(device.handle(), {.rows = args.stream.rows,
-                                                            .width = args.stream.columns,
-                                                            .stream = ViewOf(args.stream),
-                                                            .branch = ViewOf(args.branch),
-                                                            .bias = args.bias.data,
-                                                            .skip = ViewOf(args.skip),
-                                                            .residual_gain = args.residual_gain,
-                                                            .skip_gain = args.skip_gain,
-                                                            .branch_gain = FactorOf(args.branch_gain, device),
-                                                            .learned_residual_gain = args.learned_residual_gain.data,
-                                                            .learned_branch_gain = args.learned_branch_gain.data,
-                                                            .dropout = ViewOf(args.dropout, device),
-                                                            .scale = args.scale.data,
-                                                            .shift = args.shift.data,
-                                                            .sum = ViewOf(args.sum),
-                                                            .normed = ViewOf(args.normed),
-                                                            .mean = args.mean.data,
-                                                            .rstd = args.rstd.data});
+  const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
+    cuda::ResidualNormForward<Residual, Compute>(device.handle(),
+                                                 {.rows = args.stream.rows,
+                                                  .width = args.stream.columns,
+                                                  .stream = ViewOf<Residual>(args.stream),
+                                                  .branch = ViewOf<Compute>(args.branch),
+                                                  .bias = args.bias.data,
+                                                  .skip = ViewOf<Residual>(args.skip),
+                                                  .residual_gain = args.residual_gain,
+                                                  .skip_gain = args.skip_gain,
+                                                  .branch_gain = BranchGainOf(args, device),
+                                                  .learned_residual_gain = args.learned_residual_gain.data,
+                                                  .learned_branch_gain = args.learned_branch_gain.data,
+                                                  .dropout = ViewOf(args.dropout, device),
+                                                  .scale = args.scale.data,
+                                                  .shift = args.shift.data,
+                                                  .sum = ViewOf<Residual>(args.sum),
+                                                  .normed = ViewOf<Compute>(args.normed),
+                                                  .mean = args.mean.data,
+                                                  .rstd = args.rstd.data});
+  };
+  // Without branch and norm there is nothing of the second type.
+  const Storage compute = !args.branch.empty()   ? args.branch.storage
+                          : !args.normed.empty() ? args.normed.storage
+                                                 : args.stream.storage;
+  WithElement(args.stream.storage, [&]<typename Residual>(Residual) {
+    WithElement(compute, [&]<typename Compute>(Compute) { launch(Residual(), Compute()); });
+  });
 }
 
 void operation::ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args) {
   static_assert(hadal::ResidualNormPartials(1000, 100) >= cuda::ResidualNormPartials(1000, 100));
   LaunchDevice& device = DeviceOf(stream);
-  cuda::ResidualNormBackward<float, float>(device.handle(),
-                                           {.rows = args.d_stream.rows,
-                                            .width = args.d_stream.columns,
-                                            .d_normed = ViewOf(args.d_normed),
-                                            .d_sum = ViewOf(args.d_sum),
-                                            .sum = ViewOf(args.sum),
-                                            .mean = args.mean.data,
-                                            .rstd = args.rstd.data,
-                                            .scale = args.scale.data,
-                                            .residual_gain = args.residual_gain,
-                                            .skip_gain = args.skip_gain,
-                                            .branch_gain = FactorOf(args.branch_gain, device),
-                                            .learned_residual_gain = args.learned_residual_gain.data,
-                                            .learned_branch_gain = args.learned_branch_gain.data,
-                                            .stream = ViewOf(args.stream),
-                                            .branch = ViewOf(args.branch),
-                                            .bias = args.bias.data,
-                                            .dropout = ViewOf(args.dropout, device),
-                                            .d_stream = ViewOf(args.d_stream),
-                                            .d_branch = ViewOf(args.d_branch),
-                                            .d_skip = ViewOf(args.d_skip),
-                                            .d_bias = args.d_bias.data,
-                                            .d_scale = args.d_scale.data,
-                                            .d_shift = args.d_shift.data,
-                                            .d_learned_residual_gain = args.d_learned_residual_gain.data,
-                                            .d_learned_branch_gain = args.d_learned_branch_gain.data,
-                                            .partials = args.partials.data});
+  const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
+    cuda::ResidualNormBackward<Residual, Compute>(device.handle(),
+                                                  {.rows = args.d_stream.rows,
+                                                   .width = args.d_stream.columns,
+                                                   .d_normed = ViewOf<Compute>(args.d_normed),
+                                                   .d_sum = ViewOf<Residual>(args.d_sum),
+                                                   .sum = ViewOf<Residual>(args.sum),
+                                                   .mean = args.mean.data,
+                                                   .rstd = args.rstd.data,
+                                                   .scale = args.scale.data,
+                                                   .residual_gain = args.residual_gain,
+                                                   .skip_gain = args.skip_gain,
+                                                   .branch_gain = BranchGainOf(args, device),
+                                                   .learned_residual_gain = args.learned_residual_gain.data,
+                                                   .learned_branch_gain = args.learned_branch_gain.data,
+                                                   .stream = ViewOf<Residual>(args.stream),
+                                                   .branch = ViewOf<Compute>(args.branch),
+                                                   .bias = args.bias.data,
+                                                   .dropout = ViewOf(args.dropout, device),
+                                                   .d_stream = ViewOf<Residual>(args.d_stream),
+                                                   .d_branch = ViewOf<Compute>(args.d_branch),
+                                                   .d_skip = ViewOf(args.d_skip),
+                                                   .d_bias = args.d_bias.data,
+                                                   .d_scale = args.d_scale.data,
+                                                   .d_shift = args.d_shift.data,
+                                                   .d_learned_residual_gain = args.d_learned_residual_gain.data,
+                                                   .d_learned_branch_gain = args.d_learned_branch_gain.data,
+                                                   .partials = args.partials.data});
+  };
+  const Storage compute = !args.d_normed.empty() ? args.d_normed.storage : args.d_branch.storage;
+  if (args.d_stream.storage == Storage::kBFloat16) return launch(BFloat16(), BFloat16());
+  WithElement(compute, [&]<typename Compute>(Compute) { launch(float(), Compute()); });
 }
 
 }  // namespace hadal::cuda

@@ -3,6 +3,8 @@ set(HADAL_OPERATION_SOURCES
   adam_operation.cc
   add_operation.cc
   attention_operation.cc
+  batch_block.cc
+  convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
   head_scale_operation.cc
@@ -10,4 +12,6 @@ set(HADAL_OPERATION_SOURCES
   linear_operation.cc
   operations.cc
   residual_norm_operation.cc
-  sum_of_squares_operation.cc)
+  shift_scale_operation.cc
+  sum_of_squares_operation.cc
+  weighted_sum_operation.cc)

@@ -43,7 +43,7 @@ bool IsMisuse(int error_class) {
 absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(const MpiEnvironment& environment) {
   MPI_Comm world;
   MPI_Comm nobody;
-  if (MPI_Comm_dup(MPI_COMM_WORLD, &world) != MPI_SUCCESS || MPI_Comm_dup(MPI_COMM_SELF, &nobody) != MPI_SUCCESS) {
+  if (MPI_Comm_dup(MPI_COMM_WORLD, &world) != MPI_SUCCESS || MPI_Comm_dup(MPI_COMM_WORLD, &nobody) != MPI_SUCCESS) {
     return absl::InternalError(absl::StrCat("rank ", environment.rank(), ": MPI cannot duplicate its communicators"));
   }
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
@@ -53,7 +53,8 @@ absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(const M
 MpiCommunicator::~MpiCommunicator() {
   // After an error the context number must not be used again: a late message of this communicator could meet the next
   // one's.
-  if (!closed_) MPI_Comm_free(&world_);
+  if (closed_) return;
+  MPI_Comm_free(&world_);
   MPI_Comm_free(&nobody_);
 }
 
@@ -121,9 +122,9 @@ absl::StatusOr<bool> MpiCommunicator::Test(CommRequest& request, int64_t* receiv
 void MpiCommunicator::Progress() {
   // A probe that finds nothing runs MPI's progress engine once, for all requests of the process. On world_ it would
   // find the first message that came before its receive, and from then on make no progress; on nobody_ it never finds
-  // one.
+  // one. From any source: where only this rank itself could send, MPICH looks into a queue and runs nothing.
   int found = 0;
-  MPI_Iprobe(/*source=*/0, /*tag=*/0, nobody_, &found, MPI_STATUS_IGNORE);
+  MPI_Iprobe(MPI_ANY_SOURCE, /*tag=*/0, nobody_, &found, MPI_STATUS_IGNORE);
 }
 
 void MpiCommunicator::Abort(int exit_code) {

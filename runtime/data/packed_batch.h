@@ -2,7 +2,8 @@
 //
 // Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. So a pair of S source
 // and T target pieces takes S + 1 source rows and T + 1 target rows. Plain text (language models) has target rows only.
-// Capacities are fixed by the config; rows used differ from batch to batch.
+// Capacities are fixed by the config; rows used differ from batch to batch. For a device a batch may have padding rows behind its
+// sentences (pipeline/row_bucket.h): tokens of kPaddingRow that no offset covers.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ inline constexpr int32_t kPadToken = 1;
 inline constexpr int32_t kEosToken = 2;
 inline constexpr int32_t kUnknownToken = 3;
 inline constexpr int32_t kSpecialTokens = 4;
+inline constexpr int32_t kPaddingRow = -1;  // not a token
 
 struct PackedBatch {
   int32_t micro_batch = 0;              // number in the step's global list
@@ -31,6 +33,9 @@ struct PackedBatch {
   int64_t sentences() const { return static_cast<int64_t>(samples.size()); }
   int64_t source_rows() const { return static_cast<int64_t>(source.size()); }
   int64_t target_rows() const { return static_cast<int64_t>(target.size()); }
+  // Of them, the sentences': all that are no padding rows.
+  int64_t sentence_source_rows() const { return source_offsets.empty() ? source_rows() : source_offsets.back(); }
+  int64_t sentence_target_rows() const { return target_offsets.empty() ? target_rows() : target_offsets.back(); }
 };
 
 }  // namespace hadal

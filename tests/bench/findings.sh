@@ -3,7 +3,7 @@
 #
 #   tests/bench/findings.sh path/to/hadal DATA WORK [GRID…]     GRID: a name in configs/papers/laptop; none: all that are reported
 # DATA holds {train,valid}.{en,de}. WORK receives the corpus, and for each grid its runs and report. A second call goes on. Everything
-# takes about an hour and a half on one core; the runs of 250 layers a side come last.
+# takes about four hours on one core; the runs of 250 layers a side and those of 2,000 steps come last.
 set -euo pipefail
 hadal=$(realpath "$1") data=$(realpath "$2") work=$3
 shift 3
@@ -27,5 +27,8 @@ if [ $# -gt 0 ]; then
   exit
 fi
 compare deepnet_table1 --run {1..72} # 6, 18, 50 and 100 layers a side
-for grid in branchnorm_sweep branchnorm_growth b2t_table1; do compare "$grid"; done
+for grid in branchnorm_sweep branchnorm_growth b2t_table1 branchnorm_seeds branchnorm_full_gain b2t_no_ln_gain table1_rates table1_seeds; do
+  compare "$grid"
+done
 compare deepnet_table1 # and 250
+compare table1_long

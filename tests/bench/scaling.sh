@@ -4,7 +4,7 @@
 #
 #   tests/bench/scaling.sh path/to/hadal > tests/bench/results/scaling.txt
 # Prints the report of `hadal sweep`, and checks: a row's causes sum to what it lost; what no cause explains ("other") is below 3% of the
-# run's time; the slowed stage is the one named. Exit status 1 where one does not hold. Takes about three minutes on two idle cores.
+# run's time; 'compute slower than profiled' and 'waiting for a core' are among the causes; the slowed stage is the one named. Exit status 1 where one does not hold. Takes about four minutes on two idle cores.
 set -euo pipefail
 hadal=$(realpath "$1")
 repository=$(cd "$(dirname "$0")" && git describe --always --dirty)
@@ -30,12 +30,14 @@ two_stages    2
 two_replicas  2  --set pipeline.replicas=2
 four_stages   4
 END
-"$hadal" sweep layouts.txt model.textproto --out sweep > sweep.log
+# Full speed: one rank of one thread, nothing beside it. What computing takes beyond that is a cause of its own.
+"$hadal" bench profile model.textproto --threads 1 --rounds 3 --out profile > /dev/null
+"$hadal" sweep layouts.txt model.textproto --out sweep --profile profile > sweep.log
 for _ in 1 2 3; do taskset -c 1 sh -c 'while :; do :; done' & loops="${loops:-} $!"; done
 train=("$hadal" train model.textproto --run-dir sweep/runs/slowed_stage)
 mpirun -n 1 --bind-to none taskset -c 0 "${train[@]}" : -n 1 --bind-to none taskset -c 1 "${train[@]}" > slowed.log 2>&1
 kill $loops; loops=''
-"$hadal" report sweep/runs/{one_rank,two_stages,two_replicas,four_stages,slowed_stage} --output scaling > /dev/null
+"$hadal" report sweep/runs/{one_rank,two_stages,two_replicas,four_stages,slowed_stage} --profile profile --output scaling > /dev/null
 echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $repository, load before $(cut -d' ' -f1 /proc/loadavg)"
 cat scaling.md
 python3 - <<'END'
@@ -50,8 +52,9 @@ for row in report["scaling"]["rows"]:
     total = sum(causes.values())
     fits = abs(total - lost) <= 0.03 * max(abs(lost), 1e-9) or abs(total - lost) < 1e-9
     other = abs(causes["other"]) <= 0.03
-    bad += not (fits and other)
-    print(f"  {name:14} lost {100 * lost:5.1f}%, causes sum to {100 * total:5.1f}%, unexplained {100 * causes['other']:+.1f}%: {'holds' if fits and other else 'DOES NOT HOLD'}")
+    named = {"compute slower than profiled", "waiting for a core"} <= causes.keys()
+    bad += not (fits and other and named)
+    print(f"  {name:14} lost {100 * lost:5.1f}%, causes sum to {100 * total:5.1f}%, unexplained {100 * causes['other']:+.1f}%: {'holds' if fits and other and named else 'DOES NOT HOLD'}")
 slowed = report["runs"][names.index("slowed_stage")]
 named = slowed["slowest_stage"] == 1
 bad += not named

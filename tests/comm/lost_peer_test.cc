@@ -19,7 +19,7 @@ struct JobResult {
   std::string output;
 };
 
-// HADAL_MPIRUN (with its flags) and HADAL_LOST_PEER_RANK come from CMakeLists.txt. The survivor waits 60 s, so a job
+// HADAL_MPIRUN (with its flags) and HADAL_LOST_PEER_RANK, and HADAL_MPIRUN_KILLED, come from CMakeLists.txt. The survivor waits 60 s, so a job
 // that only its deadline ends would be stopped by timeout(1) first, with exit code 124.
 JobResult RunJob(const std::string& way) {
   const std::string command = "timeout 30 " HADAL_MPIRUN " -n 2 " HADAL_LOST_PEER_RANK " " + way + " 2>&1";
@@ -48,7 +48,8 @@ TEST_P(LostPeer, EndsTheJob) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LostPeer,
-                         ::testing::Values(Loss{"exit", 3}, Loss{"kill", 137}, Loss{"abort", 5}, Loss{"return", 6}),
+                         ::testing::Values(Loss{"exit", 3}, Loss{"kill", HADAL_MPIRUN_KILLED}, Loss{"abort", 5},
+                                           Loss{"return", 6}),
                          [](const auto& info) { return std::string(info.param.way); });
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Whole training runs on a device beside the same on the CPU: losses alike to fp32, the same bits for every layout on the device, and
 // checkpoints that go from one kind of device to the other.
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,7 +53,8 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm, ResidualMethod::kPreLn, ResidualMethod::kPostLn,
         ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup, ResidualMethod::kReZero,
-        ResidualMethod::kAdmin, ResidualMethod::kNormFormer}) {
+        ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
+        ResidualMethod::kDlclPost}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = method == ResidualMethod::kDeepNorm;
     const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
@@ -65,18 +67,90 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
 
 TEST(DeviceRunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
-  const RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
-  const RunOutcome whole = Train(spec, corpus);
-  for (const int ranks : {1, 2}) {
-    for (const int checkpoint_every : {0, 3}) {
-      if (ranks == 1 && checkpoint_every == 0) continue;
-      RunSpec other = spec;
-      other.ranks = ranks;
-      other.pipeline.checkpoint_every = checkpoint_every;
-      EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
-          << ranks << " stages, checkpoint_every " << checkpoint_every;
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+    const RunSpec spec = OnDevice(SmallRun(method));
+    const RunOutcome whole = Train(spec, corpus);
+    for (const int ranks : {1, 2}) {
+      for (const int checkpoint_every : {0, 3}) {
+        if (ranks == 1 && checkpoint_every == 0) continue;
+        if (method != ResidualMethod::kDeepNorm && (ranks == 1 || checkpoint_every == 0)) continue;  // both at once
+        RunSpec other = spec;
+        other.ranks = ranks;
+        other.pipeline.checkpoint_every = checkpoint_every;
+        EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
+            << ResidualMethodName(method) << ", " << ranks << " stages, checkpoint_every " << checkpoint_every;
+      }
     }
   }
+}
+
+// Micro-batches of several sizes, often enough for each that graphs are made and launched again.
+RunSpec ManyMicroBatches(ResidualMethod method) {
+  RunSpec spec = SmallRun(method);
+  spec.batch = {.micro_batches = 4, .source_tokens = 16, .target_tokens = 20};
+  spec.pipeline.bucket_rows = 8;
+  spec.steps = 3;
+  return spec;
+}
+
+TEST(DeviceRunTest, GraphsChangeNoBit) {
+  const Corpus corpus = SmallCorpus();
+  for (const ResidualMethod method : {ResidualMethod::kBranchNorm, ResidualMethod::kReZero}) {
+    RunSpec spec = OnDevice(ManyMicroBatches(method));
+    spec.pipeline.graphs = GraphMode::kOff;
+    spec.validate_every_step = method == ResidualMethod::kReZero;
+    const RunOutcome eager = Train(spec, corpus);
+    spec.pipeline.graphs = GraphMode::kAuto;
+    const RunOutcome graphs = Train(spec, corpus);
+    EXPECT_EQ(FirstDifference(eager, graphs), "") << ResidualMethodName(method);
+    EXPECT_EQ(eager.validation_loss, graphs.validation_loss);
+    EXPECT_LT(graphs.launches.back(), 0.75 * eager.launches.back()) << "no graph was launched";
+  }
+}
+
+TEST(DeviceRunTest, GraphsChangeNoBitOfAnyLayout) {
+  const Corpus corpus = SmallCorpus();
+  RunSpec spec = OnDevice(ManyMicroBatches(ResidualMethod::kDeepNorm));
+  spec.pipeline.graphs = GraphMode::kOff;
+  const RunOutcome whole = Train(spec, corpus);
+  spec.pipeline.graphs = GraphMode::kAuto;
+  spec.pipeline.checkpoint_every = 3;
+  for (const int ranks : {1, 2}) {
+    spec.ranks = ranks;
+    EXPECT_EQ(FirstDifference(whole, Train(spec, corpus)), "") << ranks << " stages, activation checkpointing";
+  }
+}
+
+TEST(DeviceRunTest, InstrumentsLookAtWhatIsLaunchedOneByOne) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = SmallCorpus();
+  RunSpec spec = OnDevice(ManyMicroBatches(ResidualMethod::kDeepNorm));
+  spec.batch.micro_batches = 2;
+  const RunOutcome graphs = Train(spec, corpus);
+  spec.depth_directory = directory / "depth";
+  std::filesystem::create_directories(spec.depth_directory);
+  const RunOutcome recorded = Train(spec, corpus);
+  EXPECT_EQ(FirstDifference(graphs, recorded), "");
+  EXPECT_EQ(recorded.depth.size(), 3u);
+  EXPECT_GT(recorded.launches.back(), 2 * graphs.launches.back());
+}
+
+TEST(DeviceRunTest, AMicroBatchIsThreeLaunches) {
+  // Sentences of one token: every micro-batch has the same shape.
+  const Corpus corpus = RandomCorpus(200, 1, kVocabulary, 5);
+  RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
+  spec.model.encoder_layers = spec.model.decoder_layers = 1;
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
+  spec.batch.source_tokens = spec.batch.target_tokens = 8;
+  const auto launches = [&](GraphMode graphs, int micro_batches) {
+    spec.pipeline.graphs = graphs;
+    spec.batch.micro_batches = micro_batches;
+    return Train(spec, corpus).launches.back();
+  };
+  // Its forward, its backward, and the memory's gradient cleared.
+  EXPECT_EQ(launches(GraphMode::kAuto, 3) - launches(GraphMode::kAuto, 2), 3);
+  EXPECT_GT(launches(GraphMode::kOff, 3) - launches(GraphMode::kOff, 2), 50);
 }
 
 TEST(DeviceRunTest, ReplicasShareGradientsAndState) {
@@ -177,9 +251,6 @@ TEST_F(DeviceTrainerTest, WhatHasNoKernelIsRefusedByName) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     return std::string(status.message());
   };
-  ApplyResidualMethod(ResidualMethod::kRFixup, options_.model);
-  EXPECT_THAT(refusal(), HasSubstr("shift_scale"));
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, options_.model);
   options_.model.d_model = 4096;
   EXPECT_THAT(refusal(), HasSubstr("4096 columns"));
 }

@@ -35,8 +35,9 @@ class Copies : public DepthObserver {
     if (micro_batch != 0) return;
     EXPECT_EQ(tensors_.count({o.sublayer, o.tensor}), 0u) << "shown twice: " << o.sublayer;
     Values& copy = tensors_[{o.sublayer, o.tensor}];
-    for (int64_t i = 0; i < o.values.rows * o.values.columns; ++i) copy.push_back(double{o.values.data[i]} / o.factor);
-    if (!o.before.empty()) before_[o.sublayer].assign(o.before.data, o.before.data + o.before.rows * o.before.columns);
+    const ConstMatrix values = o.values.floats(), before = o.before.floats();
+    for (int64_t i = 0; i < values.rows * values.columns; ++i) copy.push_back(double{values.data[i]} / o.factor);
+    if (!before.empty()) before_[o.sublayer].assign(before.data, before.data + before.rows * before.columns);
   }
   const Values& At(int32_t sublayer, DepthTensor tensor) const { return tensors_.at({sublayer, tensor}); }
   const Values& Before(int32_t sublayer) const { return before_.at(sublayer); }

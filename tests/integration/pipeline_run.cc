@@ -27,6 +27,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 // What ranks share: the plan, and the outcome they fill in.
 struct Shared {
   Shared(const RunSpec& run, const Corpus& data) : spec(run), corpus(data), plan(ModelPlan::Make(run.model)) {
+    plan.compute_storage = run.compute_storage;
     outcome.weights.resize(plan.parameters.size());
     outcome.first_moments.resize(plan.parameters.size());
     outcome.moment_bytes.resize(run.ranks);
@@ -45,7 +46,7 @@ struct Shared {
 
   const RunSpec& spec;
   const Corpus& corpus;
-  const ModelPlan plan;
+  ModelPlan plan;
   std::vector<PipelinePlan> pipelines;  // [replicas]
   bool all_ranks_share = false;         // ranks are threads, with one outcome
   std::mutex mutex;
@@ -159,6 +160,7 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
     if (!records) continue;
     shared.outcome.loss.push_back(result.gradient.loss.loss);
     shared.outcome.gradient_norm.push_back(result.gradient.norm);
+    shared.outcome.launches.push_back(result.times.launches);
   }
   Collect(shared, *engine);
   if (shared.all_ranks_share) {

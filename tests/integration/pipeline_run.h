@@ -15,6 +15,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/depth_metrics.h"
 #include "runtime/device.h"
+#include "runtime/storage.h"
 
 namespace hadal::testing {
 
@@ -27,6 +28,7 @@ struct RunSpec {
   int ranks = 1;  // stages × pipeline.replicas
   int threads = 1;
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
+  Storage compute_storage = Storage::kFloat32;                   // what products read and write; bf16 needs a device
   // Connects the devices, of ranks that have one; empty: what ranks exchange goes through the host.
   std::function<absl::StatusOr<std::unique_ptr<NcclCommunicator>>(Device&, Communicator& world,
                                                                   std::span<const RankPair>)>
@@ -41,6 +43,7 @@ struct RunSpec {
 struct RunOutcome {
   std::vector<double> loss;                 // [steps] sums over target tokens
   std::vector<double> gradient_norm;        // [steps]
+  std::vector<double> launches;             // [steps] on rank 0's device
   std::vector<double> validation_loss;      // [steps] with validate_every_step
   std::vector<double> bleu;                 // [steps] with translate_every_step
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them

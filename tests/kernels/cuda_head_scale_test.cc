@@ -15,6 +15,7 @@ using testing::DeviceVectorOf;
 using testing::KernelDevice;
 using testing::NormalValues;
 using testing::Placement;
+using testing::Rounded;
 
 struct Case {
   int64_t rows, heads, head_width;
@@ -22,41 +23,51 @@ struct Case {
 };
 const Case kCases[] = {{1, 1, 1, {}}, {7, 3, 5, {3, 2}}, {40, 4, 16, {}}};
 
-TEST(CudaHeadScaleTest, ScalesEachHead) {
+// T: how x, y and their gradients are stored.
+template <typename T>
+class CudaHeadScaleTest : public ::testing::Test {};
+using StoredTypes = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(CudaHeadScaleTest, StoredTypes);
+
+TYPED_TEST(CudaHeadScaleTest, ScalesEachHead) {
+  using T = TypeParam;
   for (const Case& c : kCases) {
     KernelDevice device(/*seed=*/1);
     const int64_t width = c.heads * c.head_width;
-    const std::vector<float> x = NormalValues(c.rows * width, 1), gain = NormalValues(c.heads, 2);
-    DeviceMatrixOf<float> matrix(device, x, c.rows, width, c.place);
+    const std::vector<float> x = Rounded<T>(NormalValues(c.rows * width, 1)), gain = NormalValues(c.heads, 2);
+    DeviceMatrixOf<T> matrix(device, x, c.rows, width, c.place);
     DeviceVectorOf<float> gains(device, gain);
-    cuda::HeadScale(device.stream(), {.rows = c.rows,
-                                      .heads = c.heads,
-                                      .head_width = c.head_width,
-                                      .x = matrix.view(),
-                                      .gain = gains.data(),
-                                      .y = matrix.view()});
+    cuda::HeadScale<T>(device.stream(), {.rows = c.rows,
+                                         .heads = c.heads,
+                                         .head_width = c.head_width,
+                                         .x = matrix.view(),
+                                         .gain = gains.data(),
+                                         .y = matrix.view()});
     const std::vector<float> y = matrix.dense();
-    for (int64_t i = 0; i < c.rows * width; ++i) ASSERT_EQ(y[i], gain[i % width / c.head_width] * x[i]) << i;
+    for (int64_t i = 0; i < c.rows * width; ++i)
+      ASSERT_EQ(y[i], Rounded<T>(gain[i % width / c.head_width] * x[i])) << i;
     EXPECT_TRUE(matrix.guards_intact());
   }
 }
 
-TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
+TYPED_TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
+  using T = TypeParam;
   for (const Case& c : kCases) {
     const int64_t width = c.heads * c.head_width;
-    const std::vector<float> dy = NormalValues(c.rows * width, 1), x = NormalValues(c.rows * width, 2);
+    const std::vector<float> dy = Rounded<T>(NormalValues(c.rows * width, 1));
+    const std::vector<float> x = Rounded<T>(NormalValues(c.rows * width, 2));
     const std::vector<float> before = NormalValues(c.heads, 3);
     std::vector<float> first;
     for (const uint64_t seed : {1, 2}) {
       KernelDevice device(seed);
-      DeviceMatrixOf<float> gradient(device, dy, c.rows, width, c.place), input(device, x, c.rows, width, c.place);
+      DeviceMatrixOf<T> gradient(device, dy, c.rows, width, c.place), input(device, x, c.rows, width, c.place);
       DeviceVectorOf<float> sums(device, before);
-      cuda::HeadScaleGain(device.stream(), {.rows = c.rows,
-                                            .heads = c.heads,
-                                            .head_width = c.head_width,
-                                            .dy = gradient.view(),
-                                            .x = input.view(),
-                                            .d_gain = sums.data()});
+      cuda::HeadScaleGain<T>(device.stream(), {.rows = c.rows,
+                                               .heads = c.heads,
+                                               .head_width = c.head_width,
+                                               .dy = gradient.view(),
+                                               .x = input.view(),
+                                               .d_gain = sums.data()});
       const std::vector<float> result = sums.Read();
       for (int64_t h = 0; h < c.heads; ++h) {
         double sum = before[h], size = std::abs(before[h]);

@@ -15,6 +15,7 @@ using testing::DeviceVectorOf;
 using testing::KernelDevice;
 using testing::NormalValues;
 using testing::Placement;
+using testing::Rounded;
 
 struct Case {
   int64_t rows, width;
@@ -23,46 +24,56 @@ struct Case {
 // Ragged, strided and misaligned, and wide enough for 16-byte accesses.
 const Case kCases[] = {{1, 1, {}}, {5, 7, {3, 2}}, {33, 40, {}}, {70, 64, {0, 8}}, {3, 1030, {1, 0}}};
 
-TEST(CudaLinearEpilogueTest, DropoutIsTheCountedOne) {
+// T: how activations are stored.
+template <typename T>
+class CudaLinearEpilogueTest : public ::testing::Test {};
+using StoredTypes = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(CudaLinearEpilogueTest, StoredTypes);
+
+TYPED_TEST(CudaLinearEpilogueTest, DropoutIsTheCountedOne) {
+  using T = TypeParam;
   Dropout dropout = {{.seed = 0x123456789ABCull, .step = 9, .micro_batch = 2, .sublayer = 5}, Dropout::Threshold(0.3)};
   for (const Case& c : kCases) {
     KernelDevice device(/*seed=*/1);
-    const std::vector<float> y = NormalValues(c.rows * c.width, 1);
-    DeviceMatrixOf<float> on_device(device, y, c.rows, c.width, c.place);
+    const std::vector<float> y = Rounded<T>(NormalValues(c.rows * c.width, 1));
+    DeviceMatrixOf<T> on_device(device, y, c.rows, c.width, c.place);
     DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(dropout)});
-    cuda::DropoutRows(device.stream(), {.rows = c.rows,
-                                        .width = c.width,
-                                        .dropout = cuda::MakeDeviceDropout(dropout, position.data()),
-                                        .y = on_device.view()});
+    cuda::DropoutRows<T>(device.stream(), {.rows = c.rows,
+                                           .width = c.width,
+                                           .dropout = cuda::MakeDeviceDropout(dropout, position.data()),
+                                           .y = on_device.view()});
     const std::vector<float> result = on_device.dense();
-    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], y[i] * DropoutFactor(dropout, i)) << i;
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], Rounded<T>(y[i] * DropoutFactor(dropout, i))) << i;
     EXPECT_TRUE(on_device.guards_intact());
   }
 }
 
-TEST(CudaLinearEpilogueTest, TheMaskLetsPositiveOutputsPass) {
+TYPED_TEST(CudaLinearEpilogueTest, TheMaskLetsPositiveOutputsPass) {
+  using T = TypeParam;
   for (const Case& c : kCases) {
     KernelDevice device(/*seed=*/2);
-    const std::vector<float> y = NormalValues(c.rows * c.width, 1), dx = NormalValues(c.rows * c.width, 2);
-    DeviceMatrixOf<float> output(device, y, c.rows, c.width, c.place), gradient(device, dx, c.rows, c.width, c.place);
-    cuda::ReluMask(
+    const std::vector<float> y = Rounded<T>(NormalValues(c.rows * c.width, 1));
+    const std::vector<float> dx = Rounded<T>(NormalValues(c.rows * c.width, 2));
+    DeviceMatrixOf<T> output(device, y, c.rows, c.width, c.place), gradient(device, dx, c.rows, c.width, c.place);
+    cuda::ReluMask<T>(
         device.stream(),
         {.rows = c.rows, .width = c.width, .relu_output = output.view(), .mask_scale = 1.25f, .dx = gradient.view()});
     const std::vector<float> result = gradient.dense();
-    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], y[i] > 0 ? dx[i] * 1.25f : 0.0f) << i;
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], y[i] > 0 ? Rounded<T>(dx[i] * 1.25f) : 0.0f) << i;
     EXPECT_TRUE(gradient.guards_intact());
   }
 }
 
-TEST(CudaLinearEpilogueTest, ColumnSumsAddToWhatIsThere) {
+TYPED_TEST(CudaLinearEpilogueTest, ColumnSumsAddToWhatIsThere) {
+  using T = TypeParam;
   for (const Case& c : kCases) {
-    const std::vector<float> x = NormalValues(c.rows * c.width, 1), before = NormalValues(c.width, 2);
+    const std::vector<float> x = Rounded<T>(NormalValues(c.rows * c.width, 1)), before = NormalValues(c.width, 2);
     std::vector<float> first;
     for (const uint64_t seed : {1, 2}) {
       KernelDevice device(seed);
-      DeviceMatrixOf<float> matrix(device, x, c.rows, c.width, c.place);
+      DeviceMatrixOf<T> matrix(device, x, c.rows, c.width, c.place);
       DeviceVectorOf<float> sums(device, before);
-      cuda::ColumnSums(device.stream(), {.rows = c.rows, .width = c.width, .x = matrix.view(), .sums = sums.data()});
+      cuda::ColumnSums<T>(device.stream(), {.rows = c.rows, .width = c.width, .x = matrix.view(), .sums = sums.data()});
       const std::vector<float> result = sums.Read();
       for (int64_t j = 0; j < c.width; ++j) {
         double sum = before[j], size = std::abs(before[j]);

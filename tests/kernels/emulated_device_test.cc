@@ -1,5 +1,8 @@
 #include "tests/support/emulated_device.h"
 
+#include <atomic>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -68,12 +71,69 @@ TEST_F(EmulatedDeviceTest, MemoryThatIsBeingCopiedStays) {
 }
 
 TEST_F(EmulatedDeviceTest, AnArenaTooLargeIsAnError) {
-  EmulatedDevice small(1, 32 << 20);
+  EmulatedDevice small(1, 64 << 20);  // of which its workspace and launches take 41
   ArenaLayout layout;
   layout.Reserve<float>("a", 1 << 23);
   const absl::Status status = Arena::Allocate(layout, &small).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("33554432 bytes on the device"));
+}
+
+TEST_F(EmulatedDeviceTest, AGraphRunsWhatWasRecordedAsOftenAsItIsLaunched) {
+  const std::vector<float> ones(10, 1.0f);
+  std::vector<float> out(10);
+  const int64_t before = device_.launches();
+  device_.BeginCapture();
+  Add(stream_, {.sum = values_, .values = values_});
+  stream_.Copy(values_.data + 5, values_.data, 20);
+  stream_.Clear(values_.data, 4);
+  LinearForward(stream_,
+                {.x = {values_.data + 1, 1, 2}, .weight = {values_.data + 3, 2, 2}, .y = {values_.data + 7, 1, 2}});
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_.EndCapture();
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ((*graph)->launches(), 4);
+  EXPECT_EQ(device_.launches(), before) << "nothing has run";
+  for (int round = 0; round < 3; ++round) {
+    stream_.FromHost(values_.data, ones.data(), 40);
+    device_.Launch(**graph);
+    stream_.ToHost(out.data(), values_.data, 40);
+    EXPECT_EQ(out, (std::vector<float>{0, 2, 2, 2, 2, 2, 2, 8, 8, 2}));
+  }
+  EXPECT_EQ(device_.launches(), before + 3) << "a graph is one launch";
+}
+
+TEST_F(EmulatedDeviceTest, WhatACaptureForbidsAborts) {
+  std::vector<float> host(10);
+  device_.BeginCapture();
+  EXPECT_DEATH(stream_.ToHost(host.data(), values_.data, 40), "active");
+  EXPECT_DEATH(stream_.FromHost(values_.data, host.data(), 40), "capturing");
+  EXPECT_DEATH(device_.EnqueueCopyIn(values_.data, host_.data, 40), "capturing");
+  EXPECT_DEATH(stream_.Synchronize(), "capturing");
+  EXPECT_DEATH(device_.Idle(), "capturing");
+  EXPECT_DEATH(static_cast<void>(device_.Allocate(16)), "capturing");
+  EXPECT_DEATH(device_.BeginCapture(), "active");
+  EXPECT_DEATH(device_.launch_memory().Put(1.0f), "capturing") << "content without a place of its own";
+  ASSERT_TRUE(device_.EndCapture().ok());
+  EXPECT_DEATH(static_cast<void>(device_.EndCapture()), "active");
+  EmulatedDevice other;
+  other.BeginCapture();
+  const absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = other.EndCapture();
+  EXPECT_DEATH(device_.Launch(**graph), "device");
+}
+
+TEST_F(EmulatedDeviceTest, AnotherThreadsCopyWaitsForTheCapture) {
+  std::vector<float> host(10);
+  std::atomic<bool> copied = false;
+  device_.BeginCapture();
+  std::thread writer([&] {
+    device_.CopyOut(host.data(), values_.data, 40);
+    copied = true;
+  });
+  Add(stream_, {.sum = values_, .values = values_});
+  EXPECT_FALSE(copied);
+  ASSERT_TRUE(device_.EndCapture().ok());
+  writer.join();
+  EXPECT_TRUE(copied);
 }
 
 TEST_F(EmulatedDeviceTest, WhatLaunchesReadSurvivesTwoHalves) {

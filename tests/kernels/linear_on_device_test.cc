@@ -1,13 +1,17 @@
-// kernels/linear.h on a device beside the CPU: every product's orientation, its epilogues, strides. The emulated device's loops, or cuBLASLt.
+// kernels/linear.h on a device beside the CPU: every product's orientation, its epilogues, strides, its storage. The emulated device's loops,
+// or cuBLASLt. In bf16 the CPU computes in fp32 from the same, rounded operands: what differs is one rounding of the result, 2^-8 of it,
+// and with dropout a second one.
 #include "kernels/linear.h"
 
 #include <cmath>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/arena.h"
 #include "runtime/compute_thread.h"
+#include "runtime/host_values.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/test_device.h"
 
@@ -19,70 +23,98 @@ struct Case {
 };
 const Case kCases[] = {{1, 1, 1}, {5, 7, 3}, {24, 16, 48}, {33, 40, 24}};
 
-// A matrix on the device with three more columns than it shows, and the host's copy of it.
+// A matrix on the device with three more columns than it shows, and the host's copy of it in fp32.
 class OnDevice {
  public:
-  OnDevice(const Stream& stream, int64_t rows, int64_t columns, uint32_t seed)
-      : stream_(stream), values_(NormalValues(rows * (columns + kPadding), seed)), rows_(rows), columns_(columns) {
+  OnDevice(const Stream& stream, Storage storage, int64_t rows, int64_t columns, uint32_t seed)
+      : stream_(stream),
+        storage_(storage),
+        values_(NormalValues(rows * (columns + kPadding), seed)),
+        rows_(rows),
+        columns_(columns) {
     ArenaLayout layout;
-    const ArenaSlice slice = layout.Reserve<float>("matrix", static_cast<int64_t>(values_.size()));
+    const ArenaSlice slice = layout.ReserveBytes("matrix", std::ssize(values_) * BytesOf(storage));
     arena_ = *Arena::Allocate(layout, stream.device());
-    data_ = arena_.Get<float>(slice);
-    stream.FromHost(data_, values_.data(), bytes());
+    data_ = arena_.Get<std::byte>(slice);
+    if (storage == Storage::kFloat32) {
+      stream.FromHost(data_, values_.data(), slice.bytes);
+      return;
+    }
+    std::vector<BFloat16> rounded;
+    for (float& value : values_) value = Widened(rounded.emplace_back(RoundedToBFloat16(value)));
+    stream.FromHost(data_, rounded.data(), slice.bytes);
   }
 
-  Matrix device() const { return {data_, rows_, columns_, columns_ + kPadding}; }
+  AnyMatrix device() const {
+    AnyMatrix m(data_, rows_, columns_, storage_);
+    m.stride = columns_ + kPadding;
+    return m;
+  }
   Matrix host() { return {values_.data(), rows_, columns_, columns_ + kPadding}; }
-  Vector device_vector() const { return {data_, columns_}; }  // of one row
+  // Of one row.
+  ConstAnyVector device_vector() const {
+    if (storage_ == Storage::kFloat32) return floats_vector();
+    return VectorOf<const BFloat16>(reinterpret_cast<const BFloat16*>(data_), columns_);
+  }
+  Vector floats_vector() const { return {device().floats().data, columns_}; }
   Vector host_vector() { return {values_.data(), columns_}; }
 
-  // The device's matrix beside the host's. `terms`: of a sum.
-  void ExpectAlike(int64_t terms) const {
-    std::vector<float> found(values_.size());
-    stream_.ToHost(found.data(), data_, bytes());
+  // The device's matrix beside the host's. `terms`: of a sum; `roundings`: to bf16 behind it.
+  void ExpectAlike(int64_t terms, int roundings = 1) const {
+    const bool narrow = storage_ == Storage::kBFloat16;
+    const double tolerance = 2e-6 * std::sqrt(terms) + (narrow ? roundings * 0x1p-8 : 0);
+    const std::vector<float> found = HostValues(stream_, {data_, 1, static_cast<int64_t>(values_.size()), storage_});
     for (size_t i = 0; i < found.size(); ++i) {
-      ASSERT_NEAR(found[i], values_[i], 2e-6 * std::sqrt(terms) * (1 + std::abs(values_[i]))) << "element " << i;
+      ASSERT_NEAR(found[i], values_[i], tolerance * (1 + std::abs(values_[i]))) << "element " << i;
     }
   }
 
  private:
   static constexpr int64_t kPadding = 3;
-  int64_t bytes() const { return static_cast<int64_t>(values_.size() * sizeof(float)); }
 
   const Stream stream_;
+  const Storage storage_;
   std::vector<float> values_;
   int64_t rows_, columns_;
   Arena arena_;
-  float* data_ = nullptr;
+  std::byte* data_ = nullptr;
 };
 
-class LinearOnDeviceTest : public ::testing::TestWithParam<Case> {
+class LinearOnDeviceTest : public ::testing::TestWithParam<std::tuple<Case, Storage>> {
  protected:
   LinearOnDeviceTest() { PrepareComputeThread(); }
+  OnDevice Make(int64_t rows, int64_t columns, uint32_t seed) const {
+    return OnDevice(stream_, std::get<Storage>(GetParam()), rows, columns, seed);
+  }
+  // A gradient of weights, which is fp32 in any case.
+  OnDevice MakeWide(int64_t rows, int64_t columns, uint32_t seed) const {
+    return OnDevice(stream_, Storage::kFloat32, rows, columns, seed);
+  }
+
   const std::unique_ptr<Device> device_ = MakeTestDevice(/*seed=*/1);
   const Stream stream_ = Stream::On(*device_, 1), cpu_ = Stream::Cpu(1);
 };
 
 TEST_P(LinearOnDeviceTest, Forward) {
-  const auto& [rows, in, out] = GetParam();
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
   const Dropout dropout = {{.seed = 5, .step = 1, .sublayer = 3, .site = RandomSite::kActivation},
                            Dropout::Threshold(0.25)};
   for (const int epilogue : {0, 1, 2, 3, 4}) {  // none, bias, with ReLU, with dropout; ReLU alone
-    OnDevice x(stream_, rows, in, 1), w(stream_, out, in, 2), b(stream_, 1, out, 3), y(stream_, rows, out, 4);
+    OnDevice x = Make(rows, in, 1), w = Make(out, in, 2), b = Make(1, out, 3), y = Make(rows, out, 4);
     LinearForwardArgs device = {.x = x.device(), .weight = w.device(), .relu = epilogue > 1, .y = y.device()};
     LinearForwardArgs host = {.x = x.host(), .weight = w.host(), .relu = epilogue > 1, .y = y.host()};
     if (epilogue > 0 && epilogue < 4) device.bias = b.device_vector(), host.bias = b.host_vector();
     if (epilogue == 3) device.dropout = host.dropout = dropout;
     LinearForward(stream_, device);
     LinearForward(cpu_, host);
-    y.ExpectAlike(in);
+    y.ExpectAlike(in, epilogue == 3 ? 2 : 1);
   }
 }
 
 TEST_P(LinearOnDeviceTest, BackwardInput) {
-  const auto& [rows, in, out] = GetParam();
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
   for (const int how : {0, 1, 2}) {  // plain, added, with a mask
-    OnDevice dy(stream_, rows, out, 1), w(stream_, out, in, 2), relu(stream_, rows, in, 3), dx(stream_, rows, in, 4);
+    OnDevice dy = Make(rows, out, 1), w = Make(out, in, 2), relu = Make(rows, in, 3), dx = Make(rows, in, 4);
     LinearBackwardInputArgs device = {
         .dy = dy.device(), .weight = w.device(), .accumulate = how == 1, .dx = dx.device()};
     LinearBackwardInputArgs host = {.dy = dy.host(), .weight = w.host(), .accumulate = how == 1, .dx = dx.host()};
@@ -92,21 +124,32 @@ TEST_P(LinearOnDeviceTest, BackwardInput) {
     }
     LinearBackwardInput(stream_, device);
     LinearBackwardInput(cpu_, host);
-    dx.ExpectAlike(out);
+    dx.ExpectAlike(out, how == 2 ? 2 : 1);
   }
 }
 
+// A gradient that several readers add to, and a stream that stays fp32, take a product of bf16 without rounding.
+TEST_P(LinearOnDeviceTest, BackwardInputIntoFp32) {
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
+  OnDevice dy = Make(rows, out, 1), w = Make(out, in, 2), dx = MakeWide(rows, in, 4);
+  LinearBackwardInput(stream_, {.dy = dy.device(), .weight = w.device(), .accumulate = true, .dx = dx.device()});
+  LinearBackwardInput(cpu_, {.dy = dy.host(), .weight = w.host(), .accumulate = true, .dx = dx.host()});
+  dx.ExpectAlike(out);
+}
+
 TEST_P(LinearOnDeviceTest, BackwardWeight) {
-  const auto& [rows, in, out] = GetParam();
-  OnDevice dy(stream_, rows, out, 1), x(stream_, rows, in, 2), dw(stream_, out, in, 3), db(stream_, 1, out, 4);
-  LinearBackwardWeight(stream_,
-                       {.dy = dy.device(), .x = x.device(), .d_weight = dw.device(), .d_bias = db.device_vector()});
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
+  OnDevice dy = Make(rows, out, 1), x = Make(rows, in, 2), dw = MakeWide(out, in, 3), db = MakeWide(1, out, 4);
+  LinearBackwardWeight(
+      stream_, {.dy = dy.device(), .x = x.device(), .d_weight = dw.device().floats(), .d_bias = db.floats_vector()});
   LinearBackwardWeight(cpu_, {.dy = dy.host(), .x = x.host(), .d_weight = dw.host(), .d_bias = db.host_vector()});
   dw.ExpectAlike(rows);
   db.ExpectAlike(rows);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LinearOnDeviceTest, ::testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearOnDeviceTest,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values(Storage::kFloat32, Storage::kBFloat16)));
 
 }  // namespace
 }  // namespace hadal::testing

@@ -3,26 +3,11 @@
 # have changed. Usage: compare_test.sh HADAL
 set -u
 hadal=${1:?usage: compare_test.sh HADAL}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-failures=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
-expect() {
-  local wanted=$1 code; shift
-  timeout 120 "$@" > out 2>&1; code=$?
-  [ $code -eq "$wanted" ] && return
-  fail "exit code $code instead of $wanted: $*"; tail -n 20 out
-}
-says() { grep -q -- "$1" out || { fail "the output lacks \"$1\""; tail -n 15 out; }; }
-lacks() { ! grep -q -- "$1" out || { fail "the output has \"$1\""; tail -n 15 out; }; }
+. "$(dirname "$0")/../support/command_test.sh"
 ended() { grep -q "\"end\": \"$2\"" "$1/cell.json" || { fail "$1 is not $2"; cat "$1/cell.json"; }; }
 steps() { [ "$(grep -c '"event":"step"' "$1/metrics.jsonl")" -eq "$2" ] || fail "$1 has not $2 steps"; }
 
-"$hadal" generate --out text --pairs 300 --valid 20 --test 10 --seed 3 > /dev/null || exit 1
-"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 > /dev/null || exit 1
+make_corpus 300 300
 mkdir grids
 cat > grids/base.textproto <<'END'
 data { train: "data/train" validation: "data/valid" }
@@ -71,7 +56,7 @@ says '4  method=post_ln,depth=3 .* done'
 echo "every finished run translates a test set; the report compares them"
 expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-source text/test.en --test-reference text/test.de
 says 'method=post_ln,depth=1: translated'; says 'report: whole/comparison.html'
-[ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 10 ] || fail "not 10 lines translated"
+[ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 20 ] || fail "not 20 lines translated"
 grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
 grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
 rm whole/comparison.*
@@ -148,4 +133,4 @@ expect 1 "$hadal" compare grids/small.textproto --out none --set data.train=gone
 expect 1 "$hadal" compare grids/gone.textproto
 [ ! -e none/runs ] || fail "something ran"
 
-[ $failures -eq 0 ] && echo "all passed" || { echo "$failures failure(s)"; exit 1; }
+finished

@@ -4,26 +4,15 @@
 # Usage: fault_test.sh HADAL
 set -u
 hadal=${1:?usage: fault_test.sh HADAL}
-work=$(mktemp -d) || exit 1
-cleanup() { awk -v w="$work" '$2 ~ "^" w { print $2 }' /proc/mounts | tac | xargs -r -n 1 umount; rm -rf "$work"; }
-trap cleanup EXIT
-cd "$work" || exit 1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../support/command_test.sh"
+clean_up() { awk -v w="$work" '$2 ~ "^" w { print $2 }' /proc/mounts | tac | xargs -r -n 1 umount; }
 
-failures=0 failures_before=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 20 out; }
+failures_before=0
 row() {  # FAULT WHAT HOW-SOON: what stands there only when it is so
   local what=$2; [ $failures -eq $failures_before ] || what="FAILED, see above"
   failures_before=$failures; printf '| %s | %s | %s |\n' "$1" "$what" "$3"
 }
 skip() { echo "[  SKIPPED ] $1 ($2)"; }  # tests/run counts these lines
-# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
-expect() {
-  local wanted=$1 code; shift
-  timeout 120 "$@" > out 2>&1; code=$?
-  [ $code -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
-}
-says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
 identical() { expect 0 "$hadal" checkpoint diff "unbroken/$last" "$1/$last"; says identical; }
 # job COMMAND…: starts it in the background, output to $work/out. finish CODE: waits for it; sets $seconds since `clock`.
 job() { timeout 120 "$@" > out 2>&1 & job=$!; }
@@ -46,8 +35,7 @@ flip() { # FILE BYTE: flips a bit
   printf "\\x$(printf %x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
-expect 0 "$hadal" generate --out text --pairs 400 --valid 20 --test 10 --seed 3
-expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300
+make_corpus 400 300
 cat > small.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 2 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
@@ -167,5 +155,4 @@ expect 85 "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --stop-after 2s --se
 ls -d limited/checkpoints/step_* > /dev/null 2>&1 || fail "nothing was saved at the time limit"
 row "--stop-after 2s" "saved, exit code 85" "at the step's end"
 
-[ $failures -eq 0 ] && echo "all checks passed"
-exit $((failures > 0))
+finished

@@ -9,11 +9,8 @@ source=${2:?usage: hosts_test.sh HADAL SOURCE_DIR}
 missing=$(host_lab_missing)
 [ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }
 
-work=$(mktemp -d) || exit 1
-trap 'host_lab_down; rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 20 out; }
+. "$(dirname "$0")/../support/command_test.sh"
+clean_up() { host_lab_down; }
 until_() { local n=600; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
 steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
 nobody_left() { ! pgrep -f -- "^$hadal train .*--run-dir $1\$"; }
@@ -21,9 +18,7 @@ identical() {
   "$hadal" checkpoint diff "unbroken/$last" "$1/$last" > out 2>&1 && grep -q identical out || fail "$1: other weights than one process's"
 }
 
-"$hadal" generate --out text --pairs 400 --valid 20 --test 10 --seed 3 > out 2>&1 &&
-  "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 >> out 2>&1 ||
-  { fail "no corpus"; exit 1; }
+make_corpus 400 300
 cat > small.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 3 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
@@ -82,5 +77,4 @@ wait $job; code=$?
 identical supervised
 echo "a host cut off, supervised: started again after $took s, same bits"
 
-[ $failures -eq 0 ] && echo "all checks passed"
-exit $((failures > 0))
+finished

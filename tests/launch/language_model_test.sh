@@ -4,21 +4,7 @@
 # Usage: language_model_test.sh HADAL
 set -u
 hadal=${1:?usage: language_model_test.sh HADAL}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-failures=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
-# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
-expect() {
-  local wanted=$1 code; shift
-  timeout 120 "$@" > out 2>&1; code=$?
-  [ $code -eq "$wanted" ] && return
-  fail "exit code $code instead of $wanted: $*"; tail -n 20 out
-}
-says() { grep -q -- "$1" out || { fail "the output lacks \"$1\""; tail -n 5 out; }; }
+. "$(dirname "$0")/../support/command_test.sh"
 identical() { expect 0 "$hadal" checkpoint diff "$1" "$2"; says identical; }
 
 expect 0 "$hadal" generate --out text --pairs 600 --valid 40 --test 20 --seed 3
@@ -67,5 +53,4 @@ says "prepare --monolingual"
 expect 2 "${base[@]}" --set model.encoder_layers=2 --run-dir bad; says "the corpus is plain text"
 expect 2 "${base[@]}" --set validation.bleu_sentences=5 --run-dir bad; says "language model"
 
-[ $failures -eq 0 ] && echo "all checks passed"
-exit $((failures > 0))
+finished

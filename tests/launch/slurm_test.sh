@@ -9,16 +9,11 @@ source=${2:?usage: slurm_test.sh HADAL SOURCE_DIR}
 missing=$(slurm_lab_missing)
 [ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }
 
-work=$(mktemp -d) || exit 1
+. "$(dirname "$0")/../support/command_test.sh"
+clean_up() { slurm_lab_down; }
 chmod 755 "$work"
-trap 'slurm_lab_down; rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 
-"$hadal" generate --out text --pairs 400 --valid 20 --test 20 --seed 3 > /dev/null &&
-  "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 > /dev/null ||
-  { echo "FAILED: no corpus"; exit 1; }
+make_corpus 400 300
 cat > small.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 4 decoder_layers: 4 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
@@ -63,5 +58,4 @@ for launcher in mpirun srun; do
   [ $failures -eq 0 ] || { tail -n 20 job-$launcher.log; break; }
 done
 
-[ $failures -eq 0 ] && echo "all checks passed"
-exit $((failures > 0))
+finished

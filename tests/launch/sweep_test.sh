@@ -4,23 +4,9 @@
 set -u
 hadal=${1:?usage: sweep_test.sh HADAL SOURCE_DIR}
 source=${2:?usage: sweep_test.sh HADAL SOURCE_DIR}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../support/command_test.sh"
 
-failures=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 15 out; }
-expect() {
-  local wanted=$1 code; shift
-  timeout 60 "$@" > out 2>&1; code=$?
-  [ $code -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
-}
-says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
-
-"$hadal" generate --out text --pairs 300 --valid 20 --test 10 --seed 3 > out 2>&1 &&
-  "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 >> out 2>&1 ||
-  { fail "no corpus"; exit 1; }
+make_corpus 300 300
 cat > small.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 2 decoder_layers: 2 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0.1 }
@@ -78,5 +64,4 @@ expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submi
 expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.html"
 expect 1 "$hadal" sweep layouts.txt small.textproto --out r --submit "false sweep.sbatch"; says "submission ended with code 1"
 
-[ $failures -eq 0 ] && echo "all checks passed"
-exit $((failures > 0))
+finished

@@ -4,25 +4,10 @@
 # Usage: train_command_test.sh HADAL
 set -u
 hadal=${1:?usage: train_command_test.sh HADAL}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-failures=0
-fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
-# expect CODE COMMAND…: runs it, output to $work/out, and compares the exit code.
-expect() {
-  local wanted=$1 code; shift
-  timeout 120 "$@" > out 2>&1; code=$?
-  [ $code -eq "$wanted" ] && return
-  fail "exit code $code instead of $wanted: $*"; tail -n 20 out
-}
-says() { grep -q -- "$1" out || { fail "the output lacks \"$1\""; tail -n 5 out; }; }
+. "$(dirname "$0")/../support/command_test.sh"
 identical() { expect 0 "$hadal" checkpoint diff "$1" "$2"; says identical; }
 
-expect 0 "$hadal" generate --out text --pairs 600 --valid 40 --test 20 --seed 3
-expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300
+make_corpus 600 300
 cat > small.textproto <<'END'
 data { train: "data/train" validation: "data/valid" }
 model { encoder_layers: 5 decoder_layers: 7 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
@@ -45,6 +30,8 @@ for file in config.resolved.textproto metrics.jsonl tb checkpoints/latest; do [ 
 
 echo "devices"
 expect 0 "${base[@]}" --device cpu --set stop.steps=5 --run-dir on_cpu
+expect 2 "${base[@]}" --device cpu --set 'device.precision="bf16"' --run-dir on_cpu_bf16
+says 'device.precision = "bf16" needs a GPU, but --device is cpu'
 expect 0 "$hadal" --build-info
 if grep -q "GPU *none" out; then
   expect 2 "${base[@]}" --device cuda --run-dir on_gpu
@@ -141,5 +128,4 @@ expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
 [ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"
 
-[ $failures -eq 0 ] && echo "all checks passed"
-exit $((failures > 0))
+finished

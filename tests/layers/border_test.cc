@@ -49,13 +49,38 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
     const std::vector<Edge> edges = BorderEdges(plan, position);
     EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
     entries.push_back(edges[0].entries);
-    EXPECT_EQ(EdgeBytes(edges[0], capacity, 8), edges[0].entries * capacity.rows(edges[0].rows) * 8 * 4);
+    EXPECT_EQ(EdgeBytes(edges[0], edges[0].values, capacity, 8),
+              edges[0].entries * capacity.rows(edges[0].rows) * 8 * 4);
     if (edges.size() > 1) {
       EXPECT_EQ(edges[1].entries, 1);
     }
   }
   // In front of three encoder layers, of the target embedding, of two decoder layers and of the head.
   EXPECT_EQ(entries, (std::vector<int64_t>{1, 2, 3, 1, 1, 2, 1}));
+}
+
+// The stream as its norms let it be; what products read in bf16; the memory's gradient, which several readers add to, in fp32.
+TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
+  constexpr Storage kWide = Storage::kFloat32, kNarrow = Storage::kBFloat16;
+  for (const NormPlacement norm : {NormPlacement::kPost, NormPlacement::kPre, NormPlacement::kNone}) {
+    ModelOptions options = Plan().options;
+    options.encoder.norm = options.decoder.norm = norm;
+    ModelPlan plan = ModelPlan::Make(options);
+    plan.compute_storage = kNarrow;
+    const Storage stream = norm == NormPlacement::kPost ? kNarrow : kWide;
+    const int32_t last = plan.output_head(), between = plan.target_embedding();
+    for (int32_t position = 1; position <= last; ++position) {
+      const std::vector<Edge> edges = BorderEdges(plan, position);
+      EXPECT_EQ(edges[0].values, position == between || position == last ? kNarrow : stream) << position;
+      EXPECT_EQ(edges[0].gradient, position == between ? kWide : stream) << position;
+      if (edges.size() < 2) continue;
+      EXPECT_EQ(edges[1].values, kNarrow);
+      EXPECT_EQ(edges[1].gradient, kWide);
+    }
+  }
+  const ActivationCapacity capacity{.source_rows = 10, .target_rows = 7, .max_length = 10};
+  EXPECT_EQ(EdgeBytes({}, kNarrow, capacity, 8), 10 * 8 * 2);
+  EXPECT_EQ(EdgeBytes({}, kWide, capacity, 8), 10 * 8 * 4);
 }
 
 TEST(BorderEdgesTest, WithoutAnEncoderThereIsTheStreamAlone) {

@@ -67,5 +67,21 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
 }
 
+TEST(DeviceSupportTest, WhatHasNoBf16VersionIsNamed) {
+  for (const ResidualMethod method : AllResidualMethods()) {
+    ModelPlan plan = PlanOf(method);
+    plan.compute_storage = Storage::kBFloat16;
+    const absl::Status status = CheckDeviceSupport(plan, Everything());
+    const bool shifts = method == ResidualMethod::kRFixup, combines = plan.Combines(Stack::kEncoder);
+    if (!shifts && !combines) {
+      EXPECT_EQ(status, absl::OkStatus()) << ResidualMethodName(method);
+      continue;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(shifts ? "shift_scale (R-Fixup)" : "weighted_sum (DLCL)"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no bf16 version"));
+  }
+}
+
 }  // namespace
 }  // namespace hadal

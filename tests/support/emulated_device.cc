@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/device/operations.h"
+#include "kernels/device/own_memory.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 
@@ -20,40 +21,70 @@ struct EmulatedDevice::OpenMemory {
   EmulatedDevice& device;
 };
 
+class EmulatedDevice::Graph : public DeviceGraph {
+ public:
+  Graph(const EmulatedDevice& d, std::vector<std::function<void()>> w) : device(&d), work(std::move(w)) {}
+  int64_t launches() const override { return static_cast<int64_t>(work.size()); }
+
+  const EmulatedDevice* device;
+  std::vector<std::function<void()>> work;
+};
+
 class EmulatedDevice::Loops : public cuda::Matmul {
  public:
   explicit Loops(EmulatedDevice& device) : device_(device) {}
 
   void Multiply(const cuda::MatmulArgs& args) override {
     HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
-    HADAL_CHECK(!(args.bias || args.relu) || !args.accumulate);
+    HADAL_CHECK(!(!args.bias.empty() || args.relu) || !args.accumulate);
+    cuda::CheckTypes(args);
     CheckMatrix(args.a, args.a_transposed ? args.k : args.m, args.a_transposed ? args.m : args.k);
     CheckMatrix(args.b, args.b_transposed ? args.n : args.k, args.b_transposed ? args.k : args.n);
-    CheckMatrix(cuda::DeviceMatrix<const float>(args.c), args.m, args.n);
-    if (args.bias) HADAL_CHECK(device_.Owns(args.bias.address, args.n * int64_t{sizeof(float)}));
-    const OpenMemory open(device_);
-    for (int64_t i = 0; i < args.m; ++i) {
-      for (int64_t j = 0; j < args.n; ++j) Element(args, i, j);
-    }
+    CheckMatrix(args.c, args.m, args.n);
+    if (!args.bias.empty()) HADAL_CHECK(device_.Owns(args.bias.data, args.n * BytesOf(args.bias.storage)));
+    device_.Enqueue([this, args] {
+      const OpenMemory open(device_);
+      const std::vector<float> a = Values(args.a, args.m, args.k, args.a_transposed);
+      const std::vector<float> b = Values(args.b, args.n, args.k, !args.b_transposed);
+      for (int64_t i = 0; i < args.m; ++i) {
+        for (int64_t j = 0; j < args.n; ++j) Element(args, a.data() + i * args.k, b.data() + j * args.k, i, j);
+      }
+    });
   }
 
  private:
-  void CheckMatrix(const cuda::DeviceMatrix<const float>& m, int64_t rows, int64_t columns) const {
+  void CheckMatrix(const ConstAnyMatrix& m, int64_t rows, int64_t columns) const {
     HADAL_CHECK_GE(m.stride, columns);
-    HADAL_CHECK(device_.Owns(m.data.address, ((rows - 1) * m.stride + columns) * int64_t{sizeof(float)}));
+    HADAL_CHECK(device_.Owns(m.data, ((rows - 1) * m.stride + columns) * BytesOf(m.storage)));
   }
 
-  static void Element(const cuda::MatmulArgs& args, int64_t i, int64_t j) {
-    float sum = 0.0f;
-    for (int64_t k = 0; k < args.k; ++k) {
-      const float a = (args.a_transposed ? args.a.row(k) + i : args.a.row(i) + k).address[0];
-      const float b = (args.b_transposed ? args.b.row(j) + k : args.b.row(k) + j).address[0];
-      sum = std::fma(a, b, sum);
+  // As floats, [rows, depth]; `turned`: stored [depth, rows].
+  static std::vector<float> Values(const ConstAnyMatrix& m, int64_t rows, int64_t depth, bool turned) {
+    std::vector<float> values(rows * depth);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t k = 0; k < depth; ++k)
+        values[i * depth + k] = At(m.data, m.storage, turned ? k * m.stride + i : i * m.stride + k);
     }
-    float& c = (args.c.row(i) + j).address[0];
-    if (args.accumulate) sum += c;
-    if (args.bias) sum += (args.bias + j).address[0];
-    c = args.relu && sum < 0.0f ? 0.0f : sum;
+    return values;
+  }
+
+  static float At(const void* data, Storage storage, int64_t i) {
+    return storage == Storage::kFloat32 ? static_cast<const float*>(data)[i]
+                                        : Widened(static_cast<const BFloat16*>(data)[i]);
+  }
+
+  static void Element(const cuda::MatmulArgs& args, const float* a, const float* b, int64_t i, int64_t j) {
+    float sum = 0.0f;
+    for (int64_t k = 0; k < args.k; ++k) sum = std::fma(a[k], b[k], sum);
+    const int64_t place = i * args.c.stride + j;
+    if (args.accumulate) sum += At(args.c.data, args.c.storage, place);
+    if (!args.bias.empty()) sum += At(args.bias.data, args.bias.storage, j);
+    const float value = args.relu && sum < 0.0f ? 0.0f : sum;
+    if (args.c.storage == Storage::kFloat32) {
+      static_cast<float*>(args.c.data)[place] = value;
+    } else {
+      static_cast<BFloat16*>(args.c.data)[place] = RoundedToBFloat16(value);
+    }
   }
 
   EmulatedDevice& device_;
@@ -65,11 +96,21 @@ EmulatedDevice::EmulatedDevice(uint64_t seed, int64_t most_bytes)
   absl::StatusOr<cuda::LaunchMemory> memory = cuda::LaunchMemory::Create(*this);
   HADAL_CHECK(memory.ok());
   launch_memory_.emplace(*std::move(memory));
+  absl::StatusOr<std::byte*> workspace = Allocate(cuda::OwnMemory::kWorkspaceBytes);
+  HADAL_CHECK(workspace.ok());
+  workspace_ = *workspace;
 }
 
 EmulatedDevice::~EmulatedDevice() {
   launch_memory_.reset();
+  Free(workspace_);
   HADAL_CHECK(allocations_.empty() && host_allocations_.empty());  // a leak
+}
+
+int64_t EmulatedDevice::used_host_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [memory, size] : host_allocations_) bytes += size;
+  return bytes;
 }
 
 const DeviceKernels& EmulatedDevice::kernels() const { return cuda::Operations(); }
@@ -77,6 +118,7 @@ cuda::Matmul& EmulatedDevice::matmul() { return *matmul_; }
 
 absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
   HADAL_CHECK_GE(bytes, 1);
+  HADAL_CHECK(!capturing());
   if (bytes > FreeBytes()) return absl::ResourceExhaustedError(absl::StrCat("only ", FreeBytes(), " bytes are free"));
   const std::lock_guard lock(mutex_);
   void* memory =
@@ -99,6 +141,7 @@ void EmulatedDevice::Free(std::byte* memory) {
 }
 
 absl::StatusOr<std::byte*> EmulatedDevice::AllocateHost(int64_t bytes) {
+  HADAL_CHECK(!capturing());
   std::byte* memory = new std::byte[bytes]();
   host_allocations_[memory] = bytes;
   return memory;
@@ -149,6 +192,7 @@ void EmulatedDevice::CopyAcross(EmulatedDevice& to_device, void* to, EmulatedDev
 }
 
 void EmulatedDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(!capturing());
   HADAL_CHECK(Owns(to, bytes));
   HADAL_CHECK(!Owns(from_host, bytes));
   const OpenMemory open(*this);
@@ -165,6 +209,7 @@ void EmulatedDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t byte
 }
 
 void EmulatedDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
+  const std::unique_lock outside = capture_.Outside();
   HADAL_CHECK(Owns(from, bytes));
   HADAL_CHECK(!Owns(to_host, bytes));
   const OpenMemory open(*this);
@@ -174,17 +219,60 @@ void EmulatedDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
 void EmulatedDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
   HADAL_CHECK(Owns(to, bytes));
   HADAL_CHECK(Owns(from, bytes));
-  const OpenMemory open(*this);
-  std::memcpy(to, from, bytes);
+  Enqueue([this, to, from, bytes] {
+    const OpenMemory open(*this);
+    std::memcpy(to, from, bytes);
+  });
 }
 
 void EmulatedDevice::Clear(void* memory, int64_t bytes) {
   HADAL_CHECK(Owns(memory, bytes));
-  const OpenMemory open(*this);
-  std::memset(memory, 0, bytes);
+  Enqueue([this, memory, bytes] {
+    const OpenMemory open(*this);
+    std::memset(memory, 0, bytes);
+  });
+}
+
+void EmulatedDevice::Enqueue(std::function<void()> work) {
+  ++executor_.launches();
+  if (capturing()) {
+    recording_.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+bool EmulatedDevice::Idle() {
+  HADAL_CHECK(!capturing());
+  return true;
+}
+
+void EmulatedDevice::BeginCapture() {
+  capture_.Begin();
+  launches_before_capture_ = executor_.launches();
+  executor_.Record(&recording_);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
+  capture_.End();
+  executor_.Record(nullptr);
+  executor_.launches() = launches_before_capture_;
+  std::vector<std::function<void()>> work = std::exchange(recording_, {});
+  if (refuses_graphs_) return absl::ResourceExhaustedError("no memory for graphs");
+  return std::make_unique<Graph>(*this, std::move(work));
+}
+
+void EmulatedDevice::Launch(DeviceGraph& graph) {
+  HADAL_CHECK(!capturing());
+  const Graph& recorded = static_cast<const Graph&>(graph);
+  HADAL_CHECK_EQ(recorded.device, this);
+  const int64_t launches = executor_.launches();
+  for (const std::function<void()>& work : recorded.work) work();
+  executor_.launches() = launches + 1;
 }
 
 void EmulatedDevice::Synchronize() {
+  HADAL_CHECK(!capturing());
   for (const Enqueued& copy : enqueued_) HADAL_CHECK_EQ(Crc32c(copy.from, copy.bytes), copy.checksum);
   enqueued_.clear();
 }

@@ -2,11 +2,13 @@
 //
 // Outside of launches and copies its memory cannot be touched (mprotect): host code that follows a device's pointer ends in a fault, and a
 // kernel that follows a host's pointer ends in the executor's abort. Copies check which side they are given, and memory that is being copied
-// without waiting (EnqueueCopyIn) must not change until the device is waited for. So a run that ends has kept to runtime/device.h.
+// without waiting (EnqueueCopyIn) must not change until the device is waited for. A capture keeps launches as closures; what may not be
+// called meanwhile aborts. So a run that ends has kept to runtime/device.h.
 // Threads: as Device.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/device/capture_guard.h"
 #include "kernels/device/launch_device.h"
 #include "tests/support/emulated_queues.h"
 
@@ -30,6 +33,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
   std::string Name() const override { return "emulated device"; }
   std::string Identity() const override { return absl::StrCat("emulated ", reinterpret_cast<uintptr_t>(this)); }
   int64_t FreeBytes() const override { return most_bytes_ - used_bytes_; }
+  int64_t used_bytes() const { return used_bytes_; }
+  int64_t used_host_bytes() const;
   const DeviceKernels& kernels() const override;
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
   void Free(std::byte* memory) override;
@@ -42,6 +47,15 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override;
   DeviceQueues& queues() override { return queues_; }
+  bool Idle() override;
+  void BeginCapture() override;
+  bool capturing() const override { return capture_.active(); }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
+  void Launch(DeviceGraph& graph) override;
+  int64_t launches() const override { return executor_.launches(); }
+
+  // From here on EndCapture finds no memory.
+  void RefuseGraphs() { refuses_graphs_ = true; }
 
   cuda::StreamHandle handle() override { return executor_.stream(); }
   cuda::Matmul& matmul() override;
@@ -57,7 +71,10 @@ class EmulatedDevice : public cuda::LaunchDevice {
 
  private:
   class Loops;
+  class Graph;
   struct OpenMemory;
+  // Runs what is launched, or records it.
+  void Enqueue(std::function<void()> work);
   // Opens the memory, or closes it again; calls nest.
   void Open();
   void Close();
@@ -75,7 +92,12 @@ class EmulatedDevice : public cuda::LaunchDevice {
     uint32_t checksum = 0;
   };
   std::vector<Enqueued> enqueued_;
+  cuda::CaptureGuard capture_;
+  std::vector<std::function<void()>> recording_;
+  int64_t launches_before_capture_ = 0;
+  bool refuses_graphs_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
+  std::byte* workspace_ = nullptr;  // a GPU's products have one
   std::optional<cuda::LaunchMemory> launch_memory_;
 };
 

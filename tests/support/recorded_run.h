@@ -19,6 +19,7 @@ struct RecordedRun {
   int64_t tokens = 1000;  // a step
   int micro_batches = 8;
   int replicas = 1;
+  int vocabulary = 0;              // of both sides; 0: not recorded
   std::vector<StageTimes> stages;  // of every step but the first, which takes twice as long
   double other_seconds = 0;        // of a step, beside the first stage's parts
   bool depth = false;              // two encoder and three decoder sublayers, recorded at every step
@@ -55,6 +56,8 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
   const int ranks = static_cast<int>(run.stages.size()) * run.replicas;
   (*sink)->OnStart({.model = "a model",
                     .parameters = 12345,
+                    .source_vocabulary = run.vocabulary,
+                    .target_vocabulary = run.vocabulary,
                     .encoder_sublayers = run.depth ? 2 : 0,
                     .decoder_sublayers = run.depth ? 3 : 0,
                     .ranks = ranks,
@@ -75,7 +78,8 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
                      .step_seconds = seconds,
                      .elapsed_seconds = elapsed,
                      .stages = run.stages,
-                     .memory = std::vector<StageMemory>(run.stages.size(), {int64_t{300} << 20, int64_t{350} << 20})});
+                     .memory = std::vector<StageMemory>(run.stages.size(),
+                                                        {int64_t{300} << 20, int64_t{320} << 20, int64_t{350} << 20})});
     if (run.depth) (*sink)->OnDepth(RecordedDepth(step));
   }
   (*sink)->OnValidation({.step = run.steps, .nll = 6.2, .bleu = 12.5});

@@ -25,7 +25,8 @@ class Outputs : public DepthObserver {
  public:
   void Observe(const Stream&, int32_t, const DepthObservation& o) override {
     if (o.tensor != DepthTensor::kOutput) return;
-    values[o.sublayer].assign(o.values.data, o.values.data + o.values.rows * o.values.columns);
+    const float* data = o.values.floats().data;
+    values[o.sublayer].assign(data, data + o.values.rows * o.values.columns);
   }
   std::map<int32_t, std::vector<float>> values;
 };

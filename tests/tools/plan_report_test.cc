@@ -111,6 +111,33 @@ TEST(PlanReport, PredictsTheTimeOfTheProducts) {
   EXPECT_NEAR(report->bubble, 0, 1e-9);
 }
 
+TEST(PlanReport, Bf16HalvesBordersOfAPostNormStreamAndAddsTwoBytesAWeight) {
+  TrainOptions options = SmallRun();
+  const auto fp32 = MakePlanReport(options, 3, Stream::Cpu(1), kRate);
+  options.precision = TrainingPrecision::kBf16;
+  const auto bf16 = MakePlanReport(options, 3, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(fp32.ok() && bf16.ok());
+  const auto bytes = [](const ArenaLayout& layout, const std::string& name) {
+    int64_t sum = 0;
+    for (const ArenaLayout::Category& category : layout.categories()) sum += category.name == name ? category.bytes : 0;
+    return sum;
+  };
+  for (size_t c = 0; c < fp32->chunks.size(); ++c) {
+    EXPECT_EQ(2 * bf16->chunks[c].border_bytes, fp32->chunks[c].border_bytes);
+    const ArenaLayout &narrow = bf16->layouts[c], &wide = fp32->layouts[c];
+    EXPECT_EQ(bytes(narrow, "gradients"), bytes(wide, "gradients"));
+    EXPECT_EQ(bytes(narrow, "optimizer"), bytes(wide, "optimizer"));
+    EXPECT_LT(bytes(narrow, "activations"), 0.6 * static_cast<double>(bytes(wide, "activations")));
+    int64_t tables_of_positions = 0;
+    for (const int32_t embedding : {fp32->model.source_embedding(), fp32->model.target_embedding()}) {
+      if (fp32->chunks[c].first <= embedding && embedding < fp32->chunks[c].last) ++tables_of_positions;
+    }
+    const int64_t weights = bytes(wide, "weights") - tables_of_positions * 4 * 64 * 32;  // positions stay fp32
+    EXPECT_NEAR(static_cast<double>(bytes(narrow, "weights") - bytes(wide, "weights")),
+                static_cast<double>(weights) / 2, ArenaLayout::kAlignmentBytes);
+  }
+}
+
 TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
   TrainOptions options = SmallRun();
   const auto free = MakePlanReport(options, 1, Stream::Cpu(1), kRate);

@@ -45,6 +45,7 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   const TrainOptions structs;
   EXPECT_THAT(options.warnings, IsEmpty());
   EXPECT_EQ(from_schema.seed, structs.seed);
+  EXPECT_EQ(from_schema.precision, structs.precision);
   EXPECT_EQ(from_schema.model.encoder_layers, structs.model.encoder_layers);
   EXPECT_EQ(from_schema.model.decoder_layers, structs.model.decoder_layers);
   EXPECT_EQ(from_schema.model.d_model, structs.model.d_model);
@@ -108,6 +109,7 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
 TEST(RunOptions, EveryFieldArrives) {
   const RunOptions options = OptionsOf(R"(
     seed: 9
+    device { precision: "bf16" }
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             residual { method: "branchnorm" growth_updates: 123 } }
@@ -126,6 +128,7 @@ TEST(RunOptions, EveryFieldArrives) {
     instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })");
   const TrainOptions& train = options.train;
   EXPECT_EQ(train.seed, 9u);
+  EXPECT_EQ(train.precision, TrainingPrecision::kBf16);
   EXPECT_EQ(train.model.encoder_layers, 3);
   EXPECT_EQ(train.model.decoder_layers, 2);
   EXPECT_EQ(train.model.d_model, 48);
@@ -195,7 +198,7 @@ TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
   for (const char* path :
        {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
         "model.residual.encoder.norm", "model.residual.encoder.depth_init", "pipeline.schedule",
-        "pipeline.optimizer_sharding", "pipeline.transport", "learning_rate.schedule"}) {
+        "pipeline.optimizer_sharding", "pipeline.transport", "learning_rate.schedule", "device.precision"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
       config::RunConfig config = Parsed("stop { steps: 5000 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());

@@ -26,6 +26,7 @@ TEST(RunRecord, ComesBackAsTheSinkWroteIt) {
   EXPECT_EQ(run->steps[2].loss, 7.0 - 0.1 * 2);
   ASSERT_EQ(run->steps[2].stages.size(), 2u);
   EXPECT_EQ(run->steps[2].stages[0].wait_seconds, 0.2);
+  EXPECT_EQ(run->steps[2].memory[1].held_bytes, int64_t{320} << 20);
   EXPECT_EQ(run->steps[2].memory[1].peak_resident_bytes, int64_t{350} << 20);
   EXPECT_EQ(run->validations.at(0).bleu, 12.5);
   EXPECT_EQ(run->finish, "all steps done");

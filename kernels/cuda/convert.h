@@ -1,0 +1,19 @@
+// A matrix stored as another type on the device: the rules of kernels/convert.h.
+//
+// Eight columns a thread; 16-byte accesses where every row starts on 16 bytes and the width is a multiple of 8. Asynchronous.
+#pragma once
+
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+template <typename From, typename To>
+struct ConvertArgs {
+  int64_t rows = 0, width = 0;
+  DeviceMatrix<const From> from;  // [R, W]
+  DeviceMatrix<To> to;            // [R, W] (=)
+};
+template <typename From, typename To>
+void Convert(StreamHandle stream, const ConvertArgs<From, To>& args);
+
+}  // namespace hadal::cuda

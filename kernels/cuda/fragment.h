@@ -1,0 +1,148 @@
+// Products of small tiles of BFloat16 on the tensor cores, with fp32 sums, and how such tiles come from shared memory.
+//
+//   MultiplyAdd                 C[16, 8] += A[16, 16] · B[16, 8]                  mma.sync.m16n8k16
+//   LoadMatrices                four 8 x 8 matrices from shared memory            ldmatrix.x4
+//   LoadMatricesTransposed      the same, each transposed                         ldmatrix.x4.trans
+//
+// A warp holds a tile together: each lane has some of its elements. Which, is documented (PTX ISA, "Matrix Fragments for mma.m16n8k16
+// with floating point type" and "ldmatrix"); with g = lane / 4 and t = lane % 4, two neighbours a word, the first in the lower half:
+//
+//   A      word 0: row g, columns 2t, 2t + 1      word 1: row g + 8        words 2, 3: the same rows, columns 2t + 8, 2t + 9
+//   B      word 0: rows 2t, 2t + 1 of column g    word 1: rows 2t + 8, 2t + 9
+//   C      0, 1: row g, columns 2t, 2t + 1        2, 3: row g + 8
+//   8 x 8  row g, columns 2t, 2t + 1; transposed: rows 2t, 2t + 1 of column g.  Matrix i comes from the 16-byte rows that lanes
+//          8i … 8i + 7 point to.
+//
+// On the executor the warp's lanes meet and the same is done from the same registers, so that a kernel's index arithmetic is checked there.
+// Numerics: products of BFloat16 are exact in fp32; in which order a tensor core adds the sixteen of a sum, and how it rounds between
+// them, is not documented: equal bits on one kind of device, not across kinds. The executor adds in ascending order.
+// REQUIRES: all lanes of the warp come to the same call. sm_80 or later.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/eight.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+
+struct FragmentA {
+  uint32_t word[4];
+};
+struct FragmentB {
+  uint32_t word[2];
+};
+struct FragmentC {
+  float v[4] = {};
+};
+
+// A lane's words of four 8 x 8 matrices.
+struct FourMatrices {
+  uint32_t word[4];
+};
+
+#if defined(__CUDACC__)
+
+HADAL_DEVICE void MultiplyAdd(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
+}
+
+HADAL_DEVICE FourMatrices LoadMatrices(Shared<Vector16> row) {
+  FourMatrices m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m.word[0]), "=r"(m.word[1]), "=r"(m.word[2]), "=r"(m.word[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+  return m;
+}
+
+HADAL_DEVICE FourMatrices LoadMatricesTransposed(Shared<Vector16> row) {
+  FourMatrices m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m.word[0]), "=r"(m.word[1]), "=r"(m.word[2]), "=r"(m.word[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+  return m;
+}
+
+#else  // the executor
+
+using Lanes = std::array<void*, kWarp>;
+
+inline float LowerHalf(uint32_t word) { return FloatOf(word << 16); }
+inline float UpperHalf(uint32_t word) { return FloatOf(word & 0xFFFF0000u); }
+
+// What a lane brings to a product.
+struct ProductLane {
+  FragmentC* c;
+  const FragmentA* a;
+  const FragmentB* b;
+};
+
+inline void MultiplyAddTogether(const Lanes& lanes) {
+  float a[16][16], b[16][8];
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const auto& mine = *static_cast<const ProductLane*>(lanes[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + 8 * (i % 2), column = 2 * t + 8 * (i / 2);
+      a[row][column] = LowerHalf(mine.a->word[i]), a[row][column + 1] = UpperHalf(mine.a->word[i]);
+    }
+    for (int i = 0; i < 2; ++i) {
+      const int row = 2 * t + 8 * i;
+      b[row][g] = LowerHalf(mine.b->word[i]), b[row + 1][g] = UpperHalf(mine.b->word[i]);
+    }
+  }
+  for (int lane = 0; lane < kWarp; ++lane) {
+    FragmentC& c = *static_cast<const ProductLane*>(lanes[lane])->c;
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+      for (int k = 0; k < 16; ++k) c.v[i] = MulAdd(a[row][k], b[k][column], c.v[i]);
+    }
+  }
+}
+
+inline void MultiplyAdd(FragmentC& c, const FragmentA& a, const FragmentB& b, const Where& where = Where::current()) {
+  ProductLane mine = {&c, &a, &b};
+  Executor::Current().Together(&mine, MultiplyAddTogether, where);
+}
+
+// What a lane brings to a load, and gets from it.
+struct MatrixLane {
+  Vector16 row;
+  FourMatrices loaded;
+};
+inline uint32_t Element(const Lanes& lanes, int matrix, int row, int column) {
+  const Vector16& values = static_cast<const MatrixLane*>(lanes[8 * matrix + row])->row;
+  return values.word[column / 2] >> (16 * (column % 2)) & 0xFFFF;
+}
+template <bool kTransposed>
+void LoadMatricesTogether(const Lanes& lanes) {
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t low = kTransposed ? Element(lanes, i, 2 * t, g) : Element(lanes, i, g, 2 * t);
+      const uint32_t high = kTransposed ? Element(lanes, i, 2 * t + 1, g) : Element(lanes, i, g, 2 * t + 1);
+      static_cast<MatrixLane*>(lanes[lane])->loaded.word[i] = low | high << 16;
+    }
+  }
+}
+
+inline FourMatrices LoadMatrices(const Shared<Vector16>& row, const Where& where = Where::current()) {
+  MatrixLane mine = {row[0], {}};
+  Executor::Current().Together(&mine, LoadMatricesTogether<false>, where);
+  return mine.loaded;
+}
+inline FourMatrices LoadMatricesTransposed(const Shared<Vector16>& row, const Where& where = Where::current()) {
+  MatrixLane mine = {row[0], {}};
+  Executor::Current().Together(&mine, LoadMatricesTogether<true>, where);
+  return mine.loaded;
+}
+
+#endif
+
+}  // namespace hadal::cuda

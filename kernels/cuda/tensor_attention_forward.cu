@@ -1,0 +1,148 @@
+#include "kernels/cuda/tensor_attention.h"
+#include "kernels/cuda/tensor_attention_tile.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr float kLowest = -3.4028234663852886e38f;  // a row's maximum before its first key
+
+// The softmax so far of a lane's two rows; equal in the four lanes of a row.
+struct OnlineSoftmax {
+  float maximum[2] = {kLowest, kLowest};
+  float sum[2] = {};         // Σ_j e^(s_j − maximum)
+  float correction[2] = {};  // what older sums have to be multiplied by
+};
+
+// What a lane knows of its block and its queries.
+struct QueryLane {
+  AttentionTile tile;
+  int64_t head, keys_end;  // behind the last key that the block's queries see
+  int64_t own_end[2];      // behind the last key that each of the lane's queries sees
+  RandomPosition position;
+};
+
+HADAL_DEVICE QueryLane ThisQueryLane(const AttentionForwardArgs<BFloat16>& args, const AttentionTile& tile) {
+  const FragmentLane lane;
+  QueryLane at = {.tile = tile, .head = BlockY(), .keys_end = tile.key_end, .own_end = {tile.key_end, tile.key_end}};
+  if (args.shape.causal) {
+    const int64_t first = tile.key_begin + (tile.first - tile.query_begin);
+    at.keys_end = first + tile.rows;
+    HADAL_UNROLL for (int h = 0; h < 2; ++h) at.own_end[h] = first + lane.row(h) + 1;
+  }
+  if (args.dropout.active()) at.position = Load(args.dropout.position);
+  return at;
+}
+
+// Turns scores into weights e^(s − maximum), 0 where a query does not see a key.
+HADAL_DEVICE void Advance(const QueryLane& at, int64_t first_key, float scale, PairFragments& scores,
+                          OnlineSoftmax& softmax) {
+  const FragmentLane lane;
+  HADAL_UNROLL for (int h = 0; h < 2; ++h) {
+    const int left = static_cast<int>(at.own_end[h] - first_key);
+    float maximum = softmax.maximum[h];
+    HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
+      HADAL_UNROLL for (int e = 0; e < 2; ++e) {
+        float& score = scores.c[j].v[2 * h + e];
+        score *= scale;
+        if (lane.other(j, e) < left && score > maximum) maximum = score;
+      }
+    }
+    HADAL_UNROLL for (int mask = 1; mask < 4; mask *= 2) {
+      const float other = ShuffleXor(maximum, mask);
+      maximum = other > maximum ? other : maximum;
+    }
+    float sum = 0.0f;
+    HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
+      HADAL_UNROLL for (int e = 0; e < 2; ++e) {
+        float& weight = scores.c[j].v[2 * h + e];
+        weight = lane.other(j, e) < left ? FastExp(weight - maximum) : 0.0f;
+        sum += weight;
+      }
+    }
+    softmax.correction[h] = FastExp(softmax.maximum[h] - maximum);
+    softmax.sum[h] = MulAdd(softmax.sum[h], softmax.correction[h], SumOfRow(sum));
+    softmax.maximum[h] = maximum;
+  }
+}
+
+// Sets the weights of pairs outside the mask to 0.
+HADAL_DEVICE void DropPairs(uint32_t kept, PairFragments& weights) {
+  HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
+    HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+      if (!(kept >> (4 * j + i) & 1)) weights.c[j].v[i] = 0.0f;
+    }
+  }
+}
+
+// The context of the warp's queries before it is divided by the softmax's sum and, with dropout, by the share that is kept.
+template <int kWidth>
+HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const QueryLane& at,
+                           const HeldRows<kWidth>& queries, Shared<Vector16> keys, Shared<Vector16> values,
+                           OnlineSoftmax& softmax, RowSums<kWidth>& context) {
+  const int64_t column = at.head * kWidth;
+  const float scale = 1.0f / SquareRoot(static_cast<float>(kWidth));
+  for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kTensorRows) {
+    Barrier();  // the round before has read its keys and values
+    LoadUnits<kWidth>(keys, args.k, key, at.tile.key_end, column);
+    LoadUnits<kWidth>(values, args.v, key, at.tile.key_end, column);
+    Barrier();
+    PairFragments pairs = DotFragments(queries, keys);
+    Advance(at, key, scale, pairs, softmax);
+    HADAL_UNROLL for (int n = 0; n < kWidth / 8; ++n) {
+      HADAL_UNROLL for (int i = 0; i < 4; ++i) context.c[n].v[i] *= softmax.correction[i / 2];
+    }
+    if (args.dropout.active()) {
+      DropPairs(KeptOfQueries(args.dropout, at.position, at.tile.first + FragmentLane().first_row, args.shape.heads,
+                              at.head, (key - at.tile.key_begin) / 8),
+                pairs);
+    }
+    AddWeightedFragments<kWidth>(pairs, values, context);
+  }
+}
+
+template <int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(AttentionForwardArgs<BFloat16> args) {
+  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // in the end their context
+  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
+  const AttentionTile tile = Load(args.query_tiles + BlockX());
+  if (tile.rows == 0) return;
+  const QueryLane at = ThisQueryLane(args, tile);
+  const FragmentLane lane;
+  const int64_t column = at.head * kWidth;
+  LoadUnits<kWidth>(queries, args.q, tile.first, tile.query_end, column);
+  Barrier();
+  const HeldRows<kWidth> own(RowsInTile<kWidth>{queries});
+  OnlineSoftmax softmax;
+  RowSums<kWidth> context;
+  WalkKeys<kWidth>(args, at, own, keys, values, softmax, context);
+
+  const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
+  float factor[2];
+  HADAL_UNROLL for (int h = 0; h < 2; ++h) {
+    factor[h] = softmax.sum[h] == 0.0f ? 0.0f : scale / softmax.sum[h];  // no keys: a context of 0
+    if (lane.t == 0 && lane.row(h) < tile.rows) {
+      Store(args.log_sum_exp.row(tile.first + lane.row(h)) + at.head, softmax.maximum[h] + Log(softmax.sum[h]));
+    }
+  }
+  PutSums<kWidth>(context, factor, queries);  // a warp's own rows, which it alone has read
+  Barrier();
+  StoreUnits<kWidth>(queries, args.context, tile.first, tile.rows, column);
+}
+
+}  // namespace
+
+void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args) {
+  const int width = args.shape.head_width;
+  HADAL_CHECK(OnTensorCores<BFloat16>(width));
+  const LaunchShape shape = {
+      .blocks_x = args.query_tile_capacity, .blocks_y = args.shape.heads, .threads = kTensorThreads};
+  Launch(stream, shape,
+         width == 32   ? TensorForwardKernel<32>
+         : width == 64 ? TensorForwardKernel<64>
+                       : TensorForwardKernel<128>,
+         args);
+}
+
+}  // namespace hadal::cuda

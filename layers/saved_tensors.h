@@ -1,0 +1,49 @@
+// What a sublayer keeps of a micro-batch for its backward: one piece of memory, cut into tensors from its front.
+//
+// Written once, the cutting serves to measure (over no memory) and to find the tensors again. Each starts on 16 bytes, as the kernels of
+// a device like it.
+// Thread safety: a plain value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// Byte: std::byte, or const std::byte for tensors that are only read.
+template <typename Byte>
+using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
+template <typename Byte>
+using SavedFloat = std::conditional_t<std::is_const_v<Byte>, const float, float>;
+
+template <typename Byte>
+class SavedTensors {
+ public:
+  static constexpr int64_t kAlignmentBytes = 16;
+
+  // `memory` on 16 bytes; null: only measures.
+  explicit SavedTensors(Byte* memory) : memory_(memory) {}
+
+  SavedMatrix<Byte> Take(Storage storage, int64_t rows, int64_t columns) {
+    return {TakeBytes(rows * columns * BytesOf(storage)), rows, columns, storage};
+  }
+  MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
+    return Take(Storage::kFloat32, rows, columns).floats();
+  }
+  // Of somebody who cuts it himself.
+  Byte* TakeBytes(int64_t bytes) {
+    Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
+    bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+    return at;
+  }
+  int64_t bytes() const { return bytes_; }  // taken so far
+
+ private:
+  Byte* memory_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace hadal

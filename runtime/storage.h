@@ -1,0 +1,35 @@
+// How the elements of activations and weights are stored: in fp32, or in bf16 (a float's upper half: its range, eight bits of mantissa).
+//
+// Rounding is to the nearest, of two equally near to the even one; a NaN becomes the quiet NaN 0x7FFF, as the hardware's.
+// Thread safety: plain values.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+namespace hadal {
+
+struct BFloat16 {
+  uint16_t bits = 0;
+};
+
+enum class Storage : int32_t { kFloat32, kBFloat16 };
+
+constexpr int64_t BytesOf(Storage storage) { return storage == Storage::kFloat32 ? 4 : 2; }
+
+template <typename T>
+requires(std::is_same_v<T, float> ||
+         std::is_same_v<T, BFloat16>) inline constexpr Storage kStorageOf = std::is_same_v<T, float>
+                                                                                ? Storage::kFloat32
+                                                                                : Storage::kBFloat16;
+
+inline float Widened(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
+inline BFloat16 RoundedToBFloat16(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return {0x7FFF};
+  return {static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+}
+
+}  // namespace hadal

@@ -1,0 +1,89 @@
+// What `hadal plan --device cuda` states of a rank's memory is what the rank allocates on its device, to the byte.
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/device/own_memory.h"
+#include "layers/method_presets.h"
+#include "nlohmann/json.hpp"
+#include "pipeline/engine.h"
+#include "pipeline/memory_fit.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+#include "tests/support/emulated_device.h"
+#include "tools/plan_report.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TrainOptions SmallRun(int replicas, int checkpoint_every) {
+  TrainOptions options;
+  options.model = {.encoder_layers = 2,
+                   .decoder_layers = 2,
+                   .d_model = 32,
+                   .d_ff = 64,
+                   .heads = 2,
+                   .source_vocabulary = 100,
+                   .target_vocabulary = 100,
+                   .max_positions = 64};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
+  options.batch = {.micro_batches = 4, .source_tokens = 48, .target_tokens = 64};
+  options.pipeline.replicas = replicas;
+  options.pipeline.checkpoint_every = checkpoint_every;
+  return options;
+}
+
+const Stream kPlanned = Stream::ForLayouts(DeviceKind::kCuda, 1);
+
+TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
+  for (const int replicas : {1, 2}) {
+    const TrainOptions options = SmallRun(replicas, /*checkpoint_every=*/2 * (replicas - 1));
+    const int ranks = 2 * replicas;
+    const auto report = MakePlanReport(options, ranks, kPlanned, MachineRate());
+    ASSERT_TRUE(report.ok()) << report.status();
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      EmulatedDevice device;
+      HADAL_ASSIGN_OR_RETURN(
+          const PipelinePlan pipeline,
+          MakePipelinePlan(report->model, options.batch, options.pipeline, ranks, communicator.rank()));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, pipeline, Stream::On(device, 1), true,
+                                                               communicator, absl::Seconds(20)));
+      EXPECT_EQ(json["memory"][communicator.rank()]["device_bytes"], device.used_bytes());
+      EXPECT_EQ(json["memory"][communicator.rank()]["pinned_host_bytes"], device.used_host_bytes());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(DevicePlanTest, TheLimitIsTheDevices) {
+  TrainOptions options = SmallRun(1, 0);
+  const auto free = MakePlanReport(options, 1, kPlanned, MachineRate());
+  ASSERT_TRUE(free.ok()) << free.status();
+  options.pipeline.memory_limit_bytes = LimitedBytes(free->layouts[0], DeviceKind::kCuda);
+  EXPECT_GT(options.pipeline.memory_limit_bytes, cuda::OwnMemory::kDeviceBytes);
+  EXPECT_TRUE(MakePlanReport(options, 1, kPlanned, MachineRate()).ok());
+  --options.pipeline.memory_limit_bytes;
+  const absl::Status refused = MakePlanReport(options, 1, kPlanned, MachineRate()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("rank 0"), HasSubstr("GPU"), HasSubstr("which fits")));
+}
+
+TEST(DevicePlanTest, TimesAreStatedOnlyWhereASpeedIs) {
+  const auto unknown = MakePlanReport(SmallRun(1, 0), 2, kPlanned, MachineRate());
+  ASSERT_TRUE(unknown.ok());
+  EXPECT_THAT(PlanToText(*unknown, {}), AllOf(HasSubstr("not predicted"), HasSubstr("cuBLASLt's workspace 32.0 MiB")));
+  EXPECT_TRUE(nlohmann::json::parse(PlanToJson(*unknown, {}))["step_seconds"].is_null());
+  const auto given = MakePlanReport(SmallRun(1, 0), 2, kPlanned, {.gflops = 100, .adam_elements_per_second = 1e9});
+  ASSERT_TRUE(given.ok());
+  EXPECT_GT(nlohmann::json::parse(PlanToJson(*given, {}))["step_seconds"], 0.0);
+}
+
+}  // namespace
+}  // namespace hadal::testing

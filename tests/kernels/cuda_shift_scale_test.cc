@@ -1,0 +1,137 @@
+#include "kernels/cuda/shift_scale.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+using cuda::BFloat16;
+using testing::DeviceMatrixOf;
+using testing::DeviceVectorOf;
+using testing::KernelDevice;
+using testing::NearReference;
+using testing::NormalValues;
+using testing::Placement;
+using testing::Rounded;
+using testing::SameBits;
+
+using One = std::vector<float>;
+constexpr float kShift = 0.3f, kScale = -1.7f;
+
+struct Case {
+  int64_t rows, width;
+  bool scaled, accumulate;
+  Placement place;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const bool scaled : {false, true}) {
+    for (const bool accumulate : {false, true}) {
+      for (const auto& [rows, width] : {std::pair<int64_t, int64_t>(1, 1), {5, 21}, {33, 64}, {70, 72}, {100, 40}}) {
+        cases.push_back({rows, width, scaled, accumulate, {}});
+        cases.push_back({rows, width, scaled, accumulate, {3, 5}});
+      }
+    }
+  }
+  return cases;
+}
+
+struct Results {
+  std::vector<float> y, dx, d_shift, d_scale;
+};
+
+// X, Y: the stored types of the two sides.
+template <typename X, typename Y>
+struct Tensors {
+  explicit Tensors(const Case& c)
+      : x(Rounded<X>(NormalValues(c.rows * c.width, 1))),
+        dy(Rounded<Y>(NormalValues(c.rows * c.width, 2))),
+        before(Rounded<X>(NormalValues(c.rows * c.width, 3))) {}
+
+  Results Run(const Case& c, uint64_t seed, bool in_place = false) const {
+    KernelDevice device(seed);
+    const auto read = DeviceMatrixOf<X>(device, x, c.rows, c.width, c.place);
+    const auto gradient = DeviceMatrixOf<Y>(device, dy, c.rows, c.width, c.place);
+    const auto out = DeviceMatrixOf<Y>(device, dy, c.rows, c.width, c.place);
+    const auto to = DeviceMatrixOf<X>(device, before, c.rows, c.width, c.place);
+    const DeviceVectorOf<float> shift(device, One{kShift}), scale(device, One{kScale});
+    const DeviceVectorOf<float> d_shift(device, One{5.0f}), d_scale(device, One{7.0f}), partials(device, 2 * c.rows);
+    cuda::ShiftScaleForwardArgs<X, Y> forward{.rows = c.rows, .width = c.width};
+    forward.x = read.view(), forward.y = out.view(), forward.shift = shift.data();
+    if (c.scaled) forward.scale = scale.data();
+    cuda::ShiftScaleBackwardArgs<X, Y> backward{.rows = c.rows, .width = c.width, .accumulate = c.accumulate};
+    backward.dy = gradient.view(), backward.shift = forward.shift, backward.scale = forward.scale;
+    backward.dx = to.view(), backward.d_shift = d_shift.data(), backward.partials = partials.data();
+    if (c.scaled) backward.x = read.view(), backward.d_scale = d_scale.data();
+    const DeviceMatrixOf<X>* written = &to;
+    if constexpr (std::is_same_v<X, Y>) {
+      if (in_place) backward.dx = gradient.view(), written = &gradient;
+    }
+    cuda::ShiftScaleForward(device.stream(), forward);
+    cuda::ShiftScaleBackward(device.stream(), backward);
+    EXPECT_TRUE(out.guards_intact() && written->guards_intact());
+    return {out.dense(), written->dense(), d_shift.Read(), d_scale.Read()};
+  }
+
+  std::vector<float> x, dy, before;
+};
+
+template <typename Pair>
+class CudaShiftScaleTest : public ::testing::Test {};
+using StoredTypes =
+    ::testing::Types<std::pair<float, float>, std::pair<float, BFloat16>, std::pair<BFloat16, BFloat16>>;
+TYPED_TEST_SUITE(CudaShiftScaleTest, StoredTypes);
+
+template <typename T>
+double Multiple(double fp32) {
+  return std::is_same_v<T, float> ? fp32 : 0x1p16;
+}
+
+TYPED_TEST(CudaShiftScaleTest, MatchesTheDefinition) {
+  using X = typename TypeParam::first_type;
+  using Y = typename TypeParam::second_type;
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(::testing::Message() << c.rows << " rows of " << c.width << ", " << c.scaled << c.accumulate);
+    const Tensors<X, Y> t(c);
+    const Results results = t.Run(c, 1);
+    const double scale = c.scaled ? kScale : 1;
+    double d_shift = 5, d_scale = 7;
+    std::vector<double> y, dx;
+    for (size_t i = 0; i < t.x.size(); ++i) {
+      y.push_back(scale * (t.x[i] - double{kShift}));
+      dx.push_back(scale * t.dy[i] + (c.accumulate ? t.before[i] : 0));
+      d_shift -= scale * t.dy[i];
+      if (c.scaled) d_scale += t.dy[i] * (t.x[i] - double{kShift});
+    }
+    EXPECT_TRUE(NearReference(results.y, y, 4, Multiple<Y>(2)));
+    EXPECT_TRUE(NearReference(results.dx, dx, 8, Multiple<X>(2)));
+    const double magnitude = 4 * std::sqrt(c.rows * c.width);
+    EXPECT_TRUE(NearReference(results.d_shift, {d_shift}, magnitude, 8));
+    EXPECT_TRUE(NearReference(results.d_scale, {d_scale}, magnitude, 8));
+  }
+}
+
+TYPED_TEST(CudaShiftScaleTest, OrderAndPlaceChangeNoBit) {
+  using X = typename TypeParam::first_type;
+  using Y = typename TypeParam::second_type;
+  for (Case c : Cases()) {
+    const Tensors<X, Y> t(c);
+    const Results first = t.Run(c, 1);
+    c.place = {1, 2};
+    const Results other = t.Run(c, 2, /*in_place=*/!c.accumulate);
+    EXPECT_TRUE(SameBits(other.y, first.y));
+    EXPECT_TRUE(SameBits(other.dx, first.dx));
+    EXPECT_TRUE(SameBits(other.d_shift, first.d_shift));
+    EXPECT_TRUE(SameBits(other.d_scale, first.d_scale));
+  }
+}
+
+}  // namespace
+}  // namespace hadal

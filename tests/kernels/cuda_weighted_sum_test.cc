@@ -1,0 +1,124 @@
+#include "kernels/cuda/weighted_sum.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+using cuda::BFloat16;
+using testing::DeviceMatrixOf;
+using testing::DeviceVectorOf;
+using testing::KernelDevice;
+using testing::NearReference;
+using testing::NormalValues;
+using testing::Placement;
+using testing::Rounded;
+using testing::SameBits;
+
+struct Case {
+  int64_t rows, width, terms;
+  Placement place;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const auto& [rows, width] : {std::pair<int64_t, int64_t>(1, 1), {5, 21}, {33, 64}, {70, 40}}) {
+    for (const int64_t terms : {1, 2, 7}) {
+      cases.push_back({rows, width, terms, {}});
+      cases.push_back({rows, width, terms, {3, 5}});
+    }
+  }
+  cases.push_back({2, 8, 300, {}});  // more terms than a block has threads
+  return cases;
+}
+
+struct Results {
+  std::vector<float> y, dx, d_weights;
+};
+
+template <typename T>
+struct Tensors {
+  explicit Tensors(const Case& c)
+      : x(Rounded<T>(NormalValues(c.terms * c.rows * c.width, 1))),
+        dy(Rounded<T>(NormalValues(c.rows * c.width, 2))),
+        weights(NormalValues(c.terms, 3)),
+        before(NormalValues(c.terms * c.rows * c.width, 4)) {}
+
+  Results Run(const Case& c, uint64_t seed) const {
+    KernelDevice device(seed);
+    const auto history = DeviceMatrixOf<T>(device, x, c.terms * c.rows, c.width, c.place);
+    const auto gradient = DeviceMatrixOf<T>(device, dy, c.rows, c.width, c.place);
+    const auto y = DeviceMatrixOf<T>(device, dy, c.rows, c.width, c.place);
+    const auto dx = DeviceMatrixOf<float>(device, before, c.terms * c.rows, c.width, c.place);
+    const DeviceVectorOf<float> w(device, weights), d_weights(device, std::vector<float>(c.terms, 5.0f));
+    const DeviceVectorOf<float> partials(device, c.terms * c.rows);
+    cuda::WeightedSumForwardArgs<T> forward{.rows = c.rows, .width = c.width, .terms = c.terms};
+    forward.x = history.view(), forward.weights = w.data(), forward.y = y.view();
+    cuda::WeightedSumForward(device.stream(), forward);
+    cuda::WeightedSumBackwardArgs<T> backward{.rows = c.rows, .width = c.width, .terms = c.terms};
+    backward.dy = gradient.view(), backward.x = history.view(), backward.weights = w.data();
+    backward.dx = dx.view(), backward.d_weights = d_weights.data(), backward.partials = partials.data();
+    cuda::WeightedSumBackward(device.stream(), backward);
+    EXPECT_TRUE(y.guards_intact() && dx.guards_intact());
+    return {y.dense(), dx.dense(), d_weights.Read()};
+  }
+
+  std::vector<float> x, dy, weights, before;
+};
+
+template <typename T>
+class CudaWeightedSumTest : public ::testing::Test {};
+using StoredTypes = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(CudaWeightedSumTest, StoredTypes);
+
+TYPED_TEST(CudaWeightedSumTest, MatchesTheDefinition) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(::testing::Message() << c.terms << " terms of " << c.rows << " rows of " << c.width);
+    const Tensors<TypeParam> t(c);
+    const Results results = t.Run(c, 1);
+    const int64_t size = c.rows * c.width;
+    std::vector<double> y(size, 0), dx(t.before.begin(), t.before.end()), d_weights(c.terms, 5);
+    for (int64_t i = 0; i < c.terms * size; ++i) {
+      y[i % size] += double{t.weights[i / size]} * t.x[i];
+      dx[i] += double{t.weights[i / size]} * t.dy[i % size];
+      d_weights[i / size] += double{t.dy[i % size]} * t.x[i];
+    }
+    const double terms = static_cast<double>(c.terms);
+    EXPECT_TRUE(NearReference(results.y, y, 4 * terms, std::is_same_v<TypeParam, float> ? 2 : 0x1p16));
+    EXPECT_TRUE(NearReference(results.dx, dx, 8, 2));
+    EXPECT_TRUE(NearReference(results.d_weights, d_weights, 4 * std::sqrt(size), 8));
+  }
+}
+
+TYPED_TEST(CudaWeightedSumTest, OrderAndPlaceChangeNoBit) {
+  for (Case c : Cases()) {
+    const Tensors<TypeParam> t(c);
+    const Results first = t.Run(c, 1);
+    c.place = {1, 2};
+    const Results other = t.Run(c, 2);
+    EXPECT_TRUE(SameBits(other.y, first.y));
+    EXPECT_TRUE(SameBits(other.dx, first.dx));
+    EXPECT_TRUE(SameBits(other.d_weights, first.d_weights));
+  }
+}
+
+// A weight of 1 among zeros picks its term.
+TYPED_TEST(CudaWeightedSumTest, OneAmongZerosPicksItsTermBitForBit) {
+  const Case c = {5, 24, 7, {}};
+  for (const int64_t picked : {0, 3, 6}) {
+    Tensors<TypeParam> t(c);
+    t.weights.assign(7, 0.0f);
+    t.weights[picked] = 1;
+    const auto term = t.x.begin() + picked * 5 * 24;
+    EXPECT_TRUE(SameBits(t.Run(c, 1).y, {term, term + 5 * 24}));
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,33 @@
+# What the tests of the command line share; sourced, not run:
+#
+#   . "$(dirname "$0")/../support/command_test.sh"
+#
+# Makes $work, a temporary directory that is gone at the end, and goes there. A test calls `expect` and `says`, or `fail`, and ends with `finished`.
+work=$(mktemp -d) || exit 1
+clean_up() { :; }  # a test may define its own, called before $work goes
+trap 'clean_up; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+failures=0
+: > out
+
+# fail WHAT: counts a failure, and prints the end of the last command's output.
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 20 out; }
+# expect CODE COMMAND…: runs it, at most $patience seconds, output to $work/out, and compares the exit code.
+patience=120
+expect() {
+  local wanted=$1 code; shift
+  timeout "$patience" "$@" > out 2>&1; code=$?
+  [ $code -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
+}
+# says PATTERN, lacks PATTERN: about the last command's output.
+says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
+lacks() { ! grep -q -- "$1" out || fail "the output has \"$1\""; }
+# make_corpus PAIRS VOCABULARY: synthetic text in text/, prepared into data/; the test ends where that fails.
+make_corpus() {
+  "$hadal" generate --out text --pairs "$1" --valid 40 --test 20 --seed 3 > out 2>&1 &&
+    "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size "$2" >> out 2>&1 ||
+    { fail "no corpus"; exit 1; }
+}
+# The last line of a test.
+finished() { [ $failures -eq 0 ] && echo "all checks passed" || echo "$failures failure(s)"; exit $((failures > 0)); }
