@@ -1,6 +1,7 @@
 #include "tools/stacked_bars.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,14 +14,40 @@ namespace hadal {
 namespace {
 
 constexpr int kMostRows = 64;
-constexpr double kRowHeight = 22, kTop = 54, kAxisHeight = 34, kTotalWidth = 110;
+constexpr double kRowHeight = 22, kLegendTop = 31, kLegendHeight = 18, kAxisHeight = 34, kTotalWidth = 110;
+
+// Where the legend's entries stand: as many in a line as fit.
+struct Legend {
+  struct Place {
+    double x = 0;
+    int line = 0;
+  };
+  std::vector<Place> places;
+  int lines = 1;
+
+  explicit Legend(const StackedBars& bars) {
+    constexpr double kLeft = 8;
+    double x = kLeft;
+    for (const BarPart& part : bars.parts) {
+      const double width = 17 + 7.2 * static_cast<double>(part.name.size()) + 14;
+      if (x > kLeft && x + width > bars.width) {
+        x = kLeft;
+        ++lines;
+      }
+      places.push_back({x, lines - 1});
+      x += width;
+    }
+  }
+};
 
 class Drawing {
  public:
   explicit Drawing(const StackedBars& bars)
       : bars_(bars),
         rows_(ChooseRows(static_cast<int>(bars.rows.size()), kMostRows)),
-        svg_(bars.width, kTop + kRowHeight * rows_.size() + kAxisHeight) {
+        legend_(bars),
+        top_(kLegendTop + kLegendHeight * legend_.lines + 5),
+        svg_(bars.width, top_ + kRowHeight * rows_.size() + kAxisHeight) {
     size_t longest = 0;
     for (const BarRow& row : bars.rows) {
       HADAL_CHECK_EQ(row.values.size(), bars.parts.size());
@@ -41,29 +68,28 @@ class Drawing {
       svg_.Text(right_, 18, absl::StrFormat("%d of %d rows shown", rows_.size(), bars_.rows.size()), Svg::Anchor::kEnd,
                 12, "#777");
     }
-    Legend();
+    Explain();
     Axis();
-    for (size_t i = 0; i < rows_.size(); ++i) Row(bars_.rows[rows_[i]], kTop + kRowHeight * i);
-    svg_.Line(X(0), kTop, X(0), kTop + kRowHeight * rows_.size(), "#555");
+    for (size_t i = 0; i < rows_.size(); ++i) Row(bars_.rows[rows_[i]], top_ + kRowHeight * i);
+    svg_.Line(X(0), top_, X(0), top_ + kRowHeight * rows_.size(), "#555");
     return std::move(svg_).Finish();
   }
 
  private:
   double X(double value) const { return left_ + (right_ - left_) * (value - low_) / (high_ - low_); }
 
-  void Legend() {
-    double x = 8;
-    for (const BarPart& part : bars_.parts) {
-      svg_.Rect(x, 31, 12, 12, part.colour);
-      svg_.Text(x + 17, 41, part.name, Svg::Anchor::kStart, 12);
-      x += 17 + 7.2 * static_cast<double>(part.name.size()) + 14;
+  void Explain() {
+    for (size_t i = 0; i < bars_.parts.size(); ++i) {
+      const double x = legend_.places[i].x, y = kLegendTop + kLegendHeight * legend_.places[i].line;
+      svg_.Rect(x, y, 12, 12, bars_.parts[i].colour);
+      svg_.Text(x + 17, y + 10, bars_.parts[i].name, Svg::Anchor::kStart, 12);
     }
   }
 
   void Axis() {
-    const double bottom = kTop + kRowHeight * rows_.size();
+    const double bottom = top_ + kRowHeight * rows_.size();
     for (const double tick : AxisTicks(low_, high_, 8)) {
-      svg_.Line(X(tick), kTop, X(tick), bottom + 4, "#e4e4e4");
+      svg_.Line(X(tick), top_, X(tick), bottom + 4, "#e4e4e4");
       svg_.Text(X(tick), bottom + 18, absl::StrCat(TickLabel(tick), " ", bars_.unit), Svg::Anchor::kMiddle, 11, "#555");
     }
   }
@@ -86,6 +112,8 @@ class Drawing {
 
   const StackedBars& bars_;
   const std::vector<int> rows_;
+  const Legend legend_;
+  const double top_;  // of the first row
   double low_ = 0, high_ = 0, left_ = 0, right_ = 0;
   Svg svg_;
 };
