@@ -176,6 +176,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   AddDeviceFlags(*command, arguments->device);
+  command->add_flag_callback(
+      "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch a kernel");
   command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
   command->add_flag("--json", step.json, "Print everything as JSON");
   command->callback([arguments, &exit_code] {

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "layers/border.h"
+#include "pipeline/graph_cache.h"
 #include "tools/human_units.h"
 #include "tools/plan_report.h"
 
@@ -96,6 +98,13 @@ int64_t TotalBytes(const PlanReport& report) {
   return bytes;
 }
 
+// That a rank's device keeps.
+int64_t MostGraphsOfARank(const PlanReport& report) {
+  std::vector<int64_t> graphs(report.pipeline.shape.stages);
+  for (const ChunkReport& chunk : report.chunks) graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches);
+  return *std::max_element(graphs.begin(), graphs.end());
+}
+
 void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppend(&text, "\nmemory of each rank\n");
   const int64_t allowance = MemoryAllowance::Bytes(report.threads);
@@ -112,6 +121,9 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(
       &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
       HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
+  if (!report.pipeline.graphs) return;
+  absl::StrAppendFormat(&text, "on a GPU besides: at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
+                        MostGraphsOfARank(report));
 }
 
 void AppendTime(const PlanReport& report, std::string& text) {

@@ -72,6 +72,7 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.pipeline.memory_limit_bytes, structs.pipeline.memory_limit_bytes);
   EXPECT_EQ(from_schema.pipeline.wait_timeout_seconds, structs.pipeline.wait_timeout_seconds);
   EXPECT_EQ(from_schema.pipeline.threads, structs.pipeline.threads);
+  EXPECT_EQ(from_schema.pipeline.graphs, structs.pipeline.graphs);
   EXPECT_EQ(from_schema.optimizer.beta1, structs.optimizer.beta1);
   EXPECT_EQ(from_schema.optimizer.beta2, structs.optimizer.beta2);
   EXPECT_EQ(from_schema.optimizer.epsilon, structs.optimizer.epsilon);
@@ -114,7 +115,8 @@ TEST(RunOptions, EveryFieldArrives) {
     data { train: "t" validation: "v" }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 checkpoint_auto: true
-               memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none" }
+               memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
+               graphs: "off" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
@@ -147,6 +149,7 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.pipeline.stages, 2);
   EXPECT_EQ(train.pipeline.replicas, 3);
   EXPECT_FALSE(train.pipeline.shard_optimizer_state);
+  EXPECT_EQ(train.pipeline.graphs, GraphMode::kOff);
   EXPECT_EQ(train.pipeline.chunks, 2);
   EXPECT_EQ(train.pipeline.schedule, ScheduleKind::kInterleaved1F1B);
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
@@ -193,7 +196,7 @@ TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
   for (const char* path :
        {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
         "model.residual.encoder.norm", "model.residual.encoder.depth_init", "pipeline.schedule",
-        "pipeline.optimizer_sharding", "learning_rate.schedule"}) {
+        "pipeline.optimizer_sharding", "pipeline.graphs", "learning_rate.schedule"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
       config::RunConfig config = Parsed("stop { steps: 5000 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());
