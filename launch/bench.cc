@@ -195,6 +195,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
                                                                {"bf16", TrainingPrecision::kBf16}};
   command->add_option("--precision", arguments->precision, "As device.precision of a run's config")
       ->transform(CLI::CheckedTransformer(precisions));
+  command->add_flag_callback(
+      "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch a kernel");
   command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
   command->add_flag("--json", step.json, "Print everything as JSON");
   command->callback([arguments, &exit_code] {

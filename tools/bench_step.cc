@@ -101,6 +101,7 @@ struct Measured {
   std::vector<double> own_attention, library_attention;
   std::vector<std::vector<double>> parts[7];                    // [part][rank][repeats]
   double flops = 0;                                             // of all ranks
+  std::vector<double> launches;                                 // [ranks] of the last step, on a device
   std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;  // [ranks]
 };
 
@@ -144,13 +145,15 @@ class StepBench {
 };
 
 absl::Status StepBench::Prepare() {
-  HADAL_ASSIGN_OR_RETURN(
-      pipeline_,
-      MakePipelinePlan(
-          plan_,
-          {.micro_batches = options_.micro_batches, .source_tokens = options_.tokens, .target_tokens = options_.tokens},
-          {.chunks = options_.chunks, .schedule = options_.schedule, .checkpoint_every = options_.checkpoint_every},
-          communicator_.size()));
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan_,
+                                                     {.micro_batches = options_.micro_batches,
+                                                      .source_tokens = options_.tokens,
+                                                      .target_tokens = options_.tokens},
+                                                     {.chunks = options_.chunks,
+                                                      .schedule = options_.schedule,
+                                                      .checkpoint_every = options_.checkpoint_every,
+                                                      .graphs = options_.graphs},
+                                                     communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(engine_,
                          Engine::Create(plan_, pipeline_, stream_, /*training=*/true, communicator_, kTimeout));
   HADAL_RETURN_IF_ERROR(
@@ -198,6 +201,7 @@ absl::Status StepBench::MeasureStep(Measured& measured) {
     measured.parts[p].resize(of_ranks.size());
     for (size_t r = 0; r < of_ranks.size(); ++r) measured.parts[p][r].push_back(of_ranks[r]);
   }
+  HADAL_ASSIGN_OR_RETURN(measured.launches, Gather(t.launches));
   return absl::OkStatus();
 }
 
@@ -292,6 +296,7 @@ void PrintText(const BenchStepOptions& options, const StepBench& bench, const Me
     out << absl::StrFormat("  rank %d:  ", r);
     for (int p = 0; p < 7; ++p)
       out << absl::StrFormat(" %s %s", kPartNames[p], Milliseconds(Median(measured.parts[p][r])));
+    if (stream.device() != nullptr) out << absl::StrFormat(", %.0f launches", measured.launches[r]);
     out << "\n";
   }
   if (options.limit) {
@@ -335,6 +340,7 @@ void PrintJson(const BenchStepOptions& options, const StepBench& bench, const Me
     nlohmann::ordered_json& of_ranks = json[absl::StrCat(kPartNames[p], "_seconds")];
     for (const std::vector<double>& of_rank : measured.parts[p]) of_ranks.push_back(Median(of_rank));
   }
+  if (stream.device() != nullptr) json["launches"] = measured.launches;
   json["peak_rss_bytes"] = measured.peak_rss_bytes;
   json["arena_bytes"] = measured.arena_bytes;
   json["plan_bytes"] = measured.plan_bytes;

@@ -35,6 +35,7 @@ struct BenchStepOptions {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   ResidualMethod method = ResidualMethod::kDeepNorm;
   int32_t repeats = 7;
+  GraphMode graphs = GraphMode::kAuto;
   bool limit = true;  // false: the step alone
   bool json = false;
 };

@@ -126,10 +126,14 @@ void MetricsJsonl::OnStep(const StepMetrics& metrics) {
   AddOptional(json, "analytic_bubble", metrics.analytic_bubble);
   for (size_t stage = 0; stage < metrics.stages.size(); ++stage) {
     json["stages"].push_back(ToJson(metrics.stages[stage]));
+    if (metrics.stages[stage].launches > 0) json["stages"].back()["launches"] = metrics.stages[stage].launches;
     if (stage >= metrics.memory.size()) continue;
     json["stages"].back()["arena_bytes"] = metrics.memory[stage].arena_bytes;
     json["stages"].back()["held_bytes"] = metrics.memory[stage].held_bytes;
     json["stages"].back()["peak_resident_bytes"] = metrics.memory[stage].peak_resident_bytes;
+    if (metrics.memory[stage].graph_bytes > 0) {
+      json["stages"].back()["graph_bytes"] = metrics.memory[stage].graph_bytes;
+    }
   }
   if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
     for (const float norm : metrics.depth_gradient_norms) {

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/device/own_memory.h"
 #include "layers/border.h"
+#include "pipeline/graph_cache.h"
 #include "pipeline/memory_fit.h"
 #include "tools/human_units.h"
 #include "tools/plan_report.h"
@@ -113,6 +115,13 @@ std::string DeviceMemory(const ArenaLayout& layout) {
       HumanBytes(OwnMemory::kScratchBytes), HumanBytes(layout.host_bytes() + OwnMemory::kHostBytes));
 }
 
+// That a rank's device keeps.
+int64_t MostGraphsOfARank(const PlanReport& report) {
+  std::vector<int64_t> graphs(report.pipeline.shape.stages);
+  for (const ChunkReport& chunk : report.chunks) graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches);
+  return *std::max_element(graphs.begin(), graphs.end());
+}
+
 void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppend(&text, "\nmemory of each rank\n");
   const bool on_device = report.device == DeviceKind::kCuda;
@@ -138,6 +147,9 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(
       &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
       HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
+  if (!report.pipeline.graphs) return;
+  absl::StrAppendFormat(&text, "on a GPU besides: at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
+                        MostGraphsOfARank(report));
 }
 
 void AppendTime(const PlanReport& report, std::string& text) {

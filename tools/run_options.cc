@@ -40,6 +40,7 @@ constexpr Word<Omega> kOmegas[] = {
 constexpr Word<DepthInit> kDepthInits[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
 constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
+constexpr Word<GraphMode> kGraphModes[] = {{"auto", GraphMode::kAuto}, {"off", GraphMode::kOff}};
 constexpr Word<Placement> kPlacements[] = {{"replicas_together", Placement::kReplicasTogether},
                                            {"stages_together", Placement::kStagesTogether}};
 constexpr Word<Transport> kTransports[] = {
@@ -156,6 +157,7 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   to.memory_limit_bytes = from.memory_limit_bytes();
   to.wait_timeout_seconds = from.wait_timeout_seconds();
   to.threads = from.threads();
+  to.graphs = FromWord(kGraphModes, from.graphs());
   if (to.chunks > 1 && to.schedule != ScheduleKind::kInterleaved1F1B) {
     return absl::InvalidArgumentError(absl::StrCat("pipeline.chunks = ", to.chunks,
                                                    " is not allowed with pipeline.schedule = \"", from.schedule(),

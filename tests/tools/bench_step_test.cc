@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "tests/support/test_device.h"
 
 namespace hadal {
 namespace {
@@ -98,6 +100,31 @@ TEST(BenchStep, PrintsTextForMixedLengthsWithDropout) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(out.str(), AllOf(HasSubstr("target tokens/s"), HasSubstr("GEMM limit"), HasSubstr("share"),
                                HasSubstr("plan equal")));
+}
+
+TEST(BenchStep, CountsADevicesLaunches) {
+  BenchStepOptions options = SmallBench();
+  options.tokens = 8;
+  options.length = 4;
+  options.limit = false;
+  options.repeats = 1;
+  double launches[2] = {};
+  for (const GraphMode graphs : {GraphMode::kOff, GraphMode::kAuto}) {
+    options.graphs = graphs;
+    std::ostringstream out;
+    InProcessWorld world(1);
+    const absl::Status status = world.Run([&](Communicator& communicator) {
+      PrepareComputeThread();
+      const std::unique_ptr<Device> device = testing::MakeTestDevice(3);
+      return RunBenchStep(options, communicator, Stream::On(*device, 1), out);
+    });
+    ASSERT_TRUE(status.ok()) << status;
+    launches[static_cast<int>(graphs)] = nlohmann::json::parse(out.str())["launches"][0];
+  }
+  const double graphs = launches[static_cast<int>(GraphMode::kAuto)],
+               eager = launches[static_cast<int>(GraphMode::kOff)];
+  EXPECT_GT(graphs, 0);
+  EXPECT_LT(graphs, eager - 50);
 }
 
 TEST(BenchStep, RefusesWidthsThatHeadsDoNotDivide) {

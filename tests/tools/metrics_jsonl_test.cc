@@ -77,6 +77,17 @@ TEST_F(MetricsJsonlTest, WritesAStepThatReadsBackToTheSameBits) {
   EXPECT_EQ(line["depth_gradient_norms"], json::parse("[1.235e-05, 2.0]"));
 }
 
+TEST_F(MetricsJsonlTest, ADevicesLaunchesAndGraphsStandWithTheStage) {
+  const auto sink = Open(0);
+  sink->OnStep(
+      {.stages = {{.launches = 12}, {}}, .memory = {{.arena_bytes = 3, .graph_bytes = 4}, {.arena_bytes = 3}}});
+  const json stages = json::parse(Lines().at(0))["stages"];
+  EXPECT_EQ(stages[0]["launches"], 12);
+  EXPECT_EQ(stages[0]["graph_bytes"], 4);
+  EXPECT_FALSE(stages[1].contains("launches")) << "the CPU has none";
+  EXPECT_FALSE(stages[1].contains("graph_bytes"));
+}
+
 TEST_F(MetricsJsonlTest, DepthNormsAppearAtTheirInterval) {
   const auto sink = Open(0);
   for (int64_t step = 0; step < 3; ++step) sink->OnStep({.step = step, .depth_gradient_norms = {1.0f}});

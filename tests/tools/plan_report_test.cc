@@ -188,7 +188,8 @@ TEST(PlanReport, TextAndJsonHoldTheSame) {
   ASSERT_TRUE(report.ok()) << report.status();
   const std::string text = PlanToText(*report, {.sublayers = true});
   EXPECT_THAT(text, AllOf(HasSubstr("rank"), HasSubstr("decoder layer 3 feed-forward"), HasSubstr("<- cut"),
-                          HasSubstr("memory"), HasSubstr("10 GFLOP/s a rank (given)")));
+                          HasSubstr("memory"), HasSubstr("at most 96 CUDA graphs a rank"),
+                          HasSubstr("10 GFLOP/s a rank (given)")));
   const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
   EXPECT_EQ(json["parameters"], report->model.ParameterElements());
   EXPECT_EQ(json["memory"][1]["arena_bytes"], report->layouts[1].total_bytes());

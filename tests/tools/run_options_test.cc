@@ -73,6 +73,7 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.pipeline.memory_limit_bytes, structs.pipeline.memory_limit_bytes);
   EXPECT_EQ(from_schema.pipeline.wait_timeout_seconds, structs.pipeline.wait_timeout_seconds);
   EXPECT_EQ(from_schema.pipeline.threads, structs.pipeline.threads);
+  EXPECT_EQ(from_schema.pipeline.graphs, structs.pipeline.graphs);
   EXPECT_EQ(from_schema.optimizer.beta1, structs.optimizer.beta1);
   EXPECT_EQ(from_schema.optimizer.beta2, structs.optimizer.beta2);
   EXPECT_EQ(from_schema.optimizer.epsilon, structs.optimizer.epsilon);
@@ -117,7 +118,8 @@ TEST(RunOptions, EveryFieldArrives) {
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 checkpoint_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
-               transport: "host" }
+               transport: "host"
+               graphs: "off" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
@@ -152,6 +154,7 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.pipeline.replicas, 3);
   EXPECT_FALSE(train.pipeline.shard_optimizer_state);
   EXPECT_EQ(train.pipeline.transport, Transport::kHost);
+  EXPECT_EQ(train.pipeline.graphs, GraphMode::kOff);
   EXPECT_EQ(train.pipeline.chunks, 2);
   EXPECT_EQ(train.pipeline.schedule, ScheduleKind::kInterleaved1F1B);
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
@@ -195,10 +198,10 @@ TEST(RunOptions, EveryFieldArrives) {
 }
 
 TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
-  for (const char* path :
-       {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
-        "model.residual.encoder.norm", "model.residual.encoder.depth_init", "pipeline.schedule",
-        "pipeline.optimizer_sharding", "pipeline.transport", "learning_rate.schedule", "device.precision"}) {
+  for (const char* path : {"model.sharing", "model.residual.method", "model.residual.distribution",
+                           "model.residual.branch_growth", "model.residual.encoder.norm",
+                           "model.residual.encoder.depth_init", "pipeline.schedule", "pipeline.optimizer_sharding",
+                           "pipeline.transport", "pipeline.graphs", "learning_rate.schedule", "device.precision"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
       config::RunConfig config = Parsed("stop { steps: 5000 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());
