@@ -147,8 +147,8 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(
       &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
       HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
-  if (!report.pipeline.graphs) return;
-  absl::StrAppendFormat(&text, "on a GPU besides: at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
+  if (!on_device || !report.pipeline.graphs) return;
+  absl::StrAppendFormat(&text, "besides at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
                         MostGraphsOfARank(report));
 }
 
