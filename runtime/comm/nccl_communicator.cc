@@ -75,7 +75,16 @@ absl::Status NcclCommunicator::OpenLink(NcclLink& link, bool sends, int peer, ab
     HADAL_ASSIGN_OR_RETURN(request, control_.Receive(id.data(), id.size(), peer, kIdTag));
   }
   HADAL_RETURN_IF_ERROR(control_.Wait(request, deadline, "an NCCL communicator's identifier"));
-  return link.Open(id, scratch_, kScratchBytes, deadline);
+  return link.Open(id, scratch_, kScratchBytes, deadline, [this] { return HostIsAlive(); });
+}
+
+// Nothing, sent to itself: fails where the host's communicator has been aborted or closed.
+absl::Status NcclCommunicator::HostIsAlive() {
+  HADAL_ASSIGN_OR_RETURN(CommRequest sent, control_.Send(nullptr, 0, rank(), kIdTag));
+  HADAL_ASSIGN_OR_RETURN(CommRequest received, control_.Receive(nullptr, 0, rank(), kIdTag));
+  const absl::Time soon = absl::Now() + absl::Seconds(10);
+  HADAL_RETURN_IF_ERROR(control_.Wait(received, soon, "this rank itself"));
+  return control_.Wait(sent, soon, "this rank itself");
 }
 
 NcclCommunicator::~NcclCommunicator() {

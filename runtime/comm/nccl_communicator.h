@@ -116,6 +116,7 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control);
   absl::Status Connect(const RankPair& pair, absl::Duration timeout);
   absl::Status OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout);
+  absl::Status HostIsAlive();
   absl::StatusOr<int64_t> Post(Transfer transfer);
   absl::Status CheckOpen();
   Peer& PeerOf(int rank);

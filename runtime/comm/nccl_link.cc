@@ -30,7 +30,8 @@ absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
                    "\". See that rank's log; NCCL_DEBUG=INFO tells more, pipeline.transport = \"host\" does without"));
 }
 
-absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time deadline) {
+absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time deadline,
+                              const std::function<absl::Status()>& alive) {
   while (result == kNcclInProgress) {
     NcclResult state = kNcclSuccess;
     if (const NcclResult asked = library_.AsyncError(comm_, state); asked != kNcclSuccess) return Failed(asked, doing);
@@ -38,6 +39,7 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time d
       result = state;
       break;
     }
+    if (alive) HADAL_RETURN_IF_ERROR(alive());
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
@@ -48,15 +50,17 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time d
   return result == kNcclSuccess ? absl::OkStatus() : Failed(result, doing);
 }
 
-absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline) {
+absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline,
+                            const std::function<absl::Status()>& alive) {
   HADAL_CHECK(comm_ == nullptr);
   HADAL_ASSIGN_OR_RETURN(queue_, device_.queues().MakeQueue());
   const NcclResult result = library_.CommInit(comm_, id, sends_ ? 0 : 1, kMostBlocks);
-  HADAL_RETURN_IF_ERROR(Settle(result, "connecting", deadline));
-  return WarmUp(scratch, bytes, deadline);
+  HADAL_RETURN_IF_ERROR(Settle(result, "connecting", deadline, alive));
+  return WarmUp(scratch, bytes, deadline, alive);
 }
 
-absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline) {
+absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline,
+                              const std::function<absl::Status()>& alive) {
   DeviceQueues& queues = device_.queues();
   HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event event, queues.MakeEvent());
   const absl::Cleanup destroy = [&] { queues.DestroyEvent(event); };
@@ -64,6 +68,7 @@ absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, absl::Time dead
   HADAL_RETURN_IF_ERROR(Start(scratch, bytes, event, event));
   while (!queues.Reached(event)) {
     HADAL_RETURN_IF_ERROR(Check());
+    HADAL_RETURN_IF_ERROR(alive());
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
                                                       sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,

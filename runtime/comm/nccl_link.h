@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -27,7 +28,9 @@ class NcclLink {
   NcclLink& operator=(const NcclLink&) = delete;
 
   // Connects the two and moves `bytes` of `scratch` once, so that nothing has to be set up later: both call it, with the same id.
-  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline);
+  // `alive`: asked while it waits; an error of it ends the wait, since NCCL does not know that a rank has given up elsewhere.
+  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline,
+                    const std::function<absl::Status()>& alive);
   // Starts a message of bytes ≥ 1 that reads or writes `data` when `after` is reached; `done` then stands for its end.  REQUIRES: the peer
   // starts the other side of the same message, and has none before it that this rank has not started.
   absl::Status Start(void* data, int64_t bytes, DeviceQueues::Event after, DeviceQueues::Event done);
@@ -43,8 +46,10 @@ class NcclLink {
  private:
   absl::Status Failed(NcclResult result, const char* doing);
   // Waits until a call that went on by itself has ended.
-  absl::Status Settle(NcclResult result, const char* doing, absl::Time deadline);
-  absl::Status WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline);
+  absl::Status Settle(NcclResult result, const char* doing, absl::Time deadline,
+                      const std::function<absl::Status()>& alive = {});
+  absl::Status WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline,
+                      const std::function<absl::Status()>& alive);
 
   NcclLibrary& library_;
   Device& device_;

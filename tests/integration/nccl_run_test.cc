@@ -101,6 +101,15 @@ TEST(NcclRunTest, ReplicasOfAPipelineWithTiedTables) {
   ExpectTheHostsBits(spec);
 }
 
+// Borders in bf16; what replicas and users of a table receive is rounded for their products.
+TEST(NcclRunTest, Bf16HasTheHostsBits) {
+  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+  spec.compute_storage = Storage::kBFloat16;
+  spec.ranks = 4;
+  spec.pipeline.replicas = 2;
+  ExpectTheHostsBits(spec);
+}
+
 // A peer that NCCL has lost ends the run on every rank, as a lost peer (exit code 6), wherever it happens; nothing hangs.
 TEST(NcclRunTest, AnAsynchronousErrorEndsTheRun) {
   RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
