@@ -91,7 +91,7 @@ class PaddedModel {
         encoder_(plan_, 1, plan_.target_embedding(), kCapacity),
         decoder_(plan_, plan_.target_embedding() + 1, plan_.output_head(), kCapacity),
         head_(plan_),
-        saved_(layout_->Reserve<float>("saved", std::max(encoder_.saved_floats(), decoder_.saved_floats()))) {
+        saved_(layout_->ReserveBytes("saved", std::max(encoder_.saved_bytes(), decoder_.saved_bytes()))) {
     for (ArenaSlice& slice : matrices_) slice = layout_->Reserve<float>("rows", kTargetRows * kWidth);
     arena_ = *Arena::Allocate(*layout_, device_.get());
     parameters_.Bind(arena_);
@@ -115,7 +115,7 @@ class PaddedModel {
     context.places = &slots_.Fill(context);
     const Matrix x = Place(0, kSourceRows), out = Place(1, kSourceRows), d_memory = Place(2, kSourceRows);
     const Matrix y = Place(3, kTargetRows), y_out = Place(4, kTargetRows), d_stream = Place(5, kTargetRows);
-    float* const saved = arena_.Get<float>(saved_);
+    std::byte* const saved = arena_.Get<std::byte>(saved_);
     Outcome outcome;
 
     Upload(x, Rows(1, 9, kSourceRows, poison, stream));
