@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr MachineRate kRate{.gflops = 10, .adam_elements_per_second = 1e9};
 
@@ -113,10 +114,14 @@ TEST(PlanReport, PredictsTheTimeOfTheProducts) {
 
 TEST(PlanReport, Bf16HalvesBordersOfAPostNormStreamAndAddsTwoBytesAWeight) {
   TrainOptions options = SmallRun();
-  const auto fp32 = MakePlanReport(options, 3, Stream::Cpu(1), kRate);
+  const Stream device = Stream::ForLayouts(DeviceKind::kCuda, 1);
+  const auto automatic = MakePlanReport(options, 3, device, kRate);
+  options.precision = TrainingPrecision::kFp32;
+  const auto fp32 = MakePlanReport(options, 3, device, kRate);
   options.precision = TrainingPrecision::kBf16;
-  const auto bf16 = MakePlanReport(options, 3, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(fp32.ok() && bf16.ok());
+  const auto bf16 = MakePlanReport(options, 3, device, kRate);
+  ASSERT_TRUE(automatic.ok() && fp32.ok() && bf16.ok());
+  EXPECT_EQ(automatic->layouts[0].total_bytes(), bf16->layouts[0].total_bytes());
   const auto bytes = [](const ArenaLayout& layout, const std::string& name) {
     int64_t sum = 0;
     for (const ArenaLayout::Category& category : layout.categories()) sum += category.name == name ? category.bytes : 0;
@@ -188,8 +193,10 @@ TEST(PlanReport, TextAndJsonHoldTheSame) {
   ASSERT_TRUE(report.ok()) << report.status();
   const std::string text = PlanToText(*report, {.sublayers = true});
   EXPECT_THAT(text, AllOf(HasSubstr("rank"), HasSubstr("decoder layer 3 feed-forward"), HasSubstr("<- cut"),
-                          HasSubstr("memory"), HasSubstr("at most 96 CUDA graphs a rank"),
-                          HasSubstr("10 GFLOP/s a rank (given)")));
+                          HasSubstr("memory"), Not(HasSubstr("CUDA graphs")), HasSubstr("10 GFLOP/s a rank (given)")));
+  const auto on_device = MakePlanReport(SmallRun(), 2, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
+  ASSERT_TRUE(on_device.ok()) << on_device.status();
+  EXPECT_THAT(PlanToText(*on_device, {}), HasSubstr("at most 96 CUDA graphs a rank"));
   const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
   EXPECT_EQ(json["parameters"], report->model.ParameterElements());
   EXPECT_EQ(json["memory"][1]["arena_bytes"], report->layouts[1].total_bytes());
