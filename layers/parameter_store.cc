@@ -11,6 +11,8 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
     : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan.sublayers[s];
+    weight_floats_ = AlignedSublayer(weight_floats_);
+    gradient_floats_ = AlignedSublayer(gradient_floats_);
     for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
       const int64_t elements = plan.parameters[p].elements();
       owned_.push_back(p);

@@ -19,6 +19,10 @@
 
 namespace hadal {
 
+// A sublayer's weights begin here, not at `elements`, so that they are on 16 bytes in fp32 and in bf16, wherever a stage begins: products
+// and kernels choose by alignment, and the bits must not depend on the cut. (Learned scalars of sublayers before would shift them.)
+constexpr int64_t AlignedSublayer(int64_t elements) { return (elements + 7) / 8 * 8; }
+
 class ParameterStore {
  public:
   // Reserves room for the sublayers of this rank, given in ascending order. `plan` must outlive the store.

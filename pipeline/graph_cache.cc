@@ -18,6 +18,7 @@ void GraphCache::Run(Device& device, const GraphKey& key, const LaunchAll& launc
 
 bool GraphCache::Record(Device& device, Entry& entry, const LaunchAll& launch) {
   const int64_t free_bytes = device.FreeBytes();
+  if (free_bytes < keep_free_bytes_) return false;
   device.BeginCapture();
   launch(/*recording=*/true);
   absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device.EndCapture();

@@ -5,7 +5,7 @@
 // lies in the slot's block of the device's memory (batch_slots.h), which is filled before. Copies from and to the host stay outside.
 // The first time of a key runs launch by launch, which also loads kernels and chooses the products' algorithms; the second is recorded
 // and launched; later ones are launched. The same kernels with the same arguments in the same order: the same bits.
-// At most `most` graphs are kept, and no more are made where the device's memory has no room for one: what has none runs launch by launch.
+// At most `most` graphs are kept, and no more are made where the device has little memory left: what has none runs launch by launch.
 // Thread safety: one thread.
 #pragma once
 
@@ -34,7 +34,11 @@ struct GraphKey {
 
 class GraphCache {
  public:
-  explicit GraphCache(int64_t most) : most_(most) {}
+  // What recording leaves free of the device's memory: modules that are loaded later, and NCCL's buffers, have no other place.
+  static constexpr int64_t kKeepFreeBytes = int64_t{1} << 30;
+
+  explicit GraphCache(int64_t most, int64_t keep_free_bytes = kKeepFreeBytes)
+      : most_(most), keep_free_bytes_(keep_free_bytes) {}
 
   using LaunchAll = std::function<void(bool recording)>;
   // Runs what `launch` launches, as a graph where there is one or it is time to record one.
@@ -52,7 +56,7 @@ class GraphCache {
   };
   bool Record(Device& device, Entry& entry, const LaunchAll& launch);
 
-  int64_t most_;
+  int64_t most_, keep_free_bytes_;
   bool full_ = false;  // the device has no memory for more
   int64_t graphs_ = 0, bytes_ = 0;
   std::map<GraphKey, Entry> entries_;

@@ -13,8 +13,8 @@
 // waiting. Tied tables come last, since they are summed over their uses first.
 // On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made too; where it
 // moves the device's, sums are kernels of the device. Both add the same numbers in the same order: the bits are the CPU's.
-// Memory: kDepth·(R-1) buckets to receive into; mirrors are as large as the stage's weights. Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait
-// has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
+// Memory: kDepth·(R-1) buckets to receive into; mirrors, where there are any, are as large as the stage's weights. Threads: one; sums use
+// the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
 #include <cstdint>

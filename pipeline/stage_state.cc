@@ -20,6 +20,26 @@ Vector SliceOf(Vector values, int64_t slice) {
   return {values.data + first, std::min(kSliceElements, values.size - first)};
 }
 
+// Where the moments of slices lie, one behind the other, with the weights' gaps between sublayers.
+class MomentPlaces {
+ public:
+  explicit MomentPlaces(const ModelPlan& plan) : plan_(plan) {}
+  // Of the next slice: `elements` of `parameter`.
+  int64_t Next(int32_t parameter, int64_t elements) {
+    const int32_t sublayer = plan_.parameters[parameter].sublayer;
+    if (sublayer != sublayer_) end_ = AlignedSublayer(end_);
+    sublayer_ = sublayer;
+    end_ += elements;
+    return end_ - elements;
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  const ModelPlan& plan_;
+  int32_t sublayer_ = -1;
+  int64_t end_ = 0;
+};
+
 }  // namespace
 
 StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training,
@@ -33,7 +53,9 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   }
   updated_ = sharded_ ? owned_ : Range{0, slices_.size()};
   if (!training) return;
-  for (size_t i = updated_.begin; i < updated_.end; ++i) moment_floats_ += slices[i].elements;
+  MomentPlaces places(plan);
+  for (size_t i = updated_.begin; i < updated_.end; ++i) places.Next(slices[i].parameter, slices[i].elements);
+  moment_floats_ = places.end();
   first_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
   second_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
   constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
@@ -46,6 +68,7 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   device_ = arena.device();
   float* first = training_ ? arena.Get<float>(first_moment_slice_) : nullptr;
   float* second = training_ ? arena.Get<float>(second_moment_slice_) : nullptr;
+  MomentPlaces places(plan_);
   if (training_) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
@@ -54,10 +77,9 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
     if (!training_) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
     if (i < updated_.begin || i >= updated_.end) continue;
-    slice.first_moment = {first, slice.weight.size};
-    slice.second_moment = {second, slice.weight.size};
-    first += slice.weight.size;
-    second += slice.weight.size;
+    const int64_t place = places.Next(slice.parameter, slice.weight.size);
+    slice.first_moment = {first + place, slice.weight.size};
+    slice.second_moment = {second + place, slice.weight.size};
   }
 }
 

@@ -91,6 +91,7 @@ absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const 
   PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
   if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(report.model, options.precision);
   PipelineOptions pipeline = options.pipeline;
+  pipeline.device_transfers = stream.kind() != DeviceKind::kCpu && ranks > 1 && pipeline.transport != Transport::kHost;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
   HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
   HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));

@@ -43,6 +43,7 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::StatusOr<bool> done = Test(request, received_bytes);
     if (!done.ok()) {
       Withdraw();
+      if (passenger_ != nullptr) passenger_->Withdraw();
       return WithPurpose(done.status(), what);
     }
     if (*done) return absl::OkStatus();
@@ -56,6 +57,7 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (waited >= allowed) {
       Withdraw();
+      if (passenger_ != nullptr) passenger_->Withdraw();
       return absl::DeadlineExceededError(
           absl::StrCat(Describe(request), ": gave up after ", absl::FormatDuration(waited), " waiting for ",
                        absl::string_view(what.data(), what.size()), ". Rank ", request.peer,

@@ -85,10 +85,8 @@ class OpenedLibrary final : public NcclLibrary {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.maxCTAs = most_blocks;
-    ncclComm_t made = nullptr;
-    const ncclResult_t result = functions_.init(&made, /*nranks=*/2, of_both, rank, &config);
-    comm = made;
-    return result;
+    // The library may write there until the initialisation is done, which is after this call.
+    return functions_.init(reinterpret_cast<ncclComm_t*>(&comm), /*nranks=*/2, of_both, rank, &config);
   }
 
   NcclResult AsyncError(NcclComm comm, NcclResult& error) override {

@@ -33,7 +33,7 @@ class NcclLibrary {
   // 22809: 2.28.9.
   virtual int Version() const = 0;
   virtual NcclResult GetUniqueId(NcclUniqueId& id) = 0;
-  // This rank of the two of the communicator `id`, on the current device. `most_blocks`: thread blocks a transfer may take.
+  // This rank of the two of the communicator `id`, on the current device; `comm` stays where it is until AsyncError says that it is made. `most_blocks`: thread blocks a transfer may take.
   virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, int rank, int most_blocks) = 0;
   virtual NcclResult AsyncError(NcclComm comm, NcclResult& error) = 0;
   // Between the two, in the order of the calls on either side; bytes ≥ 1, of the device.

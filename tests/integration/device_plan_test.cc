@@ -41,7 +41,8 @@ const Stream kPlanned = Stream::ForLayouts(DeviceKind::kCuda, 1);
 
 TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
   for (const int replicas : {1, 2}) {
-    const TrainOptions options = SmallRun(replicas, /*checkpoint_every=*/2 * (replicas - 1));
+    TrainOptions options = SmallRun(replicas, /*checkpoint_every=*/2 * (replicas - 1));
+    options.pipeline.transport = Transport::kHost;
     const int ranks = 2 * replicas;
     const auto report = MakePlanReport(options, ranks, kPlanned, MachineRate());
     ASSERT_TRUE(report.ok()) << report.status();
@@ -59,6 +60,18 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(DevicePlanTest, WhatRanksExchangeLiesOnTheDeviceUnlessItGoesThroughTheHost) {
+  TrainOptions options = SmallRun(2, 0);
+  const auto nccl = MakePlanReport(options, 4, kPlanned, MachineRate());
+  options.pipeline.transport = Transport::kHost;
+  const auto host = MakePlanReport(options, 4, kPlanned, MachineRate());
+  ASSERT_TRUE(nccl.ok() && host.ok());
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_GT(nccl->layouts[rank].device_bytes(), host->layouts[rank].device_bytes());
+    EXPECT_LT(nccl->layouts[rank].host_bytes(), host->layouts[rank].host_bytes());
   }
 }
 
