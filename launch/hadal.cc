@@ -1,5 +1,7 @@
 // hadal: one binary, one table of subcommands.
 #include <cstdio>
+#include <new>
+#include <string_view>
 
 #include "CLI/CLI.hpp"
 #include "launch/bench.h"
@@ -53,10 +55,15 @@ constexpr AddCommand kCommands[] = {
     hadal::AddBenchCommand,              // how fast a step is
 };
 
+// What saves and stops when a signal asks for it. Everything else ends at once, as programs do.
+bool StopsWhenAsked(std::string_view command) {
+  return command == "train" || command == "compare" || command == "sweep";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  hadal::InstallStopSignals();
+  if (argc > 1 && StopsWhenAsked(argv[1])) hadal::InstallStopSignals();
   CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");
   app.require_subcommand(1);
   app.set_version_flag("--version", "hadal " + hadal::Version());
@@ -73,6 +80,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? hadal::kExitDone : hadal::kExitUsage;
+  } catch (const std::bad_alloc&) {
+    std::fputs("hadal: this host has not enough memory for what was asked; ask for less of it at once\n", stderr);
+    return hadal::kExitError;
   }
   return exit_code;
 }

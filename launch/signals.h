@@ -3,8 +3,8 @@
 
 namespace hadal {
 
-// Installs the handlers. Call first thing in main: a signal that comes earlier would end the process. A second SIGINT or SIGTERM
-// ends it at once.
+// Installs the handlers, for a command that asks StopSignalled. Call first thing in main: a signal that comes earlier ends the process.
+// A second SIGINT or SIGTERM ends it at once.
 void InstallStopSignals();
 
 // Whether one of the signals has come.

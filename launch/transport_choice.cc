@@ -56,6 +56,10 @@ std::string NcclVariables(const char* const* environment) {
 absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::string& device, Communicator& world,
                                                 Collectives& collectives) {
   ChosenTransport chosen;
+  if (device.empty() && asked == Transport::kNccl) {
+    return absl::InvalidArgumentError(
+        "pipeline.transport = \"nccl\" needs GPUs, and this run computes on the CPU; leave it at \"auto\"");
+  }
   if (device.empty() || world.size() == 1) return chosen;
   const bool speaks = world.rank() == 0;
   constexpr const char* kByHost = "what ranks exchange goes through pinned host memory and MPI";

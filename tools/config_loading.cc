@@ -153,6 +153,10 @@ absl::Status ParseLayer(const std::string& text, const std::string& name, Config
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is a directory; give a file in it"));
+  }
   std::ifstream stream(name, std::ios::binary);
   if (!stream) return absl::NotFoundError(absl::StrCat(name, ": cannot be read: ", std::strerror(errno)));
   return std::string(std::istreambuf_iterator<char>(stream), {});

@@ -196,7 +196,8 @@ void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
       ->transform(CLI::CheckedTransformer(over_long))
       ->type_name("error|skip");
   command.add_option("--buffer", options.buffer_pairs, "Pairs read before they are scored")->capture_default_str();
-  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)");
+  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+      ->check(CLI::Range(0, 1024));
 }
 
 }  // namespace hadal

@@ -131,9 +131,15 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("generate", "Write an English-German corpus made by a grammar");
   auto options = std::make_shared<GenerateOptions>();
   command->add_option("-o,--out", options->output, "Output folder")->required()->type_name("DIR");
-  command->add_option("--pairs", options->pairs, "Training pairs")->capture_default_str();
-  command->add_option("--valid", options->valid, "Validation pairs, never seen in training")->capture_default_str();
-  command->add_option("--test", options->test, "Test pairs, never seen in training")->capture_default_str();
+  command->add_option("--pairs", options->pairs, "Training pairs")
+      ->check(CLI::Range(1, 1000000000))
+      ->capture_default_str();
+  command->add_option("--valid", options->valid, "Validation pairs, never seen in training")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
+  command->add_option("--test", options->test, "Test pairs, never seen in training")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
   command->add_option("--seed", options->seed, "Which corpus")->capture_default_str();
   command->add_flag("--overwrite", options->overwrite, "Replace files that are there");
   command->callback([options, &exit_code] {

@@ -246,7 +246,8 @@ void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->type_name("MIB");
   command.add_option("--buffer", options.buffer_lines, "Lines read before they are translated")->capture_default_str();
-  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)");
+  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+      ->check(CLI::Range(0, 1024));
 }
 
 }  // namespace hadal
