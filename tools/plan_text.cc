@@ -142,14 +142,15 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
   if (on_device) {
     absl::StrAppend(&text, "not counted: what the driver and its libraries take of the device for themselves\n");
+    if (report.pipeline.graphs) {
+      absl::StrAppendFormat(&text, "nor at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
+                            MostGraphsOfARank(report));
+    }
     return;
   }
   absl::StrAppendFormat(
       &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
       HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
-  if (!on_device || !report.pipeline.graphs) return;
-  absl::StrAppendFormat(&text, "besides at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
-                        MostGraphsOfARank(report));
 }
 
 void AppendTime(const PlanReport& report, std::string& text) {

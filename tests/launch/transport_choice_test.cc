@@ -49,8 +49,11 @@ TEST(TransportChoice, RanksOnOneDeviceGoThroughTheHost) {
     if (communicator.rank() == 0) {
       EXPECT_THAT(automatic.notice, AllOf(HasSubstr("pinned host memory"), HasSubstr("because ")));
     }
-    HADAL_ASSIGN_OR_RETURN(const ChosenTransport cpu, ChooseTransport(Transport::kNccl, "", communicator, collectives));
+    HADAL_ASSIGN_OR_RETURN(const ChosenTransport cpu, ChooseTransport(Transport::kAuto, "", communicator, collectives));
     EXPECT_EQ(cpu.notice, "");
+    const absl::Status no_gpu = ChooseTransport(Transport::kNccl, "", communicator, collectives).status();
+    EXPECT_EQ(no_gpu.code(), absl::StatusCode::kInvalidArgument) << no_gpu;
+    EXPECT_THAT(std::string(no_gpu.message()), HasSubstr("needs GPUs"));
     const absl::Status asked = ChooseTransport(Transport::kNccl, device, communicator, collectives).status();
     EXPECT_EQ(asked.code(), absl::StatusCode::kInvalidArgument) << asked;
     EXPECT_THAT(std::string(asked.message()), HasSubstr("pipeline.transport = \"nccl\""));

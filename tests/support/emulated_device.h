@@ -27,7 +27,7 @@ namespace hadal::testing {
 class EmulatedDevice : public cuda::LaunchDevice {
  public:
   // `seed`: of the order in which threads run. `most_bytes`: of its memory.
-  explicit EmulatedDevice(uint64_t seed = 1, int64_t most_bytes = int64_t{1} << 30);
+  explicit EmulatedDevice(uint64_t seed = 1, int64_t most_bytes = int64_t{1} << 34);
   ~EmulatedDevice() override;
 
   std::string Name() const override { return "emulated device"; }
