@@ -289,7 +289,7 @@ absl::Status NcclCommunicator::Move() {
 
 absl::Status NcclCommunicator::MoveAlong() {
   if (closed_) return std::exchange(error_, absl::OkStatus());
-  const absl::Status status = Move();
+  absl::Status status = Move();
   if (!status.ok()) Withdraw();
   return status;
 }
