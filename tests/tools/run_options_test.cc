@@ -107,8 +107,8 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.depth.probe_tokens, structs.depth.probe_tokens);
 }
 
-TEST(RunOptions, EveryFieldArrives) {
-  const RunOptions options = OptionsOf(R"(
+// Every field of a run, none with its default.
+constexpr char kEveryField[] = R"(
     seed: 9
     device { precision: "bf16" }
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
@@ -127,8 +127,10 @@ TEST(RunOptions, EveryFieldArrives) {
     checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
     logging { every_steps: 8 }
-    instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })");
-  const TrainOptions& train = options.train;
+    instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })";
+
+TEST(RunOptions, EveryFieldOfTheModelArrives) {
+  const TrainOptions train = OptionsOf(kEveryField).train;
   EXPECT_EQ(train.seed, 9u);
   EXPECT_EQ(train.precision, TrainingPrecision::kBf16);
   EXPECT_EQ(train.model.encoder_layers, 3);
@@ -145,6 +147,10 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.model.label_smoothing, 0.05);
   EXPECT_EQ(train.model.branch_growth, BranchGrowth::kLinear);
   EXPECT_EQ(train.model.branch_growth_updates, 123);
+}
+
+TEST(RunOptions, EveryFieldOfDataAndPipelineArrives) {
+  const TrainOptions train = OptionsOf(kEveryField).train;
   EXPECT_EQ(train.train_data, "t");
   EXPECT_EQ(train.validation_data, "v");
   EXPECT_EQ(train.batch.micro_batches, 7);
@@ -164,6 +170,10 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.pipeline.memory_limit_bytes, 1234567890123);
   EXPECT_EQ(train.pipeline.wait_timeout_seconds, 1.5);
   EXPECT_EQ(train.pipeline.threads, 6);
+}
+
+TEST(RunOptions, EveryFieldOfTheOptimizerArrives) {
+  const TrainOptions train = OptionsOf(kEveryField).train;
   EXPECT_EQ(train.optimizer.beta1, 0.8);
   EXPECT_EQ(train.optimizer.beta2, 0.95);
   EXPECT_EQ(train.optimizer.epsilon, 1e-6);
@@ -175,6 +185,10 @@ TEST(RunOptions, EveryFieldArrives) {
   EXPECT_EQ(train.rate.warmup_initial_rate, 1e-5);
   EXPECT_EQ(train.rate.end_rate, 1e-6);
   EXPECT_EQ(train.rate.power, 2);
+}
+
+TEST(RunOptions, EveryFieldAroundTheStepsArrives) {
+  const TrainOptions train = OptionsOf(kEveryField).train;
   EXPECT_EQ(train.stop.steps, 5000);
   EXPECT_EQ(train.stop.epochs, 1.5);
   EXPECT_EQ(train.stop.minutes, 2.5);
