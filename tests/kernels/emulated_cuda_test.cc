@@ -179,7 +179,7 @@ class EmulatedCublasLtTest : public EmulatedCudaTest {
                                                             workspace_, kWorkspaceBytes, stream_);
   }
 
-  static constexpr size_t kWorkspaceBytes = 4 << 20;
+  static constexpr size_t kWorkspaceBytes = 64 << 10;
   float* memory_ = nullptr;
   void* workspace_ = nullptr;
 };

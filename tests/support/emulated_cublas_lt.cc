@@ -60,7 +60,7 @@ struct Algorithm {
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-constexpr uint64_t kWorkspaceBytes = 4 << 20;
+constexpr uint64_t kWorkspaceBytes = 64 << 10;
 constexpr int kHandle = 0;
 
 bool HasBias(cublasLtEpilogue_t epilogue) {
