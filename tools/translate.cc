@@ -79,7 +79,7 @@ class Translator {
   absl::Status Load() {
     const absl::Duration timeout = absl::Seconds(options_.wait_timeout_seconds);
     HADAL_ASSIGN_OR_RETURN(
-        model_, InferenceModel::Load(options_.checkpoint, options_.decoder.beam.beam, communicator_, timeout));
+        model_, InferenceModel::Load(options_.checkpoint, options_.decoder.beam.beam, communicator_, stream_, timeout));
     HADAL_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->plan(), model_->pipeline(), model_->parameters(), stream_,
                                                      communicator_, options_.decoder, timeout));
     if (!IsMain()) return absl::OkStatus();
