@@ -15,6 +15,7 @@
 #include <memory>
 #include <tuple>
 
+#include "kernels/device/driver_memory.h"
 #include "kernels/device_batch.h"
 #include "runtime/device.h"
 
@@ -34,8 +35,8 @@ struct GraphKey {
 
 class GraphCache {
  public:
-  // What recording leaves free of the device's memory: modules that are loaded later, and NCCL's buffers, have no other place.
-  static constexpr int64_t kKeepFreeBytes = int64_t{1} << 30;
+  // What recording leaves free of the device's memory: modules that are loaded later have no other place.
+  static constexpr int64_t kKeepFreeBytes = cuda::DriverMemory::kModuleBytes;
 
   explicit GraphCache(int64_t most, int64_t keep_free_bytes = kKeepFreeBytes)
       : most_(most), keep_free_bytes_(keep_free_bytes) {}

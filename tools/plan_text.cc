@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/driver_memory.h"
 #include "kernels/device/own_memory.h"
 #include "layers/border.h"
 #include "pipeline/graph_cache.h"
@@ -122,6 +123,27 @@ int64_t MostGraphsOfARank(const PlanReport& report) {
   return *std::max_element(graphs.begin(), graphs.end());
 }
 
+// What a rank leaves free of its device, and what the device must have then.
+void AppendDriverMemory(const PlanReport& report, std::string& text) {
+  using cuda::DriverMemory;
+  const int links = NcclLinks(report.model, report.pipeline);
+  const int64_t driver = DriverBytes(report.model, report.pipeline);
+  int64_t fullest = 0;
+  for (const ArenaLayout& layout : report.layouts) fullest = std::max(fullest, LimitedBytes(layout, DeviceKind::kCuda));
+  absl::StrAppendFormat(&text, "left beside it on the device: %s (modules %s", HumanBytes(driver),
+                        HumanBytes(DriverMemory::kModuleBytes));
+  if (report.pipeline.graphs) {
+    absl::StrAppendFormat(&text, ", at most %d CUDA graphs a rank %s", MostGraphsOfARank(report),
+                          HumanBytes(DriverMemory::kGraphBytes));
+  }
+  if (links > 0) {
+    absl::StrAppendFormat(&text, ", NCCL with %d links %s", links, HumanBytes(DriverMemory::NcclBytes(links)));
+  }
+  absl::StrAppendFormat(
+      &text, "), allowances that were not measured yet: a rank wants a GPU, or a share of one, with %s free\n",
+      HumanBytes(fullest + driver));
+}
+
 void AppendMemory(const PlanReport& report, std::string& text) {
   absl::StrAppend(&text, "\nmemory of each rank\n");
   const bool on_device = report.device == DeviceKind::kCuda;
@@ -141,11 +163,7 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   }
   absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
   if (on_device) {
-    absl::StrAppend(&text, "not counted: what the driver and its libraries take of the device for themselves\n");
-    if (report.pipeline.graphs) {
-      absl::StrAppendFormat(&text, "nor at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
-                            MostGraphsOfARank(report));
-    }
+    AppendDriverMemory(report, text);
     return;
   }
   absl::StrAppendFormat(
@@ -254,6 +272,7 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
     nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
     if (report.device == DeviceKind::kCuda) {
       memory["device_bytes"] = LimitedBytes(layout, report.device);
+      memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
       memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
     }
     for (const ArenaLayout::Category& category : layout.categories()) memory[category.name + "_bytes"] = category.bytes;
