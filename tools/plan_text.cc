@@ -88,16 +88,19 @@ std::string Milliseconds(const PlanReport& report, double seconds) {
 }
 
 void AppendChunks(const PlanReport& report, std::string& text) {
-  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s\n", "rank", "chunk", "sublayers",
-                        "from", "parameters", "cost", "forward", "backward", "live", "border");
+  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", "rank", "chunk", "sublayers",
+                        "from", "parameters", "cost", "forward", "backward", "live", "border", "and back");
+  const auto border = [](int64_t bytes) { return bytes > 0 ? HumanBytes(bytes) : "-"; };
   for (const ChunkReport& c : report.chunks) {
-    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s\n", c.rank, c.chunk, c.first,
-                          c.last, report.model.SublayerName(c.first), HumanCount(c.parameters), 100 * c.cost_share,
-                          Milliseconds(report, c.forward_seconds), Milliseconds(report, c.backward_seconds),
-                          c.live_micro_batches, c.border_bytes > 0 ? HumanBytes(c.border_bytes) : "-");
+    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", c.rank, c.chunk,
+                          c.first, c.last, report.model.SublayerName(c.first), HumanCount(c.parameters),
+                          100 * c.cost_share, Milliseconds(report, c.forward_seconds),
+                          Milliseconds(report, c.backward_seconds), c.live_micro_batches, border(c.border_bytes),
+                          border(c.gradient_bytes));
   }
   absl::StrAppend(
-      &text, "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and as many back\n");
+      &text,
+      "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and of their gradients back\n");
 }
 
 int64_t TotalBytes(const PlanReport& report) {
@@ -266,7 +269,8 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                               {"forward_seconds", timed(c.forward_seconds)},
                               {"backward_seconds", timed(c.backward_seconds)},
                               {"live_micro_batches", c.live_micro_batches},
-                              {"border_bytes", c.border_bytes}});
+                              {"border_bytes", c.border_bytes},
+                              {"gradient_bytes", c.gradient_bytes}});
   }
   for (const ArenaLayout& layout : report.layouts) {
     nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
