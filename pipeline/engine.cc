@@ -312,7 +312,7 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   const bool is_last = &batch == &batches_.back();
-  // Replicas start on what is complete: this micro-batch is not launched as a graph.
+  // Replicas start on what is complete: this micro-batch is launched in parts.
   if (is_last && pipeline_.grid.replicas > 1) context.complete_from = &complete_from_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
   if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);

@@ -122,7 +122,8 @@ std::string DeviceMemory(const ArenaLayout& layout) {
 // That a rank's device keeps.
 int64_t MostGraphsOfARank(const PlanReport& report) {
   std::vector<int64_t> graphs(report.pipeline.shape.stages);
-  for (const ChunkReport& chunk : report.chunks) graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches);
+  for (const ChunkReport& chunk : report.chunks)
+    graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches, report.pipeline.grid.replicas);
   return *std::max_element(graphs.begin(), graphs.end());
 }
 
