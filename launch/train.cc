@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/device/own_memory.h"
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"
+#include "launch/memory_limit.h"
 #include "launch/signals.h"
 #include "launch/time_limit.h"
 #include "launch/training_sinks.h"
@@ -122,21 +122,28 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
   return ModelPlan::Parse(bytes);
 }
 
-// Where the config sets no limit, a rank may take what its GPU has free, or its share of what its host has; the smallest share of all
-// ranks counts.
-absl::Status LimitMemory(const World& world, const Device* device, Collectives& collectives, PipelineOptions& options) {
+// Where the config sets no limit: launch/memory_limit.h's.
+absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
+                         Collectives& collectives, PipelineOptions& options) {
   if (options.memory_limit_bytes != 0) return absl::OkStatus();
-  const std::optional<int64_t> free = AvailableHostMemoryBytes();
-  constexpr int64_t kUnknown = int64_t{1} << 62;
-  const int64_t my_share = device != nullptr
-                               ? device->FreeBytes() + cuda::OwnMemory::kDeviceBytes  // which it has taken already
-                           : free ? *free / world.ranks_on_host()
-                                  : kUnknown;
-  const double mine[] = {static_cast<double>(my_share)};
+  int64_t driver_bytes = 0;
+  if (device != nullptr) {
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, world.size()));
+    driver_bytes = DriverBytes(plan, pipeline);
+  }
+  const int64_t free =
+      device != nullptr ? device->FreeBytes() : AvailableHostMemoryBytes().value_or(MemoryFacts::kUnknown);
+  const double mine[] = {static_cast<double>(free), static_cast<double>(world.ranks_on_host())};
+  const std::string place = device != nullptr ? device->Identity() : "";
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
-  double least = mine[0];
-  for (const std::vector<double>& share : all) least = std::min(least, share[0]);
-  options.memory_limit_bytes = static_cast<int64_t>(least);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> places, collectives.AllGather(place, "devices"));
+  std::vector<MemoryFacts> facts;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    facts.push_back({.device = places[rank],
+                     .free_bytes = static_cast<int64_t>(all[rank][0]),
+                     .ranks_on_host = static_cast<int>(all[rank][1])});
+  }
+  options.memory_limit_bytes = MemoryLimitBytes(facts, driver_bytes);
   return absl::OkStatus();
 }
 
@@ -268,9 +275,13 @@ struct RankDevice {
 absl::Status ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world, absl::Duration timeout,
                             RankDevice& device) {
   if (device.transport.nccl == nullptr) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(device.devices,
-                         NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device, world.communicator(),
-                                                  TransferPairs(plan, pipeline), timeout));
+  const int64_t free_before = device.chosen.device->FreeBytes();
+  const std::vector<RankPair> pairs = TransferPairs(plan, pipeline);
+  HADAL_ASSIGN_OR_RETURN(device.devices, NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device,
+                                                                  world.communicator(), pairs, timeout));
+  const std::string more =
+      NcclTookMore(free_before - device.chosen.device->FreeBytes(), MostLinks(pairs), world.rank());
+  if (!more.empty()) std::cerr << "warning: " << more << "\n";
   return absl::OkStatus();
 }
 
@@ -290,7 +301,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                                          world.communicator(), collectives));
   options.pipeline.device_transfers = device.transport.nccl != nullptr;
   const Stream stream = chosen.StreamFor(world.stream());
-  HADAL_RETURN_IF_ERROR(LimitMemory(world, chosen.device.get(), collectives, options.pipeline));
+  HADAL_RETURN_IF_ERROR(LimitMemory(plan, options.batch, world, chosen.device.get(), collectives, options.pipeline));
   HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), stream, options.pipeline));
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                          MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));

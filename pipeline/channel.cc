@@ -122,11 +122,11 @@ absl::Status ReceiveChannel::Post() {
   return absl::OkStatus();
 }
 
-void ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
-  if (posted_.empty() || arrived_bytes_.has_value()) return;
+absl::Status ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
+  if (posted_.empty() || arrived_bytes_.has_value()) return absl::OkStatus();
   int64_t bytes = 0;
-  const absl::StatusOr<bool> done = communicator_->Test(posted_.front(), &bytes);
-  if (!done.ok() || !*done) return;
+  HADAL_ASSIGN_OR_RETURN(const bool arrived, communicator_->Test(posted_.front(), &bytes));
+  if (!arrived) return absl::OkStatus();
   arrived_bytes_ = bytes;
   const double now = MonotonicSeconds();
   trace.Add({.kind = TraceKind::kArrival,
@@ -135,6 +135,7 @@ void ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& tra
              .bytes = bytes,
              .begin_seconds = now,
              .end_seconds = now});
+  return absl::OkStatus();
 }
 
 absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& batch, int64_t step,

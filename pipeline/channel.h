@@ -83,8 +83,9 @@ class ReceiveChannel {
 
   // A program with `messages` receives on this channel starts: posts the first k.
   absl::Status Begin(int64_t messages);
-  // For traces: looks whether the next message has come, and records when that was first seen. Errors are left to Receive.
-  void Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
+  // For traces: looks whether the next message has come, and records when that was first seen. Errors: the communicator's, which is
+  // closed then, so that they are not found again.
+  absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits for the next message, which must be of `batch` and `step`.
   absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);
   // The edges of the oldest received message that was not released yet.

@@ -59,11 +59,12 @@ absl::Status Channels::Begin(const RankProgram& program) {
   return absl::OkStatus();
 }
 
-void Channels::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
+absl::Status Channels::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
   for (OfChunk& chunk : chunks_) {
-    if (chunk.receive_forward) chunk.receive_forward->Poll(batches, trace);
-    if (chunk.receive_backward) chunk.receive_backward->Poll(batches, trace);
+    if (chunk.receive_forward) HADAL_RETURN_IF_ERROR(chunk.receive_forward->Poll(batches, trace));
+    if (chunk.receive_backward) HADAL_RETURN_IF_ERROR(chunk.receive_backward->Poll(batches, trace));
   }
+  return absl::OkStatus();
 }
 
 absl::Status Channels::Drain(absl::Duration timeout) {

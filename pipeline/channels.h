@@ -20,7 +20,7 @@ class Channels {
   // Posts the receives of a program.
   absl::Status Begin(const RankProgram& program);
   // For traces: records messages that have come before their receive. `batches`: the program's.
-  void Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
+  absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits until every message sent has been received.
   absl::Status Drain(absl::Duration timeout);
 

@@ -136,17 +136,36 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyM
 }
 
 void Chunk::RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work) {
-  const bool watched = context.observer != nullptr || context.profile != nullptr || context.complete_from != nullptr;
+  const bool watched = context.observer != nullptr || context.profile != nullptr;
   if (graphs_ == nullptr || watched) return work(context);
   const GraphKey key{
       .phase = phase, .slot = context.batch.micro_batch % spec_.slots, .shape = batches_->ShapeOf(context.batch)};
-  graphs_->Run(*context.stream.device(), key, [&](bool recording) {
-    if (!recording) return work(context);
+  const auto launch = [&](const GraphCache::Cut* recording) {
+    if (recording == nullptr) return work(context);
     SublayerContext recorded = context;  // transfers wait until the graph is launched
     recorded.progress = nullptr;
     recorded.trace = nullptr;
-    work(recorded);
+    context.complete_from == nullptr ? work(recorded) : RecordInParts(recorded, *recording, work);
+  };
+  graphs_->Run(*context.stream.device(), key, launch, [&context](int32_t complete_from) {
+    context.MarkComplete(complete_from);
+    context.Progress();
   });
+}
+
+void Chunk::RecordInParts(SublayerContext& context, const GraphCache::Cut& cut,
+                          const std::function<void(SublayerContext&)>& work) const {
+  const int32_t sublayers = spec_.last - spec_.first;
+  const int32_t of_a_part = (sublayers + GraphCache::kMostParts - 1) / GraphCache::kMostParts;
+  int32_t complete = spec_.last, cut_at = spec_.last;
+  const std::function<void()> progress = [&] {
+    if (cut_at - complete < of_a_part || complete == spec_.first) return;
+    cut_at = complete;
+    cut(complete);
+  };
+  context.complete_from = &complete;
+  context.progress = &progress;
+  work(context);
 }
 
 LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll,
@@ -241,7 +260,8 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> o
   context.memory = MemoryView(batch);
   context.d_memory = d_memory;
   StageTimes parts;
-  RunPhase(context, GraphPhase::kBackward, [&](SublayerContext& c) { BackwardPieces(c, parts); });
+  const GraphPhase phase = context.complete_from == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward;
+  RunPhase(context, phase, [&](SublayerContext& c) { BackwardPieces(c, parts); });
   WaitForDevice(context);
   times.recompute_seconds += parts.recompute_seconds;
   // A device's work is known when it has been waited for.

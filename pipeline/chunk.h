@@ -11,8 +11,8 @@
 // rank share. Where layers combine all outputs in front of them, segments read and write the stack's history (layer_history.h), which
 // also is what crosses the border.
 // Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
-// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors or waits for a part of it (graph_cache.h);
-// what crosses a border, the micro-batch's block and the losses are copied outside.
+// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors, or, where replicas wait for gradients as they
+// become complete, as several (graph_cache.h); what crosses a border, the micro-batch's block and the losses are copied outside.
 // Pure arithmetic: a chunk never communicates, so it can be compared with the unsplit model.
 // Thread safety: one thread.
 #pragma once
@@ -45,6 +45,7 @@ struct ChunkSpec {
   bool training = true;
   bool on_device = false;         // kernels run on a device
   bool graphs = false;            // launched as graphs there
+  int replicas = 1;               // that share its gradients
   bool inputs_on_device = false;  // borders' edges come in the device's memory
 };
 
@@ -163,6 +164,9 @@ class Chunk {
   AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   // Runs `work` with `context`, on a device as a graph where that may be.
   void RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work);
+  // Records `work`, a step's last backward with replicas, cut where the gradients of some more sublayers are complete.
+  void RecordInParts(SublayerContext& context, const GraphCache::Cut& cut,
+                     const std::function<void(SublayerContext&)>& work) const;
   void ForwardPieces(SublayerContext& context);
   void BackwardPieces(SublayerContext& context, StageTimes& times);
   void LoadInputs(const SublayerContext& context, std::span<const ConstAnyMatrix> inputs);

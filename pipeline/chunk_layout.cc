@@ -47,7 +47,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
                                       .slots = spec.slots,
                                       .capacity = capacity},
                      layout);
-    if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots));
+    if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.replicas));
   }
   const auto reserve = [&](const Edge& edge, Storage storage, bool in_history) {
     const bool has_place = in_history && edge.kind == EdgeKind::kStream;

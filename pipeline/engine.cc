@@ -198,7 +198,10 @@ absl::Status Engine::Run(const RankProgram& program) {
     place_.Set(scalars_.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
-    HADAL_RETURN_IF_ERROR(Execute(program[i]));
+    const absl::Status status = Execute(program[i]);
+    // What broke beside the computation first: behind it the instruction finds communication closed, and does not know why.
+    HADAL_RETURN_IF_ERROR(progress_status_);
+    HADAL_RETURN_IF_ERROR(status);
     if (computes) result_.times.core_wait_seconds += run_queue_.Seconds() - waited;
   }
   const Stopwatch watch;
@@ -309,7 +312,7 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   EdgeViews gradients;
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   const bool is_last = &batch == &batches_.back();
-  // Replicas start on what is complete: this micro-batch is not launched as a graph.
+  // Replicas start on what is complete: this micro-batch is launched in parts.
   if (is_last && pipeline_.grid.replicas > 1) context.complete_from = &complete_from_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
   if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);
@@ -342,14 +345,14 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
 // Called between sublayers: whatever can move without waiting does.
 void Engine::Progress() {
   transfers().world().Progress();  // a communicator of devices moves the world's along
-  if (trace_.recording()) layout_.channels_.Poll(batches_, trace_);
-  if (complete_from_ == kNothingComplete || !reduction_status_.ok()) return;
-  reduction_status_ = layout_.reduction_.Advance(stage().stream(), complete_from_);
+  if (!progress_status_.ok()) return;
+  if (trace_.recording()) progress_status_ = layout_.channels_.Poll(batches_, trace_);
+  if (complete_from_ == kNothingComplete || !progress_status_.ok()) return;
+  progress_status_ = layout_.reduction_.Advance(stage().stream(), complete_from_);
 }
 
 absl::Status Engine::ReduceOverReplicas() {
   const Stopwatch watch;
-  HADAL_RETURN_IF_ERROR(reduction_status_);
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Finish(stage().stream(), timeout_));
   if (!layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherGradients(stage().stream(), timeout_));
   complete_from_ = kNothingComplete;

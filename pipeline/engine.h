@@ -165,7 +165,7 @@ class Engine {
   UpdateSettings update_;
   std::vector<LossSums> losses_;              // on the head's rank, of each micro-batch so far
   int32_t complete_from_ = kNothingComplete;  // the gradients of sublayers ≥ this one are complete
-  absl::Status reduction_status_;             // of what ran beside the backward
+  absl::Status progress_status_;              // of what ran beside the computation: the first error
   std::vector<float>* row_nll_ = nullptr;
   std::optional<ProfileRelay> profile_;  // while the residual stream is profiled
   StepResult result_;

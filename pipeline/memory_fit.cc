@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/driver_memory.h"
 #include "kernels/device/own_memory.h"
 #include "pipeline/engine.h"
+#include "pipeline/transfer_pairs.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -99,6 +101,14 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
   return kind == DeviceKind::kCpu ? layout.total_bytes() : layout.device_bytes() + cuda::OwnMemory::kDeviceBytes;
 }
 
+int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline) {
+  return pipeline.device_transfers ? MostLinks(TransferPairs(plan, pipeline)) : 0;
+}
+
+int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline) {
+  return cuda::DriverMemory::Bytes(pipeline.graphs, NcclLinks(plan, pipeline));
+}
+
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const Stream& stream) {
   const GridShape& grid = pipeline.grid;
@@ -132,15 +142,16 @@ absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ran
   const std::string nearest = absl::StrCat("pipeline.checkpoint_every = ", choice.checkpoint_every, " needs ",
                                            Gib(choice.fullest.bytes), " (", choice.fullest.bytes, " bytes)");
   asked.checkpoint_every = choice.checkpoint_every;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but the limit is ", limit,
-      " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
-      stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free" : "what its GPU has free",
-      "). Nearest: ", nearest,
-      choice.fullest.bytes <= limit
-          ? ", which fits."
-          : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
-                         LargestDepth(plan, batch, ranks, stream, asked))));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes,
+                   " bytes), but the limit is ", limit, " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
+                   stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
+                                                     : "its share of what its GPU has free, less what the driver takes",
+                   "). Nearest: ", nearest,
+                   choice.fullest.bytes <= limit
+                       ? ", which fits."
+                       : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
+                                      LargestDepth(plan, batch, ranks, stream, asked))));
 }
 
 }  // namespace hadal

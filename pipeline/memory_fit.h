@@ -23,6 +23,13 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
 // takes beside it (kernels/device/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
+// The most links by NCCL that a rank has; 0 where ranks exchange through the host.
+int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline);
+
+// What a rank leaves free of its device for the driver and its libraries, NCCL's links included where ranks exchange by it; the same for
+// all ranks (kernels/device/driver_memory.h). A device holds a rank whose LimitedBytes and these it has room for.
+int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline);
+
 // With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes the
 // smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A pure function:
 // every rank decides the same.

@@ -16,6 +16,7 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
                          .training = training,
                          .on_device = stream.kind() != DeviceKind::kCpu,
                          .graphs = pipeline.graphs,
+                         .replicas = pipeline.grid.replicas,
                          .inputs_on_device = pipeline.device_transfers};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }

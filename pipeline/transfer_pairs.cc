@@ -1,6 +1,7 @@
 #include "pipeline/transfer_pairs.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -43,6 +44,17 @@ std::vector<RankPair> TransferPairs(const ModelPlan& plan, const PipelinePlan& p
   std::vector<RankPair> list;
   for (const auto& [a, b] : pairs) list.push_back({a, b});
   return list;
+}
+
+int MostLinks(std::span<const RankPair> pairs) {
+  std::map<int, int> links;
+  for (const RankPair& pair : pairs) {
+    if (pair.first == pair.second) continue;  // a rank and itself need none
+    for (const int rank : {pair.first, pair.second}) links[rank] += 2;
+  }
+  int most = 0;
+  for (const auto& [rank, count] : links) most = std::max(most, count);
+  return most;
 }
 
 }  // namespace hadal

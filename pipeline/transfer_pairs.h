@@ -2,6 +2,7 @@
 // stage. A pure function of the plan, the same on every rank: what NcclCommunicator::Create connects.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "pipeline/pipeline_plan.h"
@@ -11,5 +12,8 @@ namespace hadal {
 
 // Of world ranks, each pair once, first < second.
 std::vector<RankPair> TransferPairs(const ModelPlan& plan, const PipelinePlan& pipeline);
+
+// The most links that one of the ranks has: two for each pair it is in, one a direction (runtime/comm/nccl_link.h).
+int MostLinks(std::span<const RankPair> pairs);
 
 }  // namespace hadal

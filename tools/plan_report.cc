@@ -59,6 +59,7 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
         report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
+        report.gradient_bytes += EdgeBytes(edge, edge.gradient, pipeline.capacity, plan.options.d_model);
       }
     }
     chunks.push_back(report);

@@ -44,7 +44,8 @@ struct ChunkReport {
   double cost_share = 0;                             // of the model's multiply-adds
   double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
   int32_t live_micro_batches = 0;
-  int64_t border_bytes = 0;  // to the next chunk, for one micro-batch; the same comes back
+  // To the next chunk, for one micro-batch, and of their gradients back: not alike where they are stored in other types (layers/border.h).
+  int64_t border_bytes = 0, gradient_bytes = 0;
 };
 
 struct PlanReport {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/device/driver_memory.h"
 #include "kernels/device/own_memory.h"
 #include "layers/border.h"
 #include "pipeline/graph_cache.h"
@@ -87,16 +88,19 @@ std::string Milliseconds(const PlanReport& report, double seconds) {
 }
 
 void AppendChunks(const PlanReport& report, std::string& text) {
-  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s\n", "rank", "chunk", "sublayers",
-                        "from", "parameters", "cost", "forward", "backward", "live", "border");
+  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", "rank", "chunk", "sublayers",
+                        "from", "parameters", "cost", "forward", "backward", "live", "border", "and back");
+  const auto border = [](int64_t bytes) { return bytes > 0 ? HumanBytes(bytes) : "-"; };
   for (const ChunkReport& c : report.chunks) {
-    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s\n", c.rank, c.chunk, c.first,
-                          c.last, report.model.SublayerName(c.first), HumanCount(c.parameters), 100 * c.cost_share,
-                          Milliseconds(report, c.forward_seconds), Milliseconds(report, c.backward_seconds),
-                          c.live_micro_batches, c.border_bytes > 0 ? HumanBytes(c.border_bytes) : "-");
+    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", c.rank, c.chunk,
+                          c.first, c.last, report.model.SublayerName(c.first), HumanCount(c.parameters),
+                          100 * c.cost_share, Milliseconds(report, c.forward_seconds),
+                          Milliseconds(report, c.backward_seconds), c.live_micro_batches, border(c.border_bytes),
+                          border(c.gradient_bytes));
   }
   absl::StrAppend(
-      &text, "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and as many back\n");
+      &text,
+      "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and of their gradients back\n");
 }
 
 int64_t TotalBytes(const PlanReport& report) {
@@ -118,8 +122,30 @@ std::string DeviceMemory(const ArenaLayout& layout) {
 // That a rank's device keeps.
 int64_t MostGraphsOfARank(const PlanReport& report) {
   std::vector<int64_t> graphs(report.pipeline.shape.stages);
-  for (const ChunkReport& chunk : report.chunks) graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches);
+  for (const ChunkReport& chunk : report.chunks)
+    graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches, report.pipeline.grid.replicas);
   return *std::max_element(graphs.begin(), graphs.end());
+}
+
+// What a rank leaves free of its device, and what the device must have then.
+void AppendDriverMemory(const PlanReport& report, std::string& text) {
+  using cuda::DriverMemory;
+  const int links = NcclLinks(report.model, report.pipeline);
+  const int64_t driver = DriverBytes(report.model, report.pipeline);
+  int64_t fullest = 0;
+  for (const ArenaLayout& layout : report.layouts) fullest = std::max(fullest, LimitedBytes(layout, DeviceKind::kCuda));
+  absl::StrAppendFormat(&text, "left beside it on the device: %s (modules %s", HumanBytes(driver),
+                        HumanBytes(DriverMemory::kModuleBytes));
+  if (report.pipeline.graphs) {
+    absl::StrAppendFormat(&text, ", at most %d CUDA graphs a rank %s", MostGraphsOfARank(report),
+                          HumanBytes(DriverMemory::kGraphBytes));
+  }
+  if (links > 0) {
+    absl::StrAppendFormat(&text, ", NCCL with %d links %s", links, HumanBytes(DriverMemory::NcclBytes(links)));
+  }
+  absl::StrAppendFormat(
+      &text, "), allowances that were not measured yet: a rank wants a GPU, or a share of one, with %s free\n",
+      HumanBytes(fullest + driver));
 }
 
 void AppendMemory(const PlanReport& report, std::string& text) {
@@ -141,11 +167,7 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   }
   absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
   if (on_device) {
-    absl::StrAppend(&text, "not counted: what the driver and its libraries take of the device for themselves\n");
-    if (report.pipeline.graphs) {
-      absl::StrAppendFormat(&text, "nor at most %d CUDA graphs a rank; metrics.jsonl says what they take\n",
-                            MostGraphsOfARank(report));
-    }
+    AppendDriverMemory(report, text);
     return;
   }
   absl::StrAppendFormat(
@@ -248,12 +270,14 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                               {"forward_seconds", timed(c.forward_seconds)},
                               {"backward_seconds", timed(c.backward_seconds)},
                               {"live_micro_batches", c.live_micro_batches},
-                              {"border_bytes", c.border_bytes}});
+                              {"border_bytes", c.border_bytes},
+                              {"gradient_bytes", c.gradient_bytes}});
   }
   for (const ArenaLayout& layout : report.layouts) {
     nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
     if (report.device == DeviceKind::kCuda) {
       memory["device_bytes"] = LimitedBytes(layout, report.device);
+      memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
       memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
     }
     for (const ArenaLayout::Category& category : layout.categories()) memory[category.name + "_bytes"] = category.bytes;

@@ -1,10 +1,15 @@
 // What `hadal plan --device cuda` states of a rank's memory is what the rank allocates on its device, to the byte.
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device/driver_memory.h"
 #include "kernels/device/own_memory.h"
+#include "launch/memory_limit.h"
 #include "layers/method_presets.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/engine.h"
@@ -19,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TrainOptions SmallRun(int replicas, int checkpoint_every) {
   TrainOptions options;
@@ -86,6 +92,46 @@ TEST(DevicePlanTest, TheLimitIsTheDevices) {
   const absl::Status refused = MakePlanReport(options, 1, kPlanned, MachineRate()).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("rank 0"), HasSubstr("GPU"), HasSubstr("which fits")));
+}
+
+// The sum of what the plan states and what a run leaves free is what a GPU must have: so many bytes free, and the run fits; one less, and
+// it does not.
+TEST(DevicePlanTest, AGpuWithWhatThePlanWantsHoldsTheRunAndNoSmallerOne) {
+  for (const int sharing : {1, 2}) {
+    TrainOptions options = SmallRun(1, 0);
+    if (sharing > 1) options.pipeline.transport = Transport::kHost;
+    const auto report = MakePlanReport(options, 2, kPlanned, MachineRate());
+    ASSERT_TRUE(report.ok()) << report.status();
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+    int64_t wanted = 0;
+    for (const auto& rank : json["memory"]) {
+      wanted = std::max(wanted, rank["device_bytes"].get<int64_t>() + rank["driver_bytes"].get<int64_t>());
+    }
+    const auto fits = [&](int64_t bytes_a_rank) {  // before the ranks have opened their devices
+      const int64_t free = sharing * (bytes_a_rank - cuda::OwnMemory::kDeviceBytes);
+      const std::vector<MemoryFacts> ranks = {{"GPU-a", free, 2}, {sharing > 1 ? "GPU-a" : "GPU-b", free, 2}};
+      PipelineOptions pipeline = options.pipeline;
+      pipeline.memory_limit_bytes = MemoryLimitBytes(ranks, DriverBytes(report->model, report->pipeline));
+      pipeline.device_transfers = report->pipeline.device_transfers;
+      return FitMemory(report->model, options.batch, 2, kPlanned, pipeline).ok();
+    };
+    EXPECT_TRUE(fits(wanted));
+    EXPECT_FALSE(fits(wanted - 1));
+  }
+}
+
+TEST(DevicePlanTest, LinksByNcclAreLeftRoom) {
+  TrainOptions options = SmallRun(2, 0);
+  const auto nccl = MakePlanReport(options, 4, kPlanned, MachineRate());
+  options.pipeline.transport = Transport::kHost;
+  const auto host = MakePlanReport(options, 4, kPlanned, MachineRate());
+  ASSERT_TRUE(nccl.ok() && host.ok());
+  EXPECT_EQ(NcclLinks(nccl->model, nccl->pipeline), 4) << "a neighbour and a replica, both ways";
+  EXPECT_EQ(NcclLinks(host->model, host->pipeline), 0);
+  EXPECT_EQ(DriverBytes(nccl->model, nccl->pipeline) - DriverBytes(host->model, host->pipeline),
+            cuda::DriverMemory::NcclBytes(4));
+  EXPECT_THAT(PlanToText(*nccl, {}), HasSubstr("NCCL with 4 links 448.0 MiB"));
+  EXPECT_THAT(PlanToText(*host, {}), Not(HasSubstr("NCCL")));
 }
 
 TEST(DevicePlanTest, TimesAreStatedOnlyWhereASpeedIs) {

@@ -153,6 +153,34 @@ TEST(DeviceRunTest, AMicroBatchIsThreeLaunches) {
   EXPECT_GT(launches(GraphMode::kOff, 3) - launches(GraphMode::kOff, 2), 50);
 }
 
+// With replicas a step's last backward is launched in parts, so that gradients leave as they become complete: no more graphs than parts, and
+// the bits of launching one by one.
+TEST(DeviceRunTest, ALastBackwardWithReplicasIsAFewGraphs) {
+  const Corpus corpus = RandomCorpus(200, 1, kVocabulary, 5);
+  RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
+  spec.ranks = spec.pipeline.replicas = 2;
+  spec.batch = {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8};
+  spec.pipeline.graphs = GraphMode::kOff;
+  const RunOutcome eager = Train(spec, corpus);
+  spec.pipeline.graphs = GraphMode::kAuto;
+  const RunOutcome graphs = Train(spec, corpus);
+  EXPECT_EQ(FirstDifference(eager, graphs), "");
+  EXPECT_LT(graphs.launches.back(), 0.5 * eager.launches.back());
+}
+
+// The optimizer is one launch a run of slices that lie back to back, and norms two a thousand slices: no number that depth makes matter.
+TEST(DeviceRunTest, AStepsTailIsTheSameFewLaunchesAtAnyDepth) {
+  const Corpus corpus = RandomCorpus(200, 1, kVocabulary, 5);
+  const auto launches = [&](int layers) {
+    RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
+    spec.model.encoder_layers = spec.model.decoder_layers = layers;
+    ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
+    spec.batch.source_tokens = spec.batch.target_tokens = 8;
+    return Train(spec, corpus).launches.back();
+  };
+  EXPECT_EQ(launches(1), launches(3));
+}
+
 TEST(DeviceRunTest, ReplicasShareGradientsAndState) {
   const Corpus corpus = SmallCorpus();
   RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);

@@ -1,6 +1,5 @@
 // Whole training runs whose ranks exchange what their devices work on by NCCL, emulated, beside the same through the host: the same bits for
 // every layout and schedule; and how a run ends when NCCL fails.
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -8,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/integration/pipeline_run.h"
+#include "tests/integration/nccl_run_cases.h"
 #include "tests/support/emulated_nccl.h"
 
 namespace hadal::testing {
@@ -16,8 +15,6 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-constexpr int kVocabulary = 47;
 
 // NCCL for the ranks of one run, each with an emulated device.
 class NcclOfRun {
@@ -44,78 +41,34 @@ class NcclOfRun {
   std::vector<std::unique_ptr<NcclLibrary>> libraries_;
 };
 
-RunSpec SmallRun(ResidualMethod method) {
-  RunSpec spec;
-  spec.model = SmallModel(method, 16, kVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 2;
-  ApplyResidualMethod(method, spec.model);
-  spec.batch = {.micro_batches = 4, .source_tokens = 12, .target_tokens = 12};
-  spec.optimizer.clip_norm = 0.5;
-  spec.steps = 2;
+RunSpec OnDevices(RunSpec spec) {
   spec.make_device = [](int rank) { return std::make_unique<EmulatedDevice>(7 + rank); };
   return spec;
 }
 
-// Trains both ways and expects the same bits; returns how many messages NCCL has carried.
-int ExpectTheHostsBits(const RunSpec& spec) {
-  const Corpus corpus = RandomCorpus(60, 7, kVocabulary, 5);
+class NcclRunTest : public ::testing::TestWithParam<NcclRunCase> {};
+
+TEST_P(NcclRunTest, HasTheHostsBits) {
+  const RunSpec spec = OnDevices(GetParam().spec);
+  const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
   NcclOfRun run(3);
   const RunOutcome by_nccl = Train(run.Over(spec), corpus);
   EXPECT_EQ(FirstDifference(Train(spec, corpus), by_nccl), "");
-  return run.nccl().messages();
+  const int warm_up = 2 * spec.ranks * (spec.ranks - 1) / 2;  // one a link, at most
+  EXPECT_GT(run.nccl().messages(), warm_up + spec.steps * spec.batch.micro_batches);
 }
 
-TEST(NcclRunTest, APipelineHasTheHostsBits) {
-  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
-  spec.ranks = 3;
-  spec.pipeline.checkpoint_every = 2;
-  spec.validate_every_step = true;
-  EXPECT_GT(ExpectTheHostsBits(spec), 2 * 4 * 2 * 2);
-}
-
-TEST(NcclRunTest, InterleavedChunksShareALink) {
-  RunSpec spec = SmallRun(ResidualMethod::kB2t);
-  spec.ranks = 2;
-  spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
-  spec.pipeline.chunks = 2;
-  spec.pipeline.outstanding_sends = 1;
-  ExpectTheHostsBits(spec);
-}
-
-TEST(NcclRunTest, ReplicasAddInTheSameOrder) {
-  for (const bool sharded : {false, true}) {
-    RunSpec spec = SmallRun(ResidualMethod::kPreLn);
-    spec.ranks = 4;
-    spec.pipeline.replicas = 4;
-    spec.pipeline.shard_optimizer_state = sharded;
-    spec.steps = 1;
-    ExpectTheHostsBits(spec);
-  }
-}
-
-TEST(NcclRunTest, ReplicasOfAPipelineWithTiedTables) {
-  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
-  spec.ranks = 4;
-  spec.pipeline.replicas = 2;
-  spec.pipeline.placement = Placement::kStagesTogether;
-  ExpectTheHostsBits(spec);
-}
-
-// Borders in bf16; what replicas and users of a table receive is rounded for their products.
-TEST(NcclRunTest, Bf16HasTheHostsBits) {
-  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
-  spec.compute_storage = Storage::kBFloat16;
-  spec.ranks = 4;
-  spec.pipeline.replicas = 2;
-  ExpectTheHostsBits(spec);
-}
+INSTANTIATE_TEST_SUITE_P(TwoRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(2)),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(FourRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(4)),
+                         [](const auto& info) { return info.param.name; });
 
 // A peer that NCCL has lost ends the run on every rank, as a lost peer (exit code 6), wherever it happens; nothing hangs.
-TEST(NcclRunTest, AnAsynchronousErrorEndsTheRun) {
-  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+TEST(NcclFailureTest, AnAsynchronousErrorEndsTheRun) {
+  RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
   spec.ranks = 4;
   spec.pipeline.replicas = 2;
-  const Corpus corpus = RandomCorpus(60, 7, kVocabulary, 5);
+  const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
   NcclOfRun whole(3);
   Train(whole.Over(spec), corpus);
   const int messages = whole.nccl().messages();

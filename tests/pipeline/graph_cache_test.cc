@@ -24,7 +24,7 @@ class GraphCacheTest : public ::testing::Test {
   }
 
   void Run(GraphCache& cache, const GraphKey& key) {
-    cache.Run(device_, key, [this](bool recording) {
+    cache.Run(device_, key, [this](const GraphCache::Cut* recording) {
       ++(recording ? recorded_ : eager_);
       for (int i = 0; i < 2; ++i) Add(stream_, {.sum = sum_, .values = half_});
     });
@@ -75,6 +75,51 @@ TEST_F(GraphCacheTest, EachKeyHasItsOwn) {
   EXPECT_EQ(eager_, 6);
   EXPECT_EQ(recorded_, 6);
   EXPECT_EQ(Sum(), 18.0f);
+}
+
+// Four launches, cut after the first and the third.
+TEST_F(GraphCacheTest, ACutRecordingIsSeveralGraphsWithRoomBetween) {
+  GraphCache cache(100);
+  const GraphKey key{.phase = GraphPhase::kLastBackward};
+  std::vector<float> between;
+  const auto run = [&] {
+    cache.Run(
+        device_, key,
+        [&](const GraphCache::Cut* recording) {
+          for (int i = 0; i < 4; ++i) {
+            Add(stream_, {.sum = sum_, .values = half_});
+            if (recording != nullptr && i % 2 == 0) (*recording)(10 - i);
+          }
+        },
+        [&](int32_t mark) {
+          between.insert(between.end(), {static_cast<float>(mark), Sum()});
+        });
+  };
+  run();
+  EXPECT_TRUE(between.empty()) << "launched one by one";
+  run();
+  EXPECT_EQ(between, (std::vector<float>{10, 2.5f, 8, 3.5f}));
+  EXPECT_EQ(cache.graphs(), 3);
+  const int64_t before = device_.launches();
+  run();
+  EXPECT_EQ(device_.launches(), before + 3);
+  EXPECT_EQ(Sum(), 6.0f);
+  EXPECT_EQ(between.size(), 8u);
+}
+
+TEST_F(GraphCacheTest, WithoutMemoryForAPartItRunsEagerly) {
+  GraphCache cache(100);
+  device_.RefuseGraphs();
+  const GraphKey key{.phase = GraphPhase::kLastBackward};
+  for (int i = 0; i < 3; ++i) {
+    cache.Run(device_, key, [&](const GraphCache::Cut* recording) {
+      Add(stream_, {.sum = sum_, .values = half_});
+      if (recording != nullptr) (*recording)(1);
+      Add(stream_, {.sum = sum_, .values = half_});
+    });
+  }
+  EXPECT_EQ(cache.graphs(), 0);
+  EXPECT_EQ(Sum(), 3.0f);
 }
 
 TEST_F(GraphCacheTest, MoreThanMostRunEagerly) {

@@ -51,5 +51,16 @@ TEST(TransferPairs, ReplicasOfAStageAndStagesOfAReplica) {
 
 TEST(TransferPairs, OneRankHasNobody) { EXPECT_TRUE(PairsOf({}, 1, EmbeddingSharing::kAll).empty()); }
 
+TEST(TransferPairs, LinksAreTwoAPairOfTheRankThatHasTheMost) {
+  const auto links = [](const PipelineOptions& options, int ranks, EmbeddingSharing sharing) {
+    return MostLinks(PairsOf(options, ranks, sharing));
+  };
+  EXPECT_EQ(links({}, 1, EmbeddingSharing::kNone), 0);
+  EXPECT_EQ(links({}, 2, EmbeddingSharing::kNone), 2);
+  EXPECT_EQ(links({}, 4, EmbeddingSharing::kNone), 4) << "a stage between two";
+  EXPECT_EQ(links({.replicas = 3}, 6, EmbeddingSharing::kNone), 6) << "one neighbour, two replicas";
+  EXPECT_EQ(MostLinks(std::vector<RankPair>{{0, 0}, {0, 1}}), 2) << "none to oneself";
+}
+
 }  // namespace
 }  // namespace hadal

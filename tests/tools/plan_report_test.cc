@@ -8,6 +8,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "layers/method_presets.h"
 #include "pipeline/engine.h"
@@ -18,8 +20,10 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 constexpr MachineRate kRate{.gflops = 10, .adam_elements_per_second = 1e9};
 
@@ -141,6 +145,29 @@ TEST(PlanReport, Bf16HalvesBordersOfAPostNormStreamAndAddsTwoBytesAWeight) {
     EXPECT_NEAR(static_cast<double>(bytes(narrow, "weights") - bytes(wide, "weights")),
                 static_cast<double>(weights) / 2, ArenaLayout::kAlignmentBytes);
   }
+}
+
+// In bf16 the encoder's memory crosses in two bytes and its gradient comes back in four; the post-norm stream takes two both ways.
+TEST(PlanReport, BordersStateWhatCrossesEachWay) {
+  TrainOptions options = SmallRun();
+  options.pipeline.split = {3, 7, 11};                     // inside the encoder, between the stacks, inside the decoder
+  constexpr int64_t kSource = 48 * 32, kTarget = 64 * 32;  // elements
+  const auto bytes = [](const PlanReport& report) {
+    std::vector<std::pair<int64_t, int64_t>> both;
+    for (const ChunkReport& chunk : report.chunks) both.emplace_back(chunk.border_bytes, chunk.gradient_bytes);
+    return both;
+  };
+  const auto bf16 = MakePlanReport(options, 4, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
+  const auto fp32 = MakePlanReport(options, 4, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(bf16.ok() && fp32.ok()) << bf16.status() << fp32.status();
+  EXPECT_THAT(bytes(*bf16), ElementsAre(Pair(2 * kSource, 2 * kSource), Pair(2 * kSource, 4 * kSource),
+                                        Pair(2 * (kTarget + kSource), 2 * kTarget + 4 * kSource), Pair(0, 0)));
+  EXPECT_THAT(bytes(*fp32), ElementsAre(Pair(4 * kSource, 4 * kSource), Pair(4 * kSource, 4 * kSource),
+                                        Pair(4 * (kTarget + kSource), 4 * (kTarget + kSource)), Pair(0, 0)));
+  EXPECT_THAT(PlanToText(*bf16, {}), HasSubstr("and of their gradients back"));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*bf16, {}));
+  EXPECT_EQ(json["stages"][1]["border_bytes"], 2 * kSource);
+  EXPECT_EQ(json["stages"][1]["gradient_bytes"], 4 * kSource);
 }
 
 TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {

@@ -1,0 +1,48 @@
+#include "launch/memory_limit.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_format.h"
+#include "kernels/device/driver_memory.h"
+#include "kernels/device/own_memory.h"
+
+namespace hadal {
+namespace {
+
+struct SharedDevice {
+  int64_t free_bytes = MemoryFacts::kUnknown;  // the least that a rank has seen
+  int ranks = 0;
+};
+
+}  // namespace
+
+int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_bytes) {
+  int64_t limit = MemoryFacts::kUnknown;
+  std::map<std::string, SharedDevice> devices;
+  for (const MemoryFacts& rank : ranks) {
+    if (rank.device.empty()) {
+      limit = std::min(limit, rank.free_bytes / rank.ranks_on_host);
+      continue;
+    }
+    SharedDevice& device = devices[rank.device];
+    device.free_bytes = std::min(device.free_bytes, rank.free_bytes);
+    ++device.ranks;
+  }
+  for (const auto& [identity, device] : devices) {
+    limit = std::min(limit, device.free_bytes / device.ranks - driver_bytes + cuda::OwnMemory::kDeviceBytes);
+  }
+  return std::max<int64_t>(limit, 1);
+}
+
+std::string NcclTookMore(int64_t took_bytes, int links, int rank) {
+  const int64_t left_bytes = cuda::DriverMemory::NcclBytes(links);
+  if (took_bytes <= left_bytes) return "";
+  return absl::StrFormat(
+      "rank %d: NCCL took %d MiB of the GPU's memory, and %d MiB were left for its %d links; where memory is short, "
+      "set "
+      "pipeline.memory_limit_bytes lower by the difference, or NCCL_BUFFSIZE below 4 MiB",
+      rank, took_bytes >> 20, left_bytes >> 20, links);
+}
+
+}  // namespace hadal

@@ -1,0 +1,51 @@
+// Whole training runs over NCCL itself, beside the same through the host's memory: the same bits. Ranks are MPI's processes (nccl_test_main.h):
+//
+//   mpirun -np 2 gpu_nccl_test --gtest_filter='*GpuNcclRun*'
+#include <memory>
+#include <span>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "kernels/device/cuda_device.h"
+#include "runtime/check.h"
+#include "runtime/comm/mpi_communicator.h"
+#include "tests/gpu/nccl_test_main.h"
+#include "tests/integration/nccl_run_cases.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+std::unique_ptr<Device> OpenDevice(int rank) {
+  absl::StatusOr<std::unique_ptr<Device>> device = cuda::OpenCudaDevice({.local_rank = rank});
+  if (!device.ok()) CheckFailed(__FILE__, __LINE__, std::string(device.status().message()));
+  return *std::move(device);
+}
+
+// Of this rank: what other ranks hold is empty in both.
+TEST(GpuNcclRunTest, EveryRunHasTheHostsBits) {
+  const NcclTestSurroundings& here = NcclHere();
+  const int ranks = here.environment->size();
+  if (ranks != 2 && ranks != 4) GTEST_SKIP() << "for mpirun -np 2 or 4";
+  const std::unique_ptr<MpiCommunicator> world = MpiCommunicator::Create(*here.environment).value();
+  const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
+  for (const NcclRunCase& run : NcclRunCases(ranks)) {
+    SCOPED_TRACE(run.name);
+    RunSpec spec = run.spec;
+    spec.make_device = OpenDevice;
+    const RunOutcome by_host = TrainRank(spec, corpus, *world);
+    int links = 0;
+    spec.connect_devices = [&](Device& device, Communicator& communicator, std::span<const RankPair> pairs) {
+      links = static_cast<int>(pairs.size());
+      return NcclCommunicator::Create(*here.library, device, communicator, pairs, kTimeout);
+    };
+    const RunOutcome by_nccl = TrainRank(spec, corpus, *world);
+    EXPECT_GT(links, 0);
+    EXPECT_EQ(FirstDifference(by_host, by_nccl), "");
+    EXPECT_EQ(by_host.validation_loss, by_nccl.validation_loss);
+  }
+}
+
+}  // namespace
+}  // namespace hadal::testing
