@@ -1,6 +1,6 @@
-"""The model that bench_torch.py times, written as a good PyTorch engineer would: q, k and v as one product, PyTorch's fused attention
-where it has one, vocabulary loss in one pass; a layer is a module of its own, so that it can be compiled alone, and sublayers are
-checkpointed in groups.
+"""The model that bench_torch.py times, written as a good PyTorch engineer would: q, k and v as one product, PyTorch's fused
+attention where it has one, vocabulary loss in one pass; a layer is a module of its own, so that it can be compiled alone, and
+layers are checkpointed in groups.
 """
 
 import math

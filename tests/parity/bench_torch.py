@@ -1,13 +1,13 @@
-"""Times a PyTorch training step of the model that `hadal bench step` times (bench_model.py), with Adam over all parameters at once.
+"""Times a PyTorch training step of the model that `hadal bench step` times (bench_model.py), Adam over all parameters at once.
 
     bench_torch.py --width 512 --hidden 2048 --heads 8 --layers 6 --tokens 1024 --length 32 --threads 2
     bench_torch.py --device cuda --precision bf16 --compile layer --checkpoint-every 10 …
 
---precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, LayerNorm in fp32, weights rounded anew
-each step. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole; --graph records the
-step, optimizer included, as one CUDA graph. Attention takes the flash kernel where it has one for the type, else the memory-efficient one, and
-says which. The first steps, compilation with them, are not timed; compile_seconds is the first one's.
-Sentences are equally long, so padding costs nothing. Prints each step's seconds on request and one line at the end, with --json as JSON:
+--precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, LayerNorm in fp32, weights
+rounded anew each step. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole;
+--graph records the step, optimizer included, as one CUDA graph. Attention takes the flash kernel where it has one for the type,
+else the memory-efficient one, and says which. The first steps, compilation with them, are not timed; compile_seconds is the
+first one's. Sentences are equally long, so padding costs nothing. Prints one line at the end, with --json as JSON:
     torch VERSION d=… steps=… median_seconds=… tokens_per_second=… tflops=… peak_bytes=…
 What cannot run (memory, compilation) is said in the same line as failed="…"; exit status 3.
 """

@@ -1,6 +1,6 @@
 #!/bin/sh
-# bench_torch_test.sh HADAL: bench_torch.py times the model that `hadal bench step` times, with as many parameters and operations, with and without
-# checkpointing; and says what it cannot run.
+# bench_torch_test.sh HADAL: bench_torch.py times the model that `hadal bench step` times, with as many parameters and operations,
+# with and without checkpointing; and says what it cannot run.
 # Exit status: 0 so it is, 1 not, 77 skipped for want of PyTorch (run.sh says which Python).
 set -eu
 here=$(dirname "$0")

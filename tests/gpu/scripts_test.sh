@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, on the CPU.
+set -euo pipefail
+hadal=$1 here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HADAL_PYTHON=/bin/false  # PyTorch's rows are tried where there is one, by hand: a step of it may take many seconds here
+
+fail() { echo "FAILED: $*"; exit 1; }
+expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "no line like: $1"; }; }
+
+bench() { "$here/step_bench" "$hadal" --device cpu --rows tiny --results "$work/results.txt" "$@" > "$work/out.txt"; }
+bench --shapes a,d
+expect '^\(d\) 64 tokens, hadal: [0-9,]+ target tokens/s' "$work/out.txt"
+expect '^\| d \| 64 \| [0-9,]+ \|.*[0-9]+% \|' "$work/out.txt"
+expect '^\| a \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
+expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT )?reached \(64: [0-9]+%, 128: ' "$work/out.txt"
+expect '^goal: \(c\) at least 75% of the GEMM limit: not measured' "$work/out.txt"
+expect '^goal: ahead of PyTorch everywhere: not measured' "$work/out.txt"
+expect '^\{"shape": "a", "micro_batch_tokens": 128, "who": "hadal".*"share_of_gemm_limit"' "$work/results.txt"
+expect '^# .*step_bench .*--shapes a,d' "$work/results.txt"
+# Without time every row says why it is not there.
+bench --seconds 0
+[ "$(grep -c 'hadal: skipped: needs about 2 s, 0 s are left' "$work/out.txt")" -eq 6 ] || { cat "$work/out.txt"; fail "rows without time"; }
+# A row that fails is said, with what hadal says, and counted.
+printf '#!/bin/sh\necho "hadal bench: no memory for that" >&2\nexit 1\n' > "$work/broken"
+chmod +x "$work/broken"
+if "$here/step_bench" "$work/broken" --device cpu --rows tiny --shapes a --results "$work/results.txt" > "$work/out.txt"; then
+  fail "a failed row was not counted"
+fi
+expect '^\(a\) 64 tokens, hadal: failed: hadal bench: no memory for that' "$work/out.txt"
+echo "step_bench holds"
