@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, on the CPU.
+# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, and paper_depth from text to verdicts, on the CPU.
 set -euo pipefail
 hadal=$1 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -29,4 +29,20 @@ if "$here/step_bench" "$work/broken" --device cpu --rows tiny --shapes a --resul
   fail "a failed row was not counted"
 fi
 expect '^\(a\) 64 tokens, hadal: failed: hadal bench: no memory for that' "$work/out.txt"
-echo "step_bench holds"
+
+text=$here/../support/real_text/sentences
+for side in en de; do
+  head -n 400 "$text.$side" > "$work/train.$side"
+  tail -n 50 "$text.$side" > "$work/valid.$side"
+done
+"$here/paper_depth" "$hadal" --train "$work/train.en" "$work/train.de" --valid "$work/valid.en" "$work/valid.de" --out "$work/depth" \
+  --layers 2 --width 64 --tokens 128 --vocabulary 300 --minutes 0.05 --methods deepnorm,post_ln --set pipeline.threads=1 \
+  --set validation.every_steps=2 > "$work/out.txt"
+for method in deepnorm post_ln; do
+  expect "^$method: (trains|between|fails) after [0-9]+ steps: best validation nll [0-9.]+, -?[0-9.]+ below the unigram level [0-9.]+" "$work/out.txt"
+done
+expect '^validation nll: step deepnorm post_ln' "$work/depth/paper_depth.txt"
+expect '^2 [0-9.]+ [0-9.]+$' "$work/depth/paper_depth.txt"
+expect '^# .*paper_depth .*--methods deepnorm,post_ln' "$work/depth/paper_depth.txt"
+[ -z "$(find "$work/depth" -name '*.safetensors')" ] || fail "a checkpoint was saved"
+echo "step_bench and paper_depth hold"
