@@ -29,6 +29,29 @@ if "$here/step_bench" "$work/broken" --device cpu --rows tiny --shapes a --resul
   fail "a failed row was not counted"
 fi
 expect '^\(a\) 64 tokens, hadal: failed: hadal bench: no memory for that' "$work/out.txt"
+# As on a GPU, with one that is made up: its memory decides on checkpointing, and whether a model is tried at all.
+mkdir "$work/gpu"
+cat > "$work/gpu/nvidia-smi" << 'END'
+#!/bin/sh
+case $* in *name*) echo "made-up GPU, 1.2, $MEBIBYTES MiB" ;; *) echo "$MEBIBYTES" ;; esac
+END
+cat > "$work/gpu/hadal" << END
+#!/bin/sh
+[ "\$1" = plan ] && exec "$hadal" "\$@"
+exec "$hadal" \$(echo "\$@" | sed 's/--device cuda/--device cpu --threads 1/; s/bf16/fp32/')
+END
+chmod +x "$work"/gpu/*
+on_gpu() {
+  PATH=$work/gpu:$PATH MEBIBYTES=$1 "$here/step_bench" "$work/gpu/hadal" --rows tiny --shapes d --results "$work/results.txt" > "$work/out.txt"
+}
+on_gpu 8192
+expect '^# made-up GPU, 1.2, 8192 MiB' "$work/out.txt"
+expect '^\| d \| 128 \| [0-9,]+ \|' "$work/out.txt"
+on_gpu 4152  # 56 MiB beside what is spared: between what the larger size takes without checkpointing and with it
+expect '^\| d \| 64 \| [0-9,]+ \|' "$work/out.txt"
+expect '^\| d \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
+on_gpu 4100
+expect '^\(d\) 64 tokens, hadal: skipped: does not fit the device.s 4 GiB' "$work/out.txt"
 
 text=$here/../support/real_text/sentences
 for side in en de; do
