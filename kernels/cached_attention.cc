@@ -1,6 +1,7 @@
 #include "kernels/cached_attention.h"
 
 #include "kernels/cpu/cached_attention.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -14,7 +15,6 @@ void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
   HADAL_CHECK_EQ(args.context.columns, args.q.columns);
   HADAL_CHECK_EQ(args.lengths.size, rows);
   HADAL_CHECK_GE(args.index.size, rows * args.index_stride);
-  HADAL_CHECK_GE(args.scratch.size, stream.threads() * args.index_stride);
   for (int64_t i = 0; i < rows; ++i) {
     HADAL_CHECK_GE(args.lengths[i], 1);
     HADAL_CHECK_LE(args.lengths[i], args.index_stride);
@@ -23,6 +23,8 @@ void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
       HADAL_CHECK_LT(args.index[i * args.index_stride + p], args.cache.rows);
     }
   }
+  if (stream.device() != nullptr) return stream.device()->kernels().cached_attention(stream, args);
+  HADAL_CHECK_GE(args.scratch.size, stream.threads() * args.index_stride);
   cpu::CachedAttention(stream, args);
 }
 

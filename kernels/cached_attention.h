@@ -6,9 +6,9 @@
 // Why its own op: a step has one query a hypothesis, so the cost is one read of the cached rows; nothing is gathered or copied.
 // Source: Vaswani et al. 2017 eq. 1.
 // Shapes: B hypotheses, H heads of width D; a cache row is [key (H·D) | value (H·D)].
-// Numerics: fp32, positions in ascending order, one thread a row: a row's result depends neither on the other rows nor on where
+// Numerics: fp32, on a CPU positions in ascending order, one thread a row (a device: cuda/cached_attention.h): a row's result depends neither on the other rows nor on where
 // in the cache its entries lie.
-// REQUIRES: 1 ≤ lengths[i] ≤ index_stride; every index read is a cache row (aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: 1 ≤ lengths[i] ≤ index_stride; every index read is a cache row (aborts otherwise). On a CPU blocking; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -24,7 +24,7 @@ struct CachedAttentionArgs {
   ConstTokens lengths;  // [B], each ≥ 1
   int32_t heads = 1;
   Matrix context;  // [B, H·D] (=)
-  Vector scratch;  // threads · index_stride floats
+  Vector scratch;  // threads · index_stride floats; not on a device
 };
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
 

@@ -11,6 +11,7 @@
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/cached_attention.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/device_batch.h"
@@ -18,8 +19,10 @@
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "kernels/scatter_rows.h"
 #include "kernels/shift_scale.h"
 #include "kernels/sum_of_squares.h"
+#include "kernels/top_candidates.h"
 #include "kernels/weighted_sum.h"
 
 namespace hadal {
@@ -32,6 +35,7 @@ struct DeviceKernels {
   DeviceKernel<AddArgs> add = nullptr;
   DeviceKernel<AttentionForwardArgs> attention_forward = nullptr;
   DeviceKernel<AttentionBackwardArgs> attention_backward = nullptr;
+  DeviceKernel<CachedAttentionArgs> cached_attention = nullptr;
   DeviceKernel<ConvertArgs> convert = nullptr;
   DeviceKernel<CrossEntropyArgs> cross_entropy = nullptr;
   DeviceKernel<EmbeddingForwardArgs> embedding_forward = nullptr;
@@ -44,9 +48,11 @@ struct DeviceKernels {
   DeviceKernel<ReluBackwardArgs> relu_backward = nullptr;
   DeviceKernel<ResidualNormForwardArgs> residual_norm_forward = nullptr;
   DeviceKernel<ResidualNormBackwardArgs> residual_norm_backward = nullptr;
+  DeviceKernel<ScatterRowsArgs> scatter_rows = nullptr;
   DeviceKernel<ShiftScaleForwardArgs> shift_scale_forward = nullptr;
   DeviceKernel<ShiftScaleBackwardArgs> shift_scale_backward = nullptr;
   DeviceKernel<SumsOfSquaresArgs> sums_of_squares = nullptr;
+  DeviceKernel<TopCandidatesArgs> top_candidates = nullptr;
   DeviceKernel<WeightedSumForwardArgs> weighted_sum_forward = nullptr;
   DeviceKernel<WeightedSumBackwardArgs> weighted_sum_backward = nullptr;
 

@@ -1,6 +1,7 @@
 #include "kernels/top_candidates.h"
 
 #include "kernels/cpu/top_candidates.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -8,6 +9,12 @@ namespace hadal {
 void TopCandidates(const Stream& stream, const TopCandidatesArgs& args) {
   HADAL_CHECK_EQ(args.tokens.rows, args.logits.rows);
   HADAL_CHECK_GE(args.tokens.columns, 1);
+  HADAL_CHECK_EQ(args.values.rows, args.tokens.rows);
+  HADAL_CHECK_EQ(args.values.columns, args.tokens.columns);
+  HADAL_CHECK_EQ(args.also_values.size, args.logits.rows);
+  HADAL_CHECK_GE(args.also, 0);
+  HADAL_CHECK_LT(args.also, args.logits.columns);
+  if (stream.device() != nullptr) return stream.device()->kernels().top_candidates(stream, args);
   cpu::TopCandidates(stream, args);
 }
 

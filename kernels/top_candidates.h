@@ -1,10 +1,11 @@
-// The K largest logits of each row, largest first: what a beam search looks at.
+// The K largest logits of each row, largest first, and one named logit: what a beam search looks at.
 //
 //   tokens[i, 0 … K) = the columns of the K largest z[i, v], in descending order; of equal logits the lower column first
+//   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also]
 // Why its own op: a beam of 4 wants about 10 of 8,000 logits; one read of the row finds them, most vectors fail one comparison.
 // Shapes: R rows, V vocabulary.
 // Numerics: comparisons only; a NaN is never chosen. One thread a row: a row's result does not depend on the other rows.
-// REQUIRES: K ≥ 1; sizes as stated (aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: K ≥ 1, 0 ≤ also < V; sizes as stated (aborts otherwise). On a CPU blocking; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -14,7 +15,10 @@ namespace hadal {
 
 struct TopCandidatesArgs {
   ConstMatrix logits;        // z [R, V]
+  int32_t also = 0;          // a column whose logit is wanted whatever it is
   MatrixOf<int32_t> tokens;  // [R, K] (=); -1 behind the last when a row has fewer than K numbers
+  Matrix values;             // [R, K] (=); -∞ behind the last
+  Vector also_values;        // [R] (=)
 };
 void TopCandidates(const Stream& stream, const TopCandidatesArgs& args);
 

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +26,7 @@
 #include "tools/bench_step.h"
 #include "tools/config_arguments.h"
 #include "tools/config_loading.h"
+#include "tools/named_values.h"
 #include "tools/plan_report.h"
 #include "tools/run_options.h"
 
@@ -188,12 +188,12 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   AddDeviceFlags(*command, arguments->device);
-  const std::map<std::string, TrainingPrecision> precisions = {{"auto", TrainingPrecision::kAuto},
-                                                               {"fp32", TrainingPrecision::kFp32},
-                                                               {"tf32", TrainingPrecision::kTf32},
-                                                               {"bf16", TrainingPrecision::kBf16}};
-  command->add_option("--precision", arguments->precision, "As device.precision of a run's config")
-      ->transform(CLI::CheckedTransformer(precisions));
+  NameValues<TrainingPrecision>(
+      command->add_option("--precision", arguments->precision, "As device.precision of a run's config"),
+      {{"auto", TrainingPrecision::kAuto},
+       {"fp32", TrainingPrecision::kFp32},
+       {"tf32", TrainingPrecision::kTf32},
+       {"bf16", TrainingPrecision::kBf16}});
   command->add_flag_callback(
       "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch a kernel");
   command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");

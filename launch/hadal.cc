@@ -1,9 +1,13 @@
 // hadal: one binary, one table of subcommands.
+#include <algorithm>
 #include <cstdio>
 #include <new>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "launch/bench.h"
 #include "launch/build_info.h"
 #include "launch/compare.h"
@@ -20,6 +24,7 @@
 #include "tools/curve.h"
 #include "tools/inspect.h"
 #include "tools/inspect_similarity.h"
+#include "tools/nearest_name.h"
 #include "tools/plan.h"
 #include "tools/prepare.h"
 #include "tools/report.h"
@@ -60,6 +65,19 @@ bool StopsWhenAsked(std::string_view command) {
   return command == "train" || command == "compare" || command == "sweep";
 }
 
+// The end of a command line whose first word is no command: what to say.
+std::string UnknownCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return "";
+  const std::string nearest = hadal::NearestName(word, names);
+  return absl::StrCat("hadal: there is no command \"", word, "\"",
+                      nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"),
+                      "\n`hadal --help` lists them all.\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -76,6 +94,14 @@ int main(int argc, char** argv) {
       "What is in this binary: versions, compiler, CUDA");
   int exit_code = hadal::kExitDone;
   for (const AddCommand add : kCommands) add(app, exit_code);
+  if (argc == 1) {
+    std::fputs(app.help().c_str(), stderr);
+    return hadal::kExitUsage;
+  }
+  if (const std::string unknown = UnknownCommand(app, argv[1]); !unknown.empty()) {
+    std::fputs(unknown.c_str(), stderr);
+    return hadal::kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -223,9 +223,15 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepare
 }
 
 // The steps of --trace and where they go.
-absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, TrainingSinks& sinks) {
+absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, const StopOptions& stop,
+                                              TrainingSinks& sinks) {
   if (arguments.trace.empty()) return TraceRequest();
   HADAL_ASSIGN_OR_RETURN(const TraceSteps steps, ParseTraceSteps(arguments.trace));
+  if (stop.steps > 0 && steps.last >= stop.steps) {
+    return absl::InvalidArgumentError(absl::StrCat("--trace ", arguments.trace,
+                                                   " goes beyond the run: its last step is ", stop.steps - 1,
+                                                   " (stop.steps = ", stop.steps, ", counted from 0)"));
+  }
   return TraceRequest{
       .first_step = steps.first, .last_step = steps.last, .write = [&arguments, &sinks](const RunTrace& trace) {
         const absl::StatusOr<std::string> path = WriteTraceJson(trace, arguments.run_directory);
@@ -307,7 +313,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline);
   HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
   if (*bleu != nullptr) surroundings.validation_bleu = std::ref(**bleu);
-  HADAL_ASSIGN_OR_RETURN(surroundings.trace, MakeTraceRequest(arguments, sinks));
+  HADAL_ASSIGN_OR_RETURN(surroundings.trace, MakeTraceRequest(arguments, options.stop, sinks));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                          Trainer::Create(options, plan, pipeline, surroundings,
                                          {.run_directory = options.run_directory,

@@ -4,8 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "launch/world.h"
+#include "pipeline/model_checkpoint.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/status_macros.h"
 #include "tools/score.h"
 #include "tools/translate.h"
 
@@ -28,6 +32,23 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   return exit_code;
 }
 
+// The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations are the CPU's.
+// A checkpoint that does not open is the command's own error to tell.
+absl::StatusOr<ChosenDevice> DeviceFor(const DeviceRequest& request, const std::string& checkpoint, World& world) {
+  if (request.kind == "cpu") return ChosenDevice();
+  const absl::StatusOr<ModelCheckpoint> model = ModelCheckpoint::Open(checkpoint);
+  Collectives collectives(world.communicator(), absl::Minutes(10));
+  HADAL_ASSIGN_OR_RETURN(const bool missing, collectives.AnyRank(!model.ok(), "opening the checkpoint"));
+  if (missing) return ChosenDevice();
+  HADAL_ASSIGN_OR_RETURN(
+      ChosenDevice chosen,
+      ChooseDevice(request, model->plan(), {.precision = TrainingPrecision::kFp32}, world, collectives));
+  if (chosen.device != nullptr && world.rank() == 0) {
+    std::cerr << "on " << chosen.device->Name() << ", products in fp32" << std::endl;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 void AddTranslateCommand(CLI::App& app, int& exit_code) {
@@ -35,9 +56,13 @@ void AddTranslateCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("translate", "Translate text with a trained model, alone or under mpirun/srun");
   auto options = std::make_shared<TranslateOptions>();
   AddTranslateOptions(*command, *options);
-  command->callback([options, &exit_code] {
-    exit_code = RunInWorld("translate", options->threads, [&](World& world) {
-      return RunTranslate(*options, world.communicator(), world.stream(), {std::cin, std::cout, std::cerr});
+  auto device = std::make_shared<DeviceRequest>();
+  AddDeviceFlags(*command, *device);
+  command->callback([options, device, &exit_code] {
+    exit_code = RunInWorld("translate", options->threads, [&](World& world) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
+      return RunTranslate(*options, world.communicator(), chosen.StreamFor(world.stream()),
+                          {std::cin, std::cout, std::cerr});
     });
   });
 }
@@ -47,9 +72,12 @@ void AddScoreCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("score", "Score given translations: log-probability and token count of each pair");
   auto options = std::make_shared<ScoreOptions>();
   AddScoreOptions(*command, *options);
-  command->callback([options, &exit_code] {
-    exit_code = RunInWorld("score", options->threads, [&](World& world) {
-      return RunScore(*options, world.communicator(), world.stream(), std::cout, std::cerr);
+  auto device = std::make_shared<DeviceRequest>();
+  AddDeviceFlags(*command, *device);
+  command->callback([options, device, &exit_code] {
+    exit_code = RunInWorld("score", options->threads, [&](World& world) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
+      return RunScore(*options, world.communicator(), chosen.StreamFor(world.stream()), std::cout, std::cerr);
     });
   });
 }

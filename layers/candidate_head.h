@@ -14,7 +14,7 @@
 
 namespace hadal {
 
-// Of B rows. Views into the head's buffers, valid until its next Forward.
+// Of B rows, on the host. Views into the head's buffers, valid until its next Forward.
 struct CandidateTable {
   MatrixOf<const int32_t> tokens;  // [B, K] most likely first; -1 behind the last where a row has fewer
   ConstMatrix log_probabilities;   // [B, K]
@@ -34,9 +34,10 @@ class CandidateHead {
   int32_t table_;
   int64_t rows_;
   int32_t candidates_;
-  ArenaSlice tokens_slice_, best_slice_, log_probabilities_slice_, end_slice_;
-  int32_t *tokens_ = nullptr, *best_ = nullptr;
-  float *log_probabilities_ = nullptr, *end_ = nullptr;
+  ArenaSlice tokens_slice_, values_slice_, end_slice_;  // where kernels write
+  ArenaSlice host_tokens_slice_, best_slice_, log_probabilities_slice_, host_end_slice_, nll_slice_;
+  int32_t *tokens_ = nullptr, *host_tokens_ = nullptr, *best_ = nullptr;
+  float *values_ = nullptr, *end_ = nullptr, *log_probabilities_ = nullptr, *host_end_ = nullptr, *nll_ = nullptr;
 };
 
 }  // namespace hadal

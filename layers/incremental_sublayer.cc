@@ -1,12 +1,12 @@
 #include "layers/incremental_sublayer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/cached_attention.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "kernels/scatter_rows.h"
 #include "kernels/shift_scale.h"
 #include "layers/input_shift.h"
 
@@ -112,9 +112,7 @@ void IncrementalSublayer::SelfAttention(const IncrementalContext& context, Const
                                  .weight = context.parameters.FusedWeight(input_weight_, 3),
                                  .bias = context.parameters.FusedWeightVector(input_bias_, 3),
                                  .y = qkv});
-  for (int64_t i = 0; i < x.rows; ++i) {
-    std::memcpy(cache.row(context.rows.cache_rows[i]), qkv.row(i) + d_model_, 2 * d_model_ * sizeof(float));
-  }
+  ScatterRows(context.stream, {.x = qkv.Columns(d_model_, 2 * d_model_), .index = context.rows.cache_rows, .y = cache});
   Attend(context, qkv.Columns(0, d_model_), cache, context.rows.self, y);
 }
 
@@ -207,7 +205,8 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix out) const {
   HADAL_CHECK_GE(x.rows, kFewestDecodeRows);
   if (keeps_input_) {
-    std::memcpy(context.scratch.layer_input(x.rows).data, x.data, sizeof(float) * x.rows * d_model_);
+    context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data,
+                        x.rows * d_model_ * static_cast<int64_t>(sizeof(float)));
   }
   const ConstMatrix input = BranchInput(context, x);
   const Matrix branch = context.scratch.branch(x.rows);

@@ -64,8 +64,13 @@ CheckpointReader::CheckpointReader(std::string directory, CheckpointManifest man
 }
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& directory) {
-  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFileIn(directory, std::string(kManifestName), kMaxManifestBytes));
-  absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(text);
+  const absl::StatusOr<std::string> text = ReadFileIn(directory, std::string(kManifestName), kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(absl::StrCat(directory, " is not a checkpoint: ", text.status().message(),
+                                            " (`hadal checkpoint ls RUN_DIR` lists those of a run)"));
+  }
+  HADAL_RETURN_IF_ERROR(text.status());
+  absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(*text);
   if (!manifest.ok()) return In(directory, manifest.status());
   const std::optional<int64_t> named = ParseCheckpointName(BaseName(directory));
   if (named && *named != manifest->progress.step) {

@@ -1,7 +1,6 @@
 #include "pipeline/decode_links.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "layers/border.h"
@@ -14,12 +13,25 @@ int64_t Aligned(int64_t bytes) {
   return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
 }
 
-// Entries of the longest stream that a rank sends.
-int64_t MostEntries(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+// Entries of the longest stream that crosses a border.
+int64_t EntriesAt(const ModelPlan& plan, int32_t cut) {
+  int64_t most = 1;
+  for (const Edge& edge : BorderEdges(plan, cut)) most = std::max(most, edge.entries);
+  return most;
+}
+
+// Entries of the longest stream that a rank sends, and receives.
+int64_t MostSent(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
   int64_t most = 1;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    if (pipeline.shape.IsLast(rank, c)) continue;
-    for (const Edge& edge : BorderEdges(plan, pipeline.last_sublayer(rank, c))) most = std::max(most, edge.entries);
+    if (!pipeline.shape.IsLast(rank, c)) most = std::max(most, EntriesAt(plan, pipeline.last_sublayer(rank, c)));
+  }
+  return most;
+}
+int64_t MostReceived(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+  int64_t most = 1;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    if (rank > 0 || c > 0) most = std::max(most, EntriesAt(plan, pipeline.first_sublayer(rank, c)));
   }
   return most;
 }
@@ -29,23 +41,30 @@ int64_t BytesOf(ConstMatrix stream) { return stream.rows * stream.columns * stat
 }  // namespace
 
 DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
-                         ArenaLayout& layout)
-    : shape_(pipeline.shape),
+                         const Stream& stream, ArenaLayout& layout)
+    : stream_(stream),
+      shape_(pipeline.shape),
       rank_(rank),
       searcher_(pipeline.RankOfSublayer(plan.output_head())),
       // Two commands a lane can be under way: its group's start and its first step. One more for the end.
       command_buffers_(2 * capacity.lanes + 1),
       command_bytes_(Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
-      stream_bytes_(Aligned(MostEntries(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
+      stream_bytes_(Aligned(MostSent(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
                             plan.options.d_model * static_cast<int64_t>(sizeof(float)))),
-      command_slice_(layout.ReserveBytes("decode borders", command_buffers_ * command_bytes_)),
-      stream_slice_(layout.ReserveBytes("decode borders", shape_.chunks * kBuffers * stream_bytes_)),
+      command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
+      stream_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * kBuffers * stream_bytes_)),
       command_rings_(shape_.stages),
-      stream_rings_(shape_.chunks) {}
+      stream_rings_(shape_.chunks) {
+  if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
+  received_bytes_ = Aligned(MostReceived(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
+                            plan.options.d_model * static_cast<int64_t>(sizeof(float)));
+  received_slice_ = layout.ReserveHostBytes("decode borders", received_bytes_);
+}
 
 void DecodeLinks::Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout) {
   commands_ = arena.Get<std::byte>(command_slice_);
   streams_ = arena.Get<std::byte>(stream_slice_);
+  if (received_bytes_ > 0) received_ = arena.Get<std::byte>(received_slice_);
   communicator_ = &communicator;
   timeout_ = timeout;
 }
@@ -99,17 +118,22 @@ absl::Status DecodeLinks::SendStream(int chunk, ConstMatrix stream) {
   HADAL_RETURN_IF_ERROR(WaitForRoom(ring, kBuffers, what));
   std::byte* const buffer = streams_ + (chunk * kBuffers + ring.sent % kBuffers) * stream_bytes_;
   HADAL_CHECK_LE(BytesOf(stream), stream_bytes_);
-  std::memcpy(buffer, stream.data, BytesOf(stream));
+  stream_.ToHost(buffer, stream.data, BytesOf(stream));
   return Post(ring, kBuffers, buffer, BytesOf(stream), channel.receiver, channel.number, what);
 }
 
 absl::Status DecodeLinks::ReceiveStream(int chunk, Matrix stream) {
   const Channel channel = ChannelOf(shape_, rank_, {Operation::kReceiveForward, chunk, 0});
+  HADAL_CHECK(received_ == nullptr || BytesOf(stream) <= received_bytes_);
+  void* const place = received_ == nullptr ? static_cast<void*>(stream.data) : received_;
   HADAL_ASSIGN_OR_RETURN(CommRequest request,
-                         communicator_->Receive(stream.data, BytesOf(stream), channel.sender, channel.number));
+                         communicator_->Receive(place, BytesOf(stream), channel.sender, channel.number));
   int64_t bytes = 0;
   HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the decoder's stream", &bytes));
-  if (bytes == BytesOf(stream)) return absl::OkStatus();
+  if (bytes == BytesOf(stream)) {
+    if (received_ != nullptr) stream_.FromHost(stream.data, received_, bytes);
+    return absl::OkStatus();
+  }
   return absl::InternalError(absl::StrCat("rank ", channel.sender, " sent ", bytes,
                                           " bytes of the decoder's stream where ", BytesOf(stream),
                                           " were expected; start every rank with the same binary"));

@@ -24,8 +24,9 @@ namespace hadal {
 
 class DecodeLinks {
  public:
+  // `stream`: where the decoder's streams lie; on a device they cross through the host.
   DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
-              ArenaLayout& layout);
+              const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 
   // The rank that searches: the output head's.
@@ -57,12 +58,13 @@ class DecodeLinks {
   // Makes room for one more send.
   absl::Status WaitForRoom(Ring& ring, int buffers, std::string_view what);
 
+  const Stream stream_;
   ScheduleShape shape_;
   int rank_, searcher_;
   int command_buffers_;
-  int64_t command_bytes_, stream_bytes_;
-  ArenaSlice command_slice_, stream_slice_;
-  std::byte *commands_ = nullptr, *streams_ = nullptr;
+  int64_t command_bytes_, stream_bytes_, received_bytes_ = 0;
+  ArenaSlice command_slice_, stream_slice_, received_slice_;
+  std::byte *commands_ = nullptr, *streams_ = nullptr, *received_ = nullptr;
   std::vector<Ring> command_rings_;  // [ranks]
   std::vector<Ring> stream_rings_;   // [chunks]
   Communicator* communicator_ = nullptr;

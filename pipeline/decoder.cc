@@ -23,7 +23,7 @@ Decoder::Decoder(const ModelPlan& plan, const PipelinePlan& pipeline, const Para
       capacity_(capacity),
       timeout_(timeout),
       buffers_(plan, capacity, stream, layout_),
-      links_(plan, pipeline, communicator.rank(), capacity, layout_),
+      links_(plan, pipeline, communicator.rank(), capacity, stream, layout_),
       lanes_(capacity.lanes, DecodeLane(capacity)),
       progress_([this] { communicator_.Progress(); }) {
   const int rank = communicator.rank();
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
   HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, PlanDecodeCapacity(plan, pipeline, options));
   std::unique_ptr<Decoder> decoder(
       new Decoder(plan, pipeline, parameters, stream, communicator, options, capacity, timeout));
-  absl::StatusOr<Arena> arena = Arena::Allocate(decoder->layout_);
+  absl::StatusOr<Arena> arena = Arena::Allocate(decoder->layout_, stream.device());
   HADAL_RETURN_IF_ERROR(decoder->collectives_.AllOk(arena.status(), "allocating memory for translation"));
   decoder->arena_ = *std::move(arena);
   decoder->buffers_.Bind(decoder->arena_);

@@ -16,7 +16,7 @@ BatchOptions DecodingBatch(int beam) {
 
 }  // namespace
 
-absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator) {
+absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator, const Stream& stream) {
   HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan(), DecodingBatch(beam), {}, communicator.size()));
   std::vector<int32_t> sublayers;
   for (int32_t s = pipeline_.first_sublayer(communicator.rank(), 0);
@@ -25,20 +25,20 @@ absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator
   }
   ArenaLayout layout;
   parameters_ = std::make_unique<ParameterStore>(plan(), std::move(sublayers), /*training=*/false, layout);
-  HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout));
+  HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout, stream.device()));
   parameters_->Bind(arena_);
-  return checkpoint_.ReadWeights(*parameters_);
+  return checkpoint_.ReadWeights(*parameters_, stream);
 }
 
 absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& path, int beam,
-                                                                     Communicator& communicator,
+                                                                     Communicator& communicator, const Stream& stream,
                                                                      absl::Duration timeout) {
   absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(path);
   absl::Status status = checkpoint.status();
   std::unique_ptr<InferenceModel> model;
   if (checkpoint.ok()) {
     model.reset(new InferenceModel(*std::move(checkpoint)));
-    status = model->LoadHere(beam, communicator);
+    status = model->LoadHere(beam, communicator, stream);
   }
   HADAL_RETURN_IF_ERROR(Collectives(communicator, timeout).AllOk(status, "loading the checkpoint"));
   return model;

@@ -20,10 +20,11 @@ namespace hadal {
 
 class InferenceModel {
  public:
-  // `path` as in ModelCheckpoint::Open; `beam`: hypotheses a sentence, for the cut.
+  // `path` as in ModelCheckpoint::Open; `beam`: hypotheses a sentence, for the cut; `stream`: whose memory the weights go to.
   // Errors: those of ModelCheckpoint and MakePipelinePlan; ResourceExhausted. One rank's error is every rank's.
   static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& path, int beam,
-                                                              Communicator& communicator, absl::Duration timeout);
+                                                              Communicator& communicator, const Stream& stream,
+                                                              absl::Duration timeout);
 
   const ModelCheckpoint& checkpoint() const { return checkpoint_; }
   const ModelPlan& plan() const { return checkpoint_.plan(); }
@@ -33,7 +34,7 @@ class InferenceModel {
 
  private:
   explicit InferenceModel(ModelCheckpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
-  absl::Status LoadHere(int beam, const Communicator& communicator);
+  absl::Status LoadHere(int beam, const Communicator& communicator, const Stream& stream);
 
   ModelCheckpoint checkpoint_;
   PipelinePlan pipeline_;

@@ -68,6 +68,8 @@ absl::StatusOr<std::unique_ptr<const ModelPlan>> RebuildPlan(const CheckpointRea
   return plan;
 }
 
+constexpr size_t kStagedSlices = 16;  // that are read at once on their way to a device: 64 MiB
+
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source,
@@ -87,7 +89,7 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
   return ModelCheckpoint(std::move(reader), std::move(plan), std::move(source), std::move(target));
 }
 
-absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters) {
+absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters, const Stream& stream) {
   HADAL_CHECK_EQ(&parameters.plan(), plan_.get());
   std::vector<SliceState> slices;
   for (int32_t p = 0; p < static_cast<int32_t>(plan_->parameters.size()); ++p) {
@@ -100,7 +102,22 @@ absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters) {
       slice.weight = {weight.data + first, std::min(kSliceElements, weight.size - first)};
     }
   }
-  return reader_.ReadSlices(slices);
+  return stream.device() == nullptr ? reader_.ReadSlices(slices) : ReadThroughHost(slices, stream);
+}
+
+absl::Status ModelCheckpoint::ReadThroughHost(std::vector<SliceState>& slices, const Stream& stream) {
+  std::vector<float> host(kStagedSlices * kSliceElements);
+  for (size_t first = 0; first < slices.size(); first += kStagedSlices) {
+    const std::span<SliceState> some(slices.data() + first, std::min(kStagedSlices, slices.size() - first));
+    std::vector<SliceState> staged(some.begin(), some.end());
+    for (size_t i = 0; i < some.size(); ++i) staged[i].weight.data = host.data() + i * kSliceElements;
+    HADAL_RETURN_IF_ERROR(reader_.ReadSlices(staged));
+    for (size_t i = 0; i < some.size(); ++i) {
+      stream.FromHost(some[i].weight.data, staged[i].weight.data,
+                      some[i].weight.size * static_cast<int64_t>(sizeof(float)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hadal

@@ -29,11 +29,13 @@ class ModelCheckpoint {
   const Vocabulary& source_vocabulary() const { return source_; }  // the target's where the model has no encoder
   const Vocabulary& target_vocabulary() const { return target_; }
 
-  // Fills every weight that `parameters` (of this plan) holds.  Errors: DataLoss.
-  absl::Status ReadWeights(const ParameterStore& parameters);
+  // Fills every weight that `parameters` (of this plan, in the memory of `stream`) holds.  Errors: DataLoss.
+  absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 
  private:
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
+
+  absl::Status ReadThroughHost(std::vector<SliceState>& slices, const Stream& stream);
 
   CheckpointReader reader_;
   std::unique_ptr<const ModelPlan> plan_;  // behind a pointer: stores and decoders refer to it

@@ -29,7 +29,7 @@ absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
   HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, {}, communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(
       engine_, Engine::Create(checkpoint_.plan(), pipeline_, stream, /*training=*/false, communicator_, timeout_));
-  return checkpoint_.ReadWeights(engine_->stage().parameters());
+  return checkpoint_.ReadWeights(engine_->stage().parameters(), engine_->stage().stream());
 }
 
 absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,

@@ -93,7 +93,7 @@ absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions
   const Stream stream = Stream::Cpu(options.threads);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          Engine::Create(plan, pipeline, stream, /*training=*/false, communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters()));
+  HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters(), engine->stage().stream()));
   return MeasureSimilarity(*engine, batches.batches.front(), std::max<int64_t>(checkpoint.progress().update, 1));
 }
 

@@ -1,7 +1,6 @@
 #include "tools/prepare.h"
 
 #include <iostream>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/human_units.h"
+#include "tools/named_values.h"
 #include "tools/prepare_corpus.h"
 #include "tools/prepare_vocabulary.h"
 
@@ -160,8 +160,6 @@ void AddTextOptions(CLI::App& command, PrepareArguments& arguments) {
 }
 
 void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
-  const std::map<std::string, PieceAlgorithm> algorithms = {{"bpe", PieceAlgorithm::kBpe},
-                                                            {"unigram", PieceAlgorithm::kUnigram}};
   command
       .add_option_function<std::string>(
           "--vocab",
@@ -174,9 +172,9 @@ void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
       ->type_name("FILE");
   command.add_option("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
       ->capture_default_str();
-  command.add_option("--vocab-type", options.training.algorithm, "bpe (default) or unigram")
-      ->transform(CLI::CheckedTransformer(algorithms))
-      ->type_name("TYPE");
+  NameValues<PieceAlgorithm>(
+      command.add_option("--vocab-type", options.training.algorithm, "Of the trained vocabulary (default: bpe)"),
+      {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}});
   command.add_flag("--separate", options.separate, "Train one vocabulary a side instead of a shared one");
   command.add_option("--character-coverage", options.training.character_coverage, "Share of characters to keep")
       ->capture_default_str();
@@ -188,9 +186,9 @@ void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
 }
 
 void AddFilterOptions(CLI::App& command, PrepareOptions& options) {
-  const std::map<std::string, BadLine> choices = {{"error", BadLine::kError}, {"skip", BadLine::kSkip}};
   const auto add = [&](const char* name, BadLine& choice, const char* description) {
-    command.add_option(name, choice, description)->transform(CLI::CheckedTransformer(choices))->type_name("error|skip");
+    NameValues<BadLine>(command.add_option(name, choice, description),
+                        {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
   };
   command.add_option("--max-tokens", options.max_tokens, "Longest side, in tokens")->capture_default_str();
   add("--on-empty", options.on_empty, "A side without text (default: skip)");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -19,6 +18,7 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 #include "tools/human_units.h"
+#include "tools/named_values.h"
 #include "tools/parallel_text.h"
 #include "tools/token_lists.h"
 
@@ -191,10 +191,8 @@ void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
   command.add_option("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
       ->check(CLI::Range(64, 1 << 20))
       ->capture_default_str();
-  const std::map<std::string, OverLong> over_long = {{"error", OverLong::kError}, {"skip", OverLong::kSkip}};
-  command.add_option("--on-long", options.over_long, "A pair that is too long (default: error)")
-      ->transform(CLI::CheckedTransformer(over_long))
-      ->type_name("error|skip");
+  NameValues<OverLong>(command.add_option("--on-long", options.over_long, "A pair that is too long (default: error)"),
+                       {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
   command.add_option("--buffer", options.buffer_pairs, "Pairs read before they are scored")->capture_default_str();
   command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
       ->check(CLI::Range(0, 1024));

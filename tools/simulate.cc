@@ -149,6 +149,14 @@ void AddLinkOptions(CLI::App& command, Arguments& arguments) {
 }  // namespace
 
 absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
+  constexpr int64_t kMostPasses = int64_t{1} << 24;  // half a minute and some GiB
+  const int64_t passes = int64_t{options.shape.global_chunks()} * options.shape.micro_batches;
+  if (passes > kMostPasses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.shape.global_chunks(), " chunks x ", options.shape.micro_batches, " micro-batches are ",
+                     passes, " passes to replay; at most ", kMostPasses,
+                     ": take fewer micro-batches, the bubble is in inverse proportion to them"));
+  }
   ReplayCosts costs{.forward_seconds = options.forward_seconds, .backward_seconds = options.backward_seconds};
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(options.kind, options.shape));
   if (std::ssize(costs.forward_seconds) != options.shape.global_chunks() ||

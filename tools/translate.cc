@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +18,7 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 #include "tools/human_units.h"
+#include "tools/named_values.h"
 #include "tools/text_lines.h"
 #include "tools/token_lists.h"
 
@@ -79,7 +79,7 @@ class Translator {
   absl::Status Load() {
     const absl::Duration timeout = absl::Seconds(options_.wait_timeout_seconds);
     HADAL_ASSIGN_OR_RETURN(
-        model_, InferenceModel::Load(options_.checkpoint, options_.decoder.beam.beam, communicator_, timeout));
+        model_, InferenceModel::Load(options_.checkpoint, options_.decoder.beam.beam, communicator_, stream_, timeout));
     HADAL_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->plan(), model_->pipeline(), model_->parameters(), stream_,
                                                      communicator_, options_.decoder, timeout));
     if (!IsMain()) return absl::OkStatus();
@@ -103,8 +103,10 @@ class Translator {
       if (length > decoder_->longest_source_tokens()) {
         if (options_.over_long == OverLong::kError) {
           return absl::InvalidArgumentError(absl::StrCat(
-              "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(),
-              "; split it, or give --on-long skip or a higher --longest-source"));
+              "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
+              options_.decoder.longest_source > decoder_->longest_source_tokens() + 1
+                  ? "the model has positions for no more (its max_positions): split it, or give --on-long skip"
+                  : "split it, or give --on-long skip or a higher --longest-source"));
         }
         ++skipped_;
         continue;
@@ -224,19 +226,17 @@ void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
   command.add_option("--min-len", decoder.beam.min_length, "Fewest tokens of a translation")->capture_default_str();
   command.add_option("--nbest", options.nbest, "Translations printed a sentence, best first")->capture_default_str();
   command.add_flag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");
-  const std::map<std::string, OverLong> over_long = {{"error", OverLong::kError}, {"skip", OverLong::kSkip}};
-  command.add_option("--on-long", options.over_long, "A sentence over --longest-source (default: error)")
-      ->transform(CLI::CheckedTransformer(over_long))
-      ->type_name("error|skip");
+  NameValues<OverLong>(
+      command.add_option("--on-long", options.over_long, "A sentence over --longest-source (default: error)"),
+      {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
   command.add_option("--longest-source", decoder.longest_source, "Longest source in tokens, </s> counted")
       ->capture_default_str();
-  const std::map<std::string, PieceJoining> joinings = {{"default", PieceJoining::kDefault},
-                                                        {"spaces", PieceJoining::kSpaces},
-                                                        {"bpe", PieceJoining::kBpe},
-                                                        {"sentencepiece", PieceJoining::kSentencePiece}};
-  command.add_option("--join", options.joining, "How tokens become text (default: as the vocabulary says)")
-      ->transform(CLI::CheckedTransformer(joinings))
-      ->type_name("default|spaces|bpe|sentencepiece");
+  NameValues<PieceJoining>(
+      command.add_option("--join", options.joining, "How tokens become text (default: as the vocabulary says)"),
+      {{"default", PieceJoining::kDefault},
+       {"spaces", PieceJoining::kSpaces},
+       {"bpe", PieceJoining::kBpe},
+       {"sentencepiece", PieceJoining::kSentencePiece}});
   command.add_option("--batch", decoder.sentences, "Sentences translated together; 0: as memory allows")
       ->capture_default_str();
   command

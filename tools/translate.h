@@ -5,7 +5,8 @@
 // One line a sentence, in the order of the input; an empty line gives an empty line. With --nbest N > 1 each input line gives up
 // to N lines, best first, each beginning with the input line's number and a tab; --print-scores puts the score and a tab in
 // front of the text (score: Σ log p / length^length_penalty, natural logarithm, </s> counted).
-// A sentence's translation depends on the model and the options alone: not on the sentences around it, ranks or threads.
+// A sentence's translation depends on the model and the options alone: not on the sentences around it, ranks or threads. (On a GPU the last bits
+// of its score may: cuBLASLt chooses by the number of rows.)
 // Limitation: input is read, translated and written --buffer lines at a time.
 #pragma once
 

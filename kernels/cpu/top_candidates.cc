@@ -55,7 +55,13 @@ void SearchRow(const float* HWY_RESTRICT logits, int64_t columns, int32_t* HWY_R
 
 void TopCandidatesKernel(const TopCandidatesArgs& args, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
-    SearchRow(args.logits.row(i), args.logits.columns, args.tokens.row(i), args.tokens.columns);
+    const float* const logits = args.logits.row(i);
+    const int32_t* const tokens = args.tokens.row(i);
+    SearchRow(logits, args.logits.columns, args.tokens.row(i), args.tokens.columns);
+    for (int64_t k = 0; k < args.tokens.columns; ++k) {
+      args.values.row(i)[k] = tokens[k] >= 0 ? logits[tokens[k]] : -kInfinity;
+    }
+    args.also_values[i] = logits[args.also];
   }
 }
 

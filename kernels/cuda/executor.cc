@@ -61,17 +61,21 @@ void Executor::AroundLaunches(std::function<void()> before, std::function<void()
 }
 
 void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) {
-  HADAL_CHECK(current_executor == nullptr);
   HADAL_CHECK_GE(shape.threads, kLanes);
   HADAL_CHECK_LE(shape.threads, 1024);
   HADAL_CHECK_EQ(shape.threads % kLanes, 0);
   HADAL_CHECK_GE(shape.blocks_x, 1);
   HADAL_CHECK_GE(shape.blocks_y, 1);
   HADAL_CHECK_LE(shape.blocks_y, 65535);
-  if (recording_ != nullptr) {
-    recording_->push_back([this, shape, body] { Run(shape, body); });
-    return;
+  if (divert_) {
+    divert_([this, shape, body] { RunNow(shape, body); });
+  } else {
+    RunNow(shape, body);
   }
+}
+
+void Executor::RunNow(const LaunchShape& shape, const std::function<void()>& body) {
+  HADAL_CHECK(current_executor == nullptr);
   if (before_) before_();
   shape_ = shape;
   body_ = &body;

@@ -25,6 +25,7 @@
 #include <memory>
 #include <random>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/device_view.h"
@@ -58,13 +59,13 @@ class Executor {
   // What is called before the first and after the last thread of each launch: a device opens and closes its memory there.
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
 
-  // Launches are added to `recording` and do not run; null: they run.
-  void Record(std::vector<std::function<void()>>* recording) { recording_ = recording; }
+  // Launches go to `to`, to be run later or never, by whoever calls what it is given; null: they run at once.
+  void Divert(std::function<void(std::function<void()> launch)> to) { divert_ = std::move(to); }
   // The number of launches on stream().
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
 
-  // Runs body() as each thread of each block; returns when all have returned.
+  // Runs body() as each thread of each block, and returns when all have returned; or diverts it.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
 
   // What a thread asks through thread_layer.h.
@@ -96,6 +97,7 @@ class Executor {
     WarpWork work = nullptr;
   };
 
+  void RunNow(const LaunchShape& shape, const std::function<void()>& body);
   [[noreturn]] static void FiberMain();
   void StartBlock();
   void RunBlock();
@@ -108,7 +110,7 @@ class Executor {
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
   std::vector<void*> own_;                           // of them, those to be freed here
   std::function<void()> before_, after_;
-  std::vector<std::function<void()>>* recording_ = nullptr;
+  std::function<void(std::function<void()>)> divert_;
   int64_t launches_ = 0;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
   std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block

@@ -15,7 +15,9 @@
 //
 // On the executor the warp's lanes meet and the same is done from the same registers, so that a kernel's index arithmetic is checked there.
 // Numerics: products of BFloat16 are exact in fp32; in which order a tensor core adds the sixteen of a sum, and how it rounds between
-// them, is not documented: equal bits on one kind of device, not across kinds. The executor adds in ascending order.
+// them, is not documented: equal bits on one kind of device, not across kinds. The executor rounds as such units were measured to (Fasi et
+// al., "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without their guard bits: it adds eight products and the sum at once, each
+// cut off below 2^-23 of the largest, and cuts the result off to fp32.
 // REQUIRES: all lanes of the warp come to the same call. sm_80 or later.
 #pragma once
 
@@ -23,6 +25,11 @@
 
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"
+#if !defined(__CUDACC__)
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#endif
 
 namespace hadal::cuda {
 
@@ -83,6 +90,29 @@ struct ProductLane {
   const FragmentB* b;
 };
 
+// sum + Σ a[i] · b[i]
+inline float EightProductsAndSum(float sum, const float* a, const float* b, int64_t b_stride) {
+  double terms[9];
+  terms[8] = sum;
+  double largest = std::abs(terms[8]);
+  for (int i = 0; i < 8; ++i) {
+    terms[i] = static_cast<double>(a[i]) * b[i * b_stride];
+    largest = std::max(largest, std::abs(terms[i]));
+  }
+  if (largest == 0.0 || !(largest <= std::numeric_limits<float>::max())) {
+    for (int i = 0; i < 8; ++i) sum += static_cast<float>(terms[i]);
+    return sum;
+  }
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  const double unit = std::ldexp(1.0, exponent - 1 - 23), units = 1.0 / unit;  // powers of two: exact
+  double total = 0;
+  for (const double term : terms) total += std::trunc(term * units);
+  total *= unit;
+  const auto rounded = static_cast<float>(total);
+  return std::abs(rounded) > std::abs(total) ? std::nextafter(rounded, 0.0f) : rounded;
+}
+
 inline void MultiplyAddTogether(const Lanes& lanes) {
   float a[16][16], b[16][8];
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -101,7 +131,7 @@ inline void MultiplyAddTogether(const Lanes& lanes) {
     FragmentC& c = *static_cast<const ProductLane*>(lanes[lane])->c;
     for (int i = 0; i < 4; ++i) {
       const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-      for (int k = 0; k < 16; ++k) c.v[i] = MulAdd(a[row][k], b[k][column], c.v[i]);
+      for (const int k : {0, 8}) c.v[i] = EightProductsAndSum(c.v[i], &a[row][k], &b[k][column], 8);
     }
   }
 }

@@ -5,6 +5,7 @@ set(HADAL_CUDA_SOURCES
   add.cu
   attention_backward.cu
   attention_forward.cu
+  cached_attention.cu
   convert.cu
   cross_entropy.cu
   embedding.cu
@@ -12,8 +13,10 @@ set(HADAL_CUDA_SOURCES
   linear_epilogue.cu
   residual_norm_backward.cu
   residual_norm_forward.cu
+  scatter_rows.cu
   shift_scale.cu
   sum_of_squares.cu
   tensor_attention_backward.cu
   tensor_attention_forward.cu
+  top_candidates.cu
   weighted_sum.cu)

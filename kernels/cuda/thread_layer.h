@@ -160,11 +160,24 @@ void StoreVector(DevicePointer<T> to, const Vector16& value) {
 inline float MulAdd(float a, float b, float c) { return std::fma(a, b, c); }
 inline double MulAdd(double a, double b, double c) { return std::fma(a, b, c); }
 inline float SquareRoot(float x) { return std::sqrt(x); }
-inline float Exp(float x) { return std::exp(x); }
-inline float FastExp(float x) { return std::exp(x); }
-inline float Log(float x) { return std::log(x); }
 inline uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 inline float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
+
+// A GPU's functions are as wrong as NVIDIA documents, so these are too, up or down by the bits of the argument: expf and logf one unit in
+// the last place, ex2.approx 2^-22 of the value, behind an argument rounded once. Exact where those are: exp(0), log(1), what is not finite.
+inline int Direction(float x) { return static_cast<int>(BitsOf(x) * 2654435761u >> 30) % 3 - 1; }
+inline float OneUnitOff(float value, float x) {
+  const int direction = Direction(x);
+  if (direction == 0 || value == 0.0f || !std::isfinite(value)) return value;
+  return std::nextafter(value, direction > 0 ? INFINITY : -INFINITY);
+}
+inline float Exp(float x) { return x == 0.0f ? 1.0f : OneUnitOff(std::exp(x), x); }
+inline float FastExp(float x) {
+  constexpr float kLog2E = 1.4426950408889634f, kSmallestNormal = 0x1p-126f;
+  const float power = std::exp2(x * kLog2E) * (x == 0.0f ? 1.0f : 1.0f + static_cast<float>(Direction(x)) * 0x1p-22f);
+  return power < kSmallestNormal ? 0.0f : power;
+}
+inline float Log(float x) { return OneUnitOff(std::log(x), x); }
 
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {

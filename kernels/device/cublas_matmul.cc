@@ -124,7 +124,8 @@ class CublasMatmul : public Matmul {
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  Plan MakePlan(const Shape& shape) const;
+  Plan MakePlan(const Shape& shape, const void* bias) const;
+  void SetBias(const Plan& plan, const Shape& shape, const void* bias) const;
   void ChooseAlgorithm(const Shape& shape, Plan& plan) const;
 
   const Library library_;
@@ -155,7 +156,13 @@ cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
   return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-Plan CublasMatmul::MakePlan(const Shape& shape) const {
+void CublasMatmul::SetBias(const Plan& plan, const Shape& shape, const void* bias) const {
+  if (bias == nullptr) return;
+  Check(library_.set_operation(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), shape);
+}
+
+// `bias`: the first call's; some versions offer no algorithm for a bias that is null.
+Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
   Plan plan;
   const auto check = [&](cublasStatus_t status) { Check(status, shape); };
   const bool tf32 = tf32_ && shape.operands == Storage::kFloat32;
@@ -176,6 +183,7 @@ Plan CublasMatmul::MakePlan(const Shape& shape) const {
   layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
          shape.a_stride);
   layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
+  SetBias(plan, shape, bias);
   ChooseAlgorithm(shape, plan);
   return plan;
 }
@@ -208,11 +216,9 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
   const Shape shape = ShapeOf(args);
   HADAL_CHECK(!(shape.bias || args.relu) || !args.accumulate);
   auto found = plans_.find(shape);
-  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
+  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape, args.bias.data)).first;
   const Plan& plan = found->second;
-  if (const void* bias = args.bias.data; bias != nullptr) {
-    Check(library_.set_operation(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), shape);
-  }
+  SetBias(plan, shape, args.bias.data);
   stream_.CountLaunch();
   const float alpha = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
   Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data, plan.first, args.a.data, plan.second, &beta,

@@ -204,8 +204,12 @@ void CudaDevice::Synchronize() {
 bool CudaDevice::Idle() {
   HADAL_CHECK(!capturing());
   const cudaError_t state = cudaStreamQuery(stream_);
-  if (state != cudaErrorNotReady) Check(state, "kernels");
-  return state == cudaSuccess;
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // the next launch must not find it
+    return false;
+  }
+  Check(state, "kernels");
+  return true;
 }
 
 // Of this thread only: others may allocate and copy meanwhile.

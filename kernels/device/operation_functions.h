@@ -10,6 +10,7 @@ void AdamStep(const Stream& stream, const hadal::AdamArgs& args);
 void Add(const Stream& stream, const hadal::AddArgs& args);
 void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args);
 void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
+void CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args);
 void Convert(const Stream& stream, const hadal::ConvertArgs& args);
 void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
 void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
@@ -22,9 +23,11 @@ void LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeigh
 void ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args);
 void ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args);
 void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args);
+void ScatterRows(const Stream& stream, const hadal::ScatterRowsArgs& args);
 void ShiftScaleForward(const Stream& stream, const hadal::ShiftScaleForwardArgs& args);
 void ShiftScaleBackward(const Stream& stream, const hadal::ShiftScaleBackwardArgs& args);
 void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
+void TopCandidates(const Stream& stream, const hadal::TopCandidatesArgs& args);
 void WeightedSumForward(const Stream& stream, const hadal::WeightedSumForwardArgs& args);
 void WeightedSumBackward(const Stream& stream, const hadal::WeightedSumBackwardArgs& args);
 

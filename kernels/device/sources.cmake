@@ -4,6 +4,7 @@ set(HADAL_OPERATION_SOURCES
   add_operation.cc
   attention_operation.cc
   batch_block.cc
+  cached_attention_operation.cc
   convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
@@ -12,6 +13,8 @@ set(HADAL_OPERATION_SOURCES
   linear_operation.cc
   operations.cc
   residual_norm_operation.cc
+  scatter_rows_operation.cc
   shift_scale_operation.cc
   sum_of_squares_operation.cc
+  top_candidates_operation.cc
   weighted_sum_operation.cc)

@@ -54,7 +54,8 @@ absl::Status Evaluate(Shared& shared, Engine& engine, const std::vector<Translat
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
   PrepareComputeThread();
   const DecodeSpec& spec = shared.spec;
-  const Stream stream = Stream::Cpu(spec.threads);
+  const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
+  const Stream stream = device != nullptr ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          Engine::Create(shared.plan, shared.pipeline, stream, false, communicator, kTimeout));
   const ParameterStore& parameters = engine->stage().parameters();

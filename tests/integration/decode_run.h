@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "layers/model_options.h"
@@ -18,7 +20,8 @@ struct DecodeSpec {
   int threads = 1;
   uint64_t seed = 11;
   int64_t update = 3;
-  bool moved = false;  // weights are moved off their start (tests/support/moved_parameters.h)
+  bool moved = false;  // weights are moved off their start (tests/support/moved_parameters.h); on the CPU
+  std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
 };
 
 struct DecodeOutcome {

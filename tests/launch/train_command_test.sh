@@ -124,6 +124,11 @@ expect 2 "${base[@]}" --set model.heads=5 --run-dir bad; says "heads"
 expect 1 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "nowhere"
 expect 1 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "Nearest"
 expect 1 "${base[@]}" --set model.d_model=65536 --set model.d_ff=262144 --run-dir bad; says "what its host has free"
+expect 2 "${base[@]}" --trace steps=8-10 --run-dir bad; says "goes beyond the run: its last step is 9"
+expect 1 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"
+expect 2 "$hadal" trian; says 'did you mean "train"?'
+expect 2 "$hadal"; says "Subcommands:"
+expect 2 "$hadal" bench step --precision bf61; says 'none of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
 [ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"

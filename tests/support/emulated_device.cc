@@ -250,12 +250,12 @@ bool EmulatedDevice::Idle() {
 void EmulatedDevice::BeginCapture() {
   capture_.Begin();
   launches_before_capture_ = executor_.launches();
-  executor_.Record(&recording_);
+  executor_.Divert([this](std::function<void()> launch) { recording_.push_back(std::move(launch)); });
 }
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
   capture_.End();
-  executor_.Record(nullptr);
+  executor_.Divert(nullptr);
   executor_.launches() = launches_before_capture_;
   std::vector<std::function<void()>> work = std::exchange(recording_, {});
   if (refuses_graphs_) return absl::ResourceExhaustedError("no memory for graphs");

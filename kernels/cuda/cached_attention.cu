@@ -1,0 +1,86 @@
+#include "kernels/cuda/cached_attention.h"
+
+#include "kernels/cuda/row_team.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kThreads = 128;  // positions at a time
+constexpr int kWarps = kThreads / kWarp;
+static_assert(kThreads >= kWidestCachedHead);  // a thread has a column
+
+HADAL_DEVICE float MinusInfinity() { return FloatOf(0xFF800000u); }
+
+// Of a value a thread, over the block. `slots` [kWarps] may be written again behind another barrier.
+HADAL_DEVICE float MaximumOfBlock(float x, Shared<float> slots) {
+  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const float other = ShuffleXor(x, mask);
+    if (other > x) x = other;
+  }
+  if (ThreadIndex() % kWarp == 0) slots[ThreadIndex() / kWarp] = x;
+  Barrier();
+  HADAL_UNROLL for (int w = 0; w < kWarps; ++w) {
+    if (slots[w] > x) x = slots[w];
+  }
+  return x;
+}
+HADAL_DEVICE float SumOfBlock(float x, Shared<float> slots) {
+  x = SumOfWarp(x);
+  if (ThreadIndex() % kWarp == 0) slots[ThreadIndex() / kWarp] = x;
+  Barrier();
+  float sum = slots[0];
+  HADAL_UNROLL for (int w = 1; w < kWarps; ++w) sum += slots[w];
+  return sum;
+}
+
+// Block (x, y): row x, head y.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAttentionArgs args) {
+  HADAL_SHARED(float, query, kWidestCachedHead);
+  HADAL_SHARED(float, weights, kThreads);
+  HADAL_SHARED(float, maxima, kWarps);
+  HADAL_SHARED(float, sums, kWarps);
+  const int thread = ThreadIndex();
+  const int64_t width = args.heads * args.head_width, first_column = BlockY() * args.head_width;
+  const bool has_column = thread < args.head_width;
+  if (has_column) query[thread] = Load(args.q.row(BlockX()) + first_column + thread);
+  Barrier();
+  const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));
+  const int32_t length = Load(args.lengths + BlockX());
+  float maximum = MinusInfinity(), sum = 0.0f, context = 0.0f;
+  for (int32_t first = 0; first < length; first += kThreads) {
+    const DevicePointer<const int32_t> index = args.index + BlockX() * args.index_stride + first;
+    const int count = length - first < kThreads ? length - first : kThreads;
+    float score = MinusInfinity();
+    if (thread < count) {
+      const DevicePointer<const float> key = args.cache.row(Load(index + thread)) + first_column;
+      float dot = 0.0f;
+      for (int j = 0; j < args.head_width; ++j) dot = MulAdd(query[j], Load(key + j), dot);
+      score = scale * dot;
+    }
+    const float highest = MaximumOfBlock(score, maxima), before = maximum;
+    if (highest > maximum) maximum = highest;
+    const float weight = thread < count ? Exp(score - maximum) : 0.0f, correction = Exp(before - maximum);
+    weights[thread] = weight;
+    sum = MulAdd(sum, correction, SumOfBlock(weight, sums));
+    context *= correction;
+    if (has_column) {
+      for (int p = 0; p < count; ++p) {
+        context = MulAdd(weights[p], Load(args.cache.row(Load(index + p)) + width + first_column + thread), context);
+      }
+    }
+    Barrier();  // the weights have been read
+  }
+  if (has_column) Store(args.context.row(BlockX()) + first_column + thread, context / sum);
+}
+
+}  // namespace
+
+void CachedAttention(StreamHandle stream, const CachedAttentionArgs& args) {
+  if (args.rows == 0) return;
+  HADAL_CHECK(args.q && args.cache && args.index && args.lengths && args.context);
+  HADAL_CHECK(args.heads >= 1 && args.head_width >= 1 && args.head_width <= kWidestCachedHead);
+  Launch(stream, {.blocks_x = args.rows, .blocks_y = args.heads, .threads = kThreads}, CachedAttentionKernel, args);
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,23 @@
+// The K largest logits of each row on the device, and one logit more: kernels/top_candidates.h.
+//
+// A block has a row and looks through it K times, each time for the largest that comes behind the last one found; of equal ones the lower column
+// comes first. K is small, and a row of logits stays in the cache.
+// Numerics: comparisons only; a NaN is never chosen. Asynchronous.
+#pragma once
+
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+struct TopCandidatesArgs {
+  int64_t rows = 0, columns = 0;     // R, V < 2^31
+  int32_t count = 1;                 // K
+  int32_t also = 0;                  // a column
+  DeviceMatrix<const float> logits;  // [R, V]
+  DeviceMatrix<int32_t> tokens;      // [R, K] (=)
+  DeviceMatrix<float> values;        // [R, K] (=)
+  DevicePointer<float> also_values;  // [R] (=)
+};
+void TopCandidates(StreamHandle stream, const TopCandidatesArgs& args);
+
+}  // namespace hadal::cuda

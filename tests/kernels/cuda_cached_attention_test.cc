@@ -1,0 +1,114 @@
+#include "kernels/cuda/cached_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal {
+namespace {
+
+using testing::DeviceMatrixOf;
+using testing::DeviceVectorOf;
+using testing::KernelDevice;
+using testing::NormalValues;
+using testing::Placement;
+
+constexpr int64_t kCacheRows = 211;
+
+struct Case {
+  std::vector<int32_t> lengths;
+  int64_t heads, head_width;
+  Placement place;
+};
+const Case kCases[] = {
+    {{1}, 1, 1, {}}, {{3, 1, 17}, 3, 5, {3, 2}}, {{127, 128, 129, 2}, 2, 64, {}}, {{300, 5}, 1, 128, {1, 1}}};
+
+// The cache row of position p of row i: scattered, some shared.
+int32_t CacheRow(int64_t i, int64_t p) { return static_cast<int32_t>((p * 37 + i / 2 * 11) % kCacheRows); }
+
+struct Inputs {
+  explicit Inputs(const Case& c) : width(c.heads * c.head_width) {
+    for (const int32_t length : c.lengths) stride = std::max<int64_t>(stride, length + 2);
+    for (int64_t i = 0; i < std::ssize(c.lengths); ++i) {
+      for (int64_t p = 0; p < stride; ++p)
+        index.push_back(p < c.lengths[i] ? CacheRow(i, p) : -1);  // -1: not to be read
+    }
+    q = NormalValues(std::ssize(c.lengths) * width, 1);
+    cache = NormalValues(kCacheRows * 2 * width, 2);
+  }
+  int64_t width, stride = 0;
+  std::vector<int32_t> index;
+  std::vector<float> q, cache;
+};
+
+std::vector<float> Attend(const Case& c, const Inputs& in, uint64_t seed) {
+  KernelDevice device(seed);
+  const auto rows = static_cast<int64_t>(c.lengths.size());
+  DeviceMatrixOf<float> q(device, in.q, rows, in.width, c.place);
+  DeviceMatrixOf<float> cache(device, in.cache, kCacheRows, 2 * in.width, c.place);
+  DeviceMatrixOf<float> context(device, std::vector<float>(in.q.size(), NAN), rows, in.width, c.place);
+  DeviceVectorOf<int32_t> index(device, in.index), lengths(device, c.lengths);
+  cuda::CachedAttention(device.stream(), {.rows = rows,
+                                          .heads = c.heads,
+                                          .head_width = c.head_width,
+                                          .q = q.view(),
+                                          .cache = cache.view(),
+                                          .index = index.data(),
+                                          .index_stride = in.stride,
+                                          .lengths = lengths.data(),
+                                          .context = context.view()});
+  EXPECT_TRUE(context.guards_intact());
+  return context.dense();
+}
+
+// Of element (row, column), in double.
+double Reference(const Case& c, const Inputs& in, int64_t row, int64_t column) {
+  const int64_t head = column / c.head_width * c.head_width;
+  std::vector<double> scores;
+  for (int64_t p = 0; p < c.lengths[row]; ++p) {
+    double dot = 0;
+    for (int64_t j = head; j < head + c.head_width; ++j) {
+      dot += static_cast<double>(in.q[row * in.width + j]) * in.cache[CacheRow(row, p) * 2 * in.width + j];
+    }
+    scores.push_back(dot / std::sqrt(static_cast<double>(c.head_width)));
+  }
+  const double maximum = *std::max_element(scores.begin(), scores.end());
+  double sum = 0, context = 0;
+  for (int64_t p = 0; p < c.lengths[row]; ++p) {
+    const double weight = std::exp(scores[p] - maximum);
+    sum += weight;
+    context += weight * in.cache[(CacheRow(row, p) * 2 + 1) * in.width + column];
+  }
+  return context / sum;
+}
+
+TEST(CudaCachedAttentionTest, IsSoftmaxAttentionOverTheCachedRows) {
+  for (const Case& c : kCases) {
+    const Inputs in(c);
+    const std::vector<float> context = Attend(c, in, /*seed=*/1);
+    for (int64_t i = 0; i < std::ssize(context); ++i) {
+      ASSERT_NEAR(context[i], Reference(c, in, i / in.width, i % in.width), 4e-6) << "element " << i;
+    }
+    EXPECT_EQ(Attend(c, in, /*seed=*/2), context) << "another order of threads changes bits";
+  }
+}
+
+TEST(CudaCachedAttentionTest, NeighboursChangeNoBitOfARow) {
+  for (Case c : kCases) {
+    const Inputs all(c);
+    const std::vector<float> together = Attend(c, all, /*seed=*/1);
+    Case first = c;
+    first.lengths.resize(1);
+    const Inputs alone(first);
+    const std::vector<float> row = Attend(first, alone, /*seed=*/3);
+    // The same first query and cache: NormalValues' streams begin alike.
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), together.begin()));
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,106 @@
+// CudaDevice where something is missing or breaks: over an emulated CUDA runtime, which is told to.
+#include "kernels/device/cuda_device.h"
+
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/add.h"
+#include "kernels/device/own_memory.h"
+#include "runtime/arena.h"
+#include "tests/support/emulated_cuda.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+EmulatedCuda& Cuda() { return EmulatedCuda::Instance(); }
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  ~CudaDeviceTest() override {
+    Cuda().machine = {};
+    EXPECT_EQ(Cuda().used_bytes(), 0) << "memory is left";
+    EXPECT_EQ(Cuda().used_host_bytes(), 0);
+    EXPECT_EQ(Cuda().graphs(), 0);
+  }
+};
+
+TEST_F(CudaDeviceTest, WithoutOneItSaysWhy) {
+  Cuda().machine.driver = false;
+  EXPECT_THAT(cuda::OpenCudaDevice({}).status().message(), HasSubstr("driver version is insufficient"));
+  Cuda().machine = {.devices = 0};
+  EXPECT_THAT(cuda::OpenCudaDevice({}).status().message(), HasSubstr("no CUDA-capable device"));
+  Cuda().machine = {.major = 7};
+  const absl::Status old = cuda::OpenCudaDevice({}).status();
+  EXPECT_EQ(old.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(old.message(), HasSubstr("Emulated GPU, sm_70"));
+  EXPECT_THAT(old.message(), HasSubstr("is too old"));
+}
+
+TEST_F(CudaDeviceTest, MemoryThatIsTakenElsewhereIsAnErrorAndLeavesNothing) {
+  Cuda().machine.bytes = cuda::OwnMemory::kDeviceBytes - 1;
+  EXPECT_EQ(cuda::OpenCudaDevice({}).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(CudaDeviceTest, EachRankOfAHostTakesItsOwn) {
+  Cuda().machine.devices = 4;
+  const auto first = cuda::OpenCudaDevice({.local_rank = 1}), second = cuda::OpenCudaDevice({.local_rank = 2});
+  EXPECT_EQ((*first)->Identity(), "GPU-02020202020202020202020202020202");
+  EXPECT_EQ((*second)->Identity(), "GPU-03030303030303030303030303030303");
+}
+
+TEST_F(CudaDeviceTest, ItTakesWhatThePlanCounts) {
+  const auto device = cuda::OpenCudaDevice({});
+  EXPECT_EQ(Cuda().used_bytes(), cuda::OwnMemory::kDeviceBytes);
+  EXPECT_EQ(Cuda().used_host_bytes(), cuda::OwnMemory::kHostBytes);
+  const int64_t free_bytes = (*device)->FreeBytes();
+  std::byte* const memory = *(*device)->Allocate(12345);
+  EXPECT_EQ((*device)->FreeBytes(), free_bytes - 12345);
+  (*device)->Free(memory);
+}
+
+TEST_F(CudaDeviceTest, AnAllocationThatDoesNotFitSpoilsNothing) {
+  Cuda().machine.bytes = 64 << 20;  // of which it takes 41
+  const auto device = cuda::OpenCudaDevice({});
+  const Stream stream = Stream::On(**device, 1);
+  float* const values = reinterpret_cast<float*>(*(*device)->Allocate(40));
+  EXPECT_EQ((*device)->Allocate(1 << 25).status().code(), absl::StatusCode::kResourceExhausted);
+  Add(stream, {.sum = {values, 10}, .values = {values, 10}});  // finds no error of before
+  stream.Synchronize();
+  (*device)->Free(reinterpret_cast<std::byte*>(values));
+}
+
+TEST_F(CudaDeviceTest, AGraphThatDoesNotFitSpoilsNothing) {
+  const auto device = cuda::OpenCudaDevice({});
+  const Stream stream = Stream::On(**device, 1);
+  float* const values = reinterpret_cast<float*>(*(*device)->Allocate(40));
+  const std::vector<float> ones(10, 1.0f);
+  stream.FromHost(values, ones.data(), 40);
+  Cuda().machine.memory_for_graphs = false;
+  (*device)->BeginCapture();
+  Add(stream, {.sum = {values, 10}, .values = {values, 10}});
+  EXPECT_EQ((*device)->EndCapture().status().code(), absl::StatusCode::kResourceExhausted);
+  Add(stream, {.sum = {values, 10}, .values = {values, 10}});
+  std::vector<float> seen(10);
+  stream.ToHost(seen.data(), values, 40);
+  EXPECT_EQ(seen, std::vector<float>(10, 2.0f)) << "the recorded launch did not run, the other did";
+  (*device)->Free(reinterpret_cast<std::byte*>(values));
+}
+
+TEST_F(CudaDeviceTest, AKernelsFaultEndsTheProcessWithTheDriversWords) {
+  const auto device = cuda::OpenCudaDevice({});
+  EXPECT_DEATH(
+      {
+        Cuda().BreakNextWork();
+        std::byte* const memory = *(*device)->Allocate(40);
+        (*device)->Clear(memory, 40);
+        (*device)->Synchronize();
+      },
+      "the GPU failed .*an illegal memory access was encountered");
+}
+
+}  // namespace
+}  // namespace hadal::testing

@@ -1,0 +1,21 @@
+// What the emulated cuBLASLt, a shared library of its own that dlopen finds, is given by the program that opens it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace hadal::testing {
+
+struct CublasLtSurroundings {
+  // Puts work into a stream of the emulated runtime.
+  void (*enqueue)(cudaStream_t stream, std::function<void()> run) = nullptr;
+  // Whether memory is its device's.
+  bool (*owns)(const void* memory, int64_t bytes) = nullptr;
+};
+
+// The name of a function void(const CublasLtSurroundings*), to be called before all others.
+inline constexpr char kConnectCublasLt[] = "HadalConnectCublasLt";
+
+}  // namespace hadal::testing

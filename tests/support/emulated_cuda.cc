@@ -1,0 +1,282 @@
+#include "tests/support/emulated_cuda.h"
+
+#include <cublas_api.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/check.h"
+#include "tests/support/emulated_cublas_lt.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int64_t kBytesOfGraphNode = 1024;  // what a graph takes of the device's memory, about
+
+}  // namespace
+
+EmulatedCuda& EmulatedCuda::Instance() {
+  static auto* const instance = new EmulatedCuda;
+  return *instance;
+}
+
+// Opens the library that kernels/device/cublas_matmul.cc will find, which must be the emulated one.
+EmulatedCuda::EmulatedCuda() {
+  const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  HADAL_CHECK(library != nullptr);
+  const auto connect = reinterpret_cast<void (*)(const CublasLtSurroundings*)>(dlsym(library, kConnectCublasLt));
+  HADAL_CHECK(connect != nullptr);
+  const CublasLtSurroundings surroundings = {
+      .enqueue = [](cudaStream_t stream, std::function<void()> run) { Instance().Enqueue(stream, std::move(run)); },
+      .owns = [](const void* memory, int64_t bytes) { return Instance().Owns(memory, bytes); }};
+  connect(&surroundings);
+}
+
+cudaError_t& EmulatedCuda::LastError() {
+  thread_local cudaError_t last = cudaSuccess;
+  return last;
+}
+
+int64_t EmulatedCuda::used_bytes() {
+  const std::lock_guard lock(mutex_);
+  return used_bytes_;
+}
+
+int64_t EmulatedCuda::used_host_bytes() {
+  const std::lock_guard lock(mutex_);
+  int64_t bytes = 0;
+  for (const auto& [memory, size] : host_) bytes += size;
+  return bytes;
+}
+
+int64_t EmulatedCuda::graphs() {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(graphs_);
+}
+
+int64_t EmulatedCuda::FreeBytes() {
+  const std::lock_guard lock(mutex_);
+  return machine.bytes - used_bytes_;
+}
+
+cudaError_t EmulatedCuda::Fault() {
+  const std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+EmulatedCuda::StreamState& EmulatedCuda::StateOf(cudaStream_t stream) {
+  const auto found = streams_.find(stream);
+  HADAL_CHECK(found != streams_.end());  // the legacy stream, or one that is gone
+  return *found->second;
+}
+
+bool EmulatedCuda::ThisThreadRecords() const {
+  return std::any_of(streams_.begin(), streams_.end(), [](const auto& entry) {
+    return entry.second->recording != nullptr && entry.second->recorder == std::this_thread::get_id();
+  });
+}
+
+// ---- work ----
+
+void EmulatedCuda::Put(StreamState& stream, Work work) {
+  if (stream.recording != nullptr) {
+    HADAL_CHECK(stream.recorder == std::this_thread::get_id());  // would be recorded: see CaptureGuard
+    stream.recording->push_back(std::move(work));
+  } else {
+    stream.pending.push_back(std::move(work));
+  }
+}
+
+void EmulatedCuda::Enqueue(cudaStream_t stream, std::function<void()> run) {
+  const std::lock_guard lock(mutex_);
+  Put(StateOf(stream), {.run = std::move(run)});
+}
+
+void EmulatedCuda::RunNext(StreamState& stream) {
+  HADAL_CHECK(!stream.pending.empty());
+  Work work = std::move(stream.pending.front());
+  stream.pending.pop_front();
+  if (work.awaits != nullptr) {
+    while (!work.awaits->reached) RunNext(*work.awaits->stream);
+    return;
+  }
+  if (std::exchange(break_next_, false)) fault_ = cudaErrorIllegalAddress;
+  if (fault_ == cudaSuccess) work.run();
+}
+
+void EmulatedCuda::Run(StreamState& stream, size_t most) {
+  if (stream.pending.empty()) return;
+  Protect(PROT_READ | PROT_WRITE);
+  for (; most > 0 && !stream.pending.empty(); --most) RunNext(stream);
+  Protect(PROT_NONE);
+}
+
+void EmulatedCuda::Drain(StreamState& stream) { Run(stream, stream.pending.size()); }
+
+void EmulatedCuda::Advance() {
+  if (streams_.empty() || random_() % 16 != 0) return;
+  Run(*std::next(streams_.begin(), random_() % streams_.size())->second, random_() % 16);
+}
+
+// ---- streams and events ----
+
+cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
+  const std::lock_guard lock(mutex_);
+  auto state = std::make_unique<StreamState>(random_());
+  *stream = state->executor.stream();
+  for (const auto& [memory, bytes] : device_) state->executor.Register(memory, bytes);
+  state->executor.Divert([this, owner = state.get()](std::function<void()> launch) {
+    HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
+    const std::lock_guard divert_lock(mutex_);
+    Put(*owner, {.run = std::move(launch)});
+    Advance();
+  });
+  streams_[*stream] = std::move(state);
+  return cudaSuccess;
+}
+
+cudaError_t EmulatedCuda::DestroyStream(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  HADAL_CHECK(StateOf(stream).pending.empty());
+  HADAL_CHECK(StateOf(stream).recording == nullptr);
+  streams_.erase(stream);
+  return cudaSuccess;
+}
+
+cudaError_t EmulatedCuda::Synchronize(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  if (StateOf(stream).recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  Drain(StateOf(stream));
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::Query(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  if (StateOf(stream).recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  Advance();
+  StreamState& state = StateOf(stream);
+  if (fault_ != cudaSuccess || state.pending.empty()) return fault_;
+  Run(state, 1 + random_() % 64);
+  return cudaErrorNotReady;
+}
+
+cudaError_t EmulatedCuda::MakeEvent(cudaEvent_t* event) {
+  const std::lock_guard lock(mutex_);
+  *event = reinterpret_cast<cudaEvent_t>(next_name_++);
+  events_[*event] = nullptr;
+  return cudaSuccess;
+}
+
+cudaError_t EmulatedCuda::DestroyEvent(cudaEvent_t event) {
+  const std::lock_guard lock(mutex_);
+  return events_.erase(event) == 1 ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t EmulatedCuda::RecordEvent(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  StreamState& state = StateOf(stream);
+  if (!events_.contains(event)) return cudaErrorInvalidResourceHandle;
+  if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  auto marker = std::make_shared<Marker>(Marker{.stream = &state});
+  events_[event] = marker;
+  Put(state, {.run = [marker] { marker->reached = true; }});
+  Advance();
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::AwaitEvent(cudaStream_t stream, cudaEvent_t event) {
+  const std::lock_guard lock(mutex_);
+  StreamState& state = StateOf(stream);
+  const auto found = events_.find(event);
+  if (found == events_.end()) return cudaErrorInvalidResourceHandle;
+  if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  if (found->second != nullptr) Put(state, {.awaits = found->second});
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::QueryEvent(cudaEvent_t event) {
+  const std::lock_guard lock(mutex_);
+  const auto found = events_.find(event);
+  if (found == events_.end()) return cudaErrorInvalidResourceHandle;
+  if (ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  Advance();
+  const Marker* const marker = found->second.get();
+  if (fault_ != cudaSuccess || marker == nullptr || marker->reached) return fault_;
+  Run(*marker->stream, 1 + random_() % 64);
+  return cudaErrorNotReady;
+}
+
+// ---- graphs ----
+
+cudaError_t EmulatedCuda::BeginCapture(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  StreamState& state = StateOf(stream);
+  if (state.recording != nullptr) return cudaErrorIllegalState;
+  state.recording = std::make_unique<Recording>();
+  state.recorder = std::this_thread::get_id();
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::EndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(mutex_);
+  StreamState& state = StateOf(stream);
+  if (state.recording == nullptr) return cudaErrorIllegalState;
+  if (state.recorder != std::this_thread::get_id()) return cudaErrorStreamCaptureWrongThread;
+  *graph = reinterpret_cast<cudaGraph_t>(next_name_++);
+  recordings_[*graph] = std::move(state.recording);
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::Instantiate(cudaGraphExec_t* graph, cudaGraph_t recorded) {
+  const std::lock_guard lock(mutex_);
+  const auto found = recordings_.find(recorded);
+  if (found == recordings_.end()) return cudaErrorInvalidValue;
+  *graph = nullptr;
+  if (!machine.memory_for_graphs) return cudaErrorMemoryAllocation;
+  *graph = reinterpret_cast<cudaGraphExec_t>(next_name_++);
+  graphs_[*graph] = std::make_unique<Recording>(*found->second);
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::Upload(cudaGraphExec_t graph, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  if (StateOf(stream).recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return cudaErrorInvalidValue;
+  const int64_t bytes = kBytesOfGraphNode * std::ssize(*found->second);
+  if (bytes > machine.bytes - used_bytes_) return cudaErrorMemoryAllocation;
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::Launch(cudaGraphExec_t graph, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  StreamState& state = StateOf(stream);
+  if (state.recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return cudaErrorInvalidValue;
+  for (Work work : *found->second) {
+    work.graph = graph;
+    Put(state, std::move(work));
+  }
+  Advance();
+  return fault_;
+}
+
+cudaError_t EmulatedCuda::Destroy(cudaGraph_t recorded) {
+  const std::lock_guard lock(mutex_);
+  return recordings_.erase(recorded) == 1 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t EmulatedCuda::Destroy(cudaGraphExec_t graph) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [handle, stream] : streams_) {
+    for (const Work& work : stream->pending) HADAL_CHECK(work.graph != graph);
+  }
+  return graphs_.erase(graph) == 1 ? fault_ : cudaErrorInvalidValue;
+}
+
+}  // namespace hadal::testing
