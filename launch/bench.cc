@@ -53,7 +53,6 @@ absl::Status BenchInWorld(BenchArguments arguments, World& world) {
   HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen,
                          ChooseDevice(arguments.device, plan, {.precision = arguments.precision}, world, collectives));
   arguments.step.compute_storage = chosen.compute_storage;
-  if (chosen.device != nullptr) arguments.step.limit = false;  // oneDNN's products are no limit of a GPU
   if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
   return RunBenchStep(arguments.step, world.communicator(), chosen.StreamFor(world.stream()), std::cout);
 }

@@ -137,7 +137,7 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyM
 
 void Chunk::RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work) {
   const bool watched = context.observer != nullptr || context.profile != nullptr;
-  if (graphs_ == nullptr || watched) return work(context);
+  if (graphs_ == nullptr || !uses_graphs_ || watched) return work(context);
   const GraphKey key{
       .phase = phase, .slot = context.batch.micro_batch % spec_.slots, .shape = batches_->ShapeOf(context.batch)};
   const auto launch = [&](const GraphCache::Cut* recording) {

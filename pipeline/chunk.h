@@ -97,6 +97,8 @@ class Chunk {
 
   // What it launches as graphs; null: nothing.
   const GraphCache* graphs() const { return graphs_.get(); }
+  // See Engine::UseGraphs.
+  void UseGraphs(bool use) { uses_graphs_ = use; }
 
   // What Forward made for each output edge; what Backward made for each input edge.
   AnyMatrix output(size_t edge, const PackedBatch& batch) const {
@@ -190,6 +192,7 @@ class Chunk {
   int64_t slot_bytes_ = 0;
   std::optional<BatchSlots> batches_;   // on a device
   std::unique_ptr<GraphCache> graphs_;  // on a device, or null
+  bool uses_graphs_ = true;
 
   ArenaSlice slots_slice_, head_input_slice_;
   std::vector<ArenaSlice> output_slices_, input_gradient_slices_;

@@ -92,6 +92,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   return engine;
 }
 
+void Engine::UseGraphs(bool use) {
+  for (int c = 0; c < stage().chunks(); ++c) stage().chunk(c).UseGraphs(use);
+}
+
 std::span<const PackedBatch> Engine::ForKernels(std::span<const PackedBatch> batches) {
   if (stage().stream().device() == nullptr) return batches;
   padded_.resize(batches.size());

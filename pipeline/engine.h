@@ -96,6 +96,8 @@ class Engine {
   TraceBuffer& trace() { return trace_; }
   // Who looks at the tensors of the programs that follow (it changes no bit of them); null: nobody.
   void Observe(DepthObserver* observer) { observer_ = observer; }
+  // Whether the programs that follow launch graphs, where they have some (as they do by default), or kernel by kernel: the same bits.
+  void UseGraphs(bool use);
 
   // One training step over the step's micro-batches, of which this replica runs its share; weights change when the result says
   // applied.  REQUIRES: `batches` is the whole list, numbered from 0; scalars.training.

@@ -2,6 +2,8 @@
 // have one that is emulated. The operations of DeviceKernels (operations.h) know no more of a device than this.
 #pragma once
 
+#include <vector>
+
 #include "kernels/device/launch_memory.h"
 #include "kernels/device/matmul.h"
 #include "runtime/device.h"
@@ -14,6 +16,17 @@ class LaunchDevice : public Device {
   virtual StreamHandle handle() = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;
+
+  // All products go this way.
+  void Multiply(const MatmulArgs& args) {
+    if (products_ != nullptr) products_->push_back(args);
+    matmul().Multiply(args);
+  }
+  // Products are also noted in `list` as they are launched one by one or captured (not as graphs are launched); null: no longer.
+  void NoteProducts(std::vector<MatmulArgs>* list) { products_ = list; }
+
+ private:
+  std::vector<MatmulArgs>* products_ = nullptr;
 };
 
 // REQUIRES: the stream's device is a LaunchDevice: all are that have the kernels of operations.h.

@@ -6,15 +6,15 @@ namespace hadal::cuda {
 
 void operation::LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  device.matmul().Multiply({.m = args.y.rows,
-                            .n = args.y.columns,
-                            .k = args.x.columns,
-                            .a = args.x,
-                            .b = args.weight,
-                            .b_transposed = true,
-                            .bias = args.bias,
-                            .relu = args.relu,
-                            .c = args.y});
+  device.Multiply({.m = args.y.rows,
+                   .n = args.y.columns,
+                   .k = args.x.columns,
+                   .a = args.x,
+                   .b = args.weight,
+                   .b_transposed = true,
+                   .bias = args.bias,
+                   .relu = args.relu,
+                   .c = args.y});
   if (!args.dropout.active()) return;
   WithElement(args.y.storage, [&]<typename T>(T) {
     DropoutRows<T>(device.handle(), {.rows = args.y.rows,
@@ -25,13 +25,13 @@ void operation::LinearForward(const Stream& stream, const hadal::LinearForwardAr
 }
 
 void operation::LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args) {
-  DeviceOf(stream).matmul().Multiply({.m = args.dx.rows,
-                                      .n = args.dx.columns,
-                                      .k = args.dy.columns,
-                                      .a = args.dy,
-                                      .b = args.weight,
-                                      .accumulate = args.accumulate,
-                                      .c = args.dx});
+  DeviceOf(stream).Multiply({.m = args.dx.rows,
+                             .n = args.dx.columns,
+                             .k = args.dy.columns,
+                             .a = args.dy,
+                             .b = args.weight,
+                             .accumulate = args.accumulate,
+                             .c = args.dx});
   if (args.relu_output.empty()) return;
   operation::ReluBackward(stream, {.relu_output = args.relu_output, .mask_scale = args.mask_scale, .dx = args.dx});
 }
@@ -48,14 +48,14 @@ void operation::ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs
 
 void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  device.matmul().Multiply({.m = args.d_weight.rows,
-                            .n = args.d_weight.columns,
-                            .k = args.dy.rows,
-                            .a = args.dy,
-                            .a_transposed = true,
-                            .b = args.x,
-                            .accumulate = true,
-                            .c = args.d_weight});
+  device.Multiply({.m = args.d_weight.rows,
+                   .n = args.d_weight.columns,
+                   .k = args.dy.rows,
+                   .a = args.dy,
+                   .a_transposed = true,
+                   .b = args.x,
+                   .accumulate = true,
+                   .c = args.d_weight});
   if (args.d_bias.empty()) return;
   WithElement(args.dy.storage, [&]<typename T>(T) {
     ColumnSums<T>(device.handle(),

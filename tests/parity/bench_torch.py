@@ -1,112 +1,28 @@
-"""Times a PyTorch training step of the model that `hadal bench step` times, written as a good engineer would: q, k and v as one
-product, PyTorch's fused attention where it has one, vocabulary loss in one pass, Adam over all parameters at once.
+"""Times a PyTorch training step of the model that `hadal bench step` times (bench_model.py), Adam over all parameters at once.
 
     bench_torch.py --width 512 --hidden 2048 --heads 8 --layers 6 --tokens 1024 --length 32 --threads 2
+    bench_torch.py --device cuda --precision bf16 --compile layer --checkpoint-every 10 …
 
-Sentences are equally long, so padding costs nothing. Prints each step's tokens/s on request and one line at the end:
-    torch VERSION d=… steps=… median_seconds=… tokens_per_second=…
+--precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, LayerNorm in fp32, weights
+rounded anew each step. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole;
+--graph records the step, optimizer included, as one CUDA graph. Attention takes the flash kernel where it has one for the type,
+else the memory-efficient one, and says which. The first steps, compilation with them, are not timed; compile_seconds is the
+first one's. Sentences are equally long, so padding costs nothing. Prints one line at the end, with --json as JSON:
+    torch VERSION d=… steps=… median_seconds=… tokens_per_second=… tflops=… peak_bytes=…
+What cannot run (memory, compilation) is said in the same line as failed="…"; exit status 3.
 """
 
 import argparse
-import math
+import contextlib
+import json
+import signal
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from model import positions_table
-
-HAS_FUSED_ATTENTION = hasattr(F, "scaled_dot_product_attention")  # PyTorch ≥ 2.0
-
-
-def attend(q, k, v, heads, dropout, causal):
-    """q, k, v [B, length, d] → [B, length of q, d]."""
-    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
-    if HAS_FUSED_ATTENTION:
-        context = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
-    else:
-        scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
-        if causal:
-            scores = scores + torch.full(scores.shape[-2:], -math.inf).triu_(1)
-        context = F.dropout(torch.softmax(scores, -1), dropout) @ v
-    return context.transpose(1, 2).flatten(2)
-
-
-class SelfAttention(nn.Module):
-    def __init__(self, args, causal):
-        super().__init__()
-        self.args, self.causal = args, causal
-        self.qkv = nn.Linear(args.width, 3 * args.width)
-        self.out = nn.Linear(args.width, args.width)
-
-    def forward(self, x, memory):
-        return self.out(attend(*self.qkv(x).chunk(3, -1), self.args.heads, self.args.attention_dropout, self.causal))
-
-
-class CrossAttention(nn.Module):
-    def __init__(self, args):
-        super().__init__()
-        self.args = args
-        self.q = nn.Linear(args.width, args.width)
-        self.kv = nn.Linear(args.width, 2 * args.width)
-        self.out = nn.Linear(args.width, args.width)
-
-    def forward(self, x, memory):
-        k, v = self.kv(memory).chunk(2, -1)
-        return self.out(attend(self.q(x), k, v, self.args.heads, self.args.attention_dropout, False))
-
-
-class FeedForward(nn.Module):
-    def __init__(self, args):
-        super().__init__()
-        self.args = args
-        self.fc1 = nn.Linear(args.width, args.hidden)
-        self.fc2 = nn.Linear(args.hidden, args.width)
-
-    def forward(self, x, memory):
-        return self.fc2(F.dropout(F.relu(self.fc1(x), inplace=True), self.args.activation_dropout))
-
-
-class Sublayer(nn.Module):
-    """LN(gain·x + dropout(F(x)))."""
-
-    def __init__(self, args, gain, branch):
-        super().__init__()
-        self.gain, self.dropout, self.branch, self.norm = gain, args.dropout, branch, nn.LayerNorm(args.width)
-
-    def forward(self, x, memory=None):
-        return self.norm(torch.add(F.dropout(self.branch(x, memory), self.dropout), x, alpha=self.gain))
-
-
-class Translator(nn.Module):
-    def __init__(self, args):
-        super().__init__()
-        n = args.layers
-        self.args = args
-        self.table = nn.Parameter(torch.randn(args.vocabulary, args.width) / math.sqrt(args.width))
-        self.register_buffer("positions", torch.tensor(positions_table(args.length, args.width), dtype=torch.float32))
-        encoder_gain, decoder_gain = 0.81 * (n**5) ** (1 / 16), (3 * n) ** 0.25  # DeepNorm
-        self.encoder = nn.ModuleList(
-            Sublayer(args, encoder_gain, branch)
-            for _ in range(n) for branch in (SelfAttention(args, False), FeedForward(args)))
-        self.decoder = nn.ModuleList(
-            Sublayer(args, decoder_gain, branch)
-            for _ in range(n) for branch in (SelfAttention(args, True), CrossAttention(args), FeedForward(args)))
-
-    def embed(self, tokens):
-        x = math.sqrt(self.args.width) * F.embedding(tokens, self.table) + self.positions
-        return F.dropout(x, self.args.dropout)
-
-    def forward(self, source, target_input, target):
-        memory = self.embed(source)
-        for sublayer in self.encoder:
-            memory = sublayer(memory)
-        x = self.embed(target_input)
-        for sublayer in self.decoder:
-            x = sublayer(x, memory)
-        logits = F.linear(x, self.table).flatten(0, 1)
-        return F.cross_entropy(logits, target.flatten(), label_smoothing=self.args.label_smoothing)
+from bench_model import HAS_FUSED_ATTENTION, Translator, step_flops
 
 
 def finish(device):
@@ -115,16 +31,131 @@ def finish(device):
         torch.cuda.synchronize()
 
 
-def train_step(model, optimizer, vocabulary, shape):
-    device = next(model.parameters()).device
-    source, target_input, target = (torch.randint(4, vocabulary, shape, device=device) for _ in range(3))
-    finish(device)
-    start = time.perf_counter()
-    optimizer.zero_grad(set_to_none=True)
-    model(source, target_input, target).backward()
-    optimizer.step()
-    finish(device)
-    return time.perf_counter() - start
+def fastest_attention(args, device):
+    """(name, context manager) of the first of PyTorch's kernels that runs this model's attention, forward and backward."""
+    if not HAS_FUSED_ATTENTION:
+        return "by products", contextlib.nullcontext()
+    try:
+        from torch.nn.attention import SDPBackend, sdpa_kernel  # PyTorch ≥ 2.3
+    except ImportError:
+        return "PyTorch's choice", contextlib.nullcontext()
+    dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
+    shape = (2, args.heads, args.length, args.width // args.heads)
+    for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("efficient", SDPBackend.EFFICIENT_ATTENTION)):
+        q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+        try:
+            with sdpa_kernel(backend):
+                F.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+            return name, sdpa_kernel(backend)
+        except RuntimeError:
+            continue
+    return "PyTorch's choice", contextlib.nullcontext()
+
+
+class Step:
+    """A training step on random tokens."""
+
+    def __init__(self, args, device):
+        self.args, self.device = args, device
+        with torch.device(device) if hasattr(torch.device, "__enter__") else contextlib.nullcontext():
+            self.model = Translator(args).to(device)
+        fused = {"fused": True} if device.type == "cuda" else {"foreach": True}
+        if args.graph:
+            fused["capturable"] = True
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-8, **fused)
+        self.shape = (args.tokens // args.length, args.length)
+        self.batch = tuple(torch.zeros(self.shape, dtype=torch.int64, device=device) for _ in range(3))
+        self.graph = None
+        self.loss = self.compile()
+
+    def compile(self):
+        """What makes the loss: the model, or the same compiled."""
+        how = self.args.compile
+        if how == "model":
+            return torch.compile(self.model)
+        if how == "layer":
+            for part in (*self.model.encoder, *self.model.decoder, self.model.head):
+                part.compile()
+        return self.model
+
+    def launch(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.args.precision == "bf16"):
+            loss = self.loss(*self.batch)
+        loss.backward()
+        self.optimizer.step()
+
+    def record(self):
+        """The step as one graph, recorded on a stream of its own as CUDA wants it."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.launch()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.empty_cache()  # a graph has memory of its own
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.launch()
+
+    def run(self):
+        """Seconds."""
+        for tokens in self.batch:
+            tokens.random_(4, self.args.vocabulary)
+        finish(self.device)
+        start = time.perf_counter()
+        if self.graph is None:
+            self.launch()
+        else:
+            self.graph.replay()
+        finish(self.device)
+        return time.perf_counter() - start
+
+
+class TooLong(Exception):
+    """Raised by time_limit; what it interrupts may raise something else because of it."""
+
+    said = ""
+
+
+@contextlib.contextmanager
+def time_limit(seconds, what):
+    """Raises TooLong in the body when its time is over; 0: no limit."""
+
+    def over(signum, frame):
+        TooLong.said = f"{what} took more than {seconds:g} s"
+        raise TooLong(TooLong.said)
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def measure(args, device, result):
+    """Adds to `result` as it goes, so that what failed shows how far it came."""
+    result["attention"], kernel = fastest_attention(args, device)
+    with kernel:
+        step = Step(args, device)
+        result["parameters"] = sum(p.numel() for p in step.model.parameters())
+        with time_limit(args.start_limit, "the first step (compilation in it)"):
+            result["compile_seconds"] = step.run()
+        if args.graph:
+            step.record()
+        for _ in range(args.warmup_steps - 1):
+            step.run()
+        seconds = [step.run() for _ in range(args.steps)]
+    if args.print_steps:
+        for number, elapsed in enumerate(seconds):
+            print(f"step {number} seconds={elapsed:.4f}", flush=True)
+    median = sorted(seconds)[len(seconds) // 2]
+    model_flops, executed_flops = step_flops(args)
+    result.update(steps=args.steps, median_seconds=median, best_seconds=min(seconds),
+                  tokens_per_second=step.shape[0] * step.shape[1] / median, model_flops=model_flops,
+                  tflops=1e-12 * model_flops / median, executed_tflops=1e-12 * executed_flops / median)
 
 
 def parse_arguments():
@@ -135,30 +166,50 @@ def parse_arguments():
     for name, value in (("dropout", 0.0), ("attention-dropout", 0.0), ("activation-dropout", 0.0), ("label-smoothing", 0.1)):
         parser.add_argument(f"--{name}", type=float, default=value)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--tf32", action="store_true", help="products in tf32 on a GPU")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    parser.add_argument("--compile", choices=("no", "layer", "model"), default="no")
+    parser.add_argument("--graph", action="store_true", help="the step as one CUDA graph")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="sublayers, rounded down to whole layers; 0: off")
+    parser.add_argument("--start-limit", type=float, default=0, help="seconds that the first step may take; 0: no limit")
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("--print-steps", action="store_true")
     return parser.parse_args()
+
+
+def reason_of(error):
+    if TooLong.said:
+        return TooLong.said
+    if any(words in str(error) for words in ("out of memory", "can't allocate memory")) or isinstance(error, MemoryError):
+        return "out of memory"
+    return f"{type(error).__name__}: {error}".split("\n")[0][:200].replace('"', "'")
+
+
+def text_of(value):
+    if isinstance(value, float):
+        return f"{value:.4f}" if value < 100 else f"{value:.1f}"
+    return f'"{value}"' if " " in str(value) else str(value)
 
 
 def main():
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    torch.backends.cuda.matmul.allow_tf32 = args.tf32
-    model = Translator(args).to(args.device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-8)
-    shape = (args.tokens // args.length, args.length)
-    seconds = []
-    for step in range(args.warmup_steps + args.steps):
-        elapsed = train_step(model, optimizer, args.vocabulary, shape)
-        if step >= args.warmup_steps:
-            seconds.append(elapsed)
-        if args.print_steps:
-            print(f"step {step} seconds={elapsed:.4f}", flush=True)
-    median = sorted(seconds)[len(seconds) // 2]
-    print(f"torch {torch.__version__} d={args.width} f={args.hidden} h={args.heads} layers={args.layers}+{args.layers} "
-          f"vocabulary={args.vocabulary} threads={args.threads} steps={args.steps} median_seconds={median:.4f} "
-          f"best_seconds={min(seconds):.4f} tokens_per_second={shape[0] * shape[1] / median:.1f}")
+    torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
+    device = torch.device(args.device)
+    result = dict(d=args.width, f=args.hidden, h=args.heads, layers=f"{args.layers}+{args.layers}", vocabulary=args.vocabulary,
+                  tokens=args.tokens, threads=args.threads, precision=args.precision, compile=args.compile, graph=args.graph,
+                  checkpoint_every=args.checkpoint_every)
+    try:
+        measure(args, device, result)
+    except Exception as error:  # whatever PyTorch or its compiler raise: the row says so, and the next one runs
+        result["failed"] = reason_of(error)
+    if device.type == "cuda" and torch.cuda.is_available():
+        result["peak_bytes"] = torch.cuda.max_memory_allocated()
+    if args.json:
+        print(json.dumps(dict(torch=torch.__version__, **result)))
+    else:
+        print(f"torch {torch.__version__} " + " ".join(f"{name}={text_of(value)}" for name, value in result.items()))
+    sys.exit(3 if "failed" in result else 0)
 
 
 if __name__ == "__main__":

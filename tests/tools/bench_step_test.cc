@@ -68,7 +68,7 @@ TEST(BenchStep, CountsTheProductsOfAStep) {
 TEST(BenchStep, ReportsOneValueARepeatAndPlanEqualToArena) {
   const nlohmann::json json = Measure(SmallBench(), 1);
   EXPECT_EQ(json["step_seconds"].size(), 3u);
-  EXPECT_EQ(json["gemm_limit_own_rows_seconds"].size(), 3u);
+  EXPECT_EQ(json["gemm_limit_ways"]["each thread its own rows"].size(), 3u);
   EXPECT_GT(json["share_of_gemm_limit"].get<double>(), 0);
   EXPECT_EQ(json["plan_bytes"], json["arena_bytes"]);
   EXPECT_GT(json["peak_rss_bytes"][0].get<double>(), 0);
@@ -102,29 +102,50 @@ TEST(BenchStep, PrintsTextForMixedLengthsWithDropout) {
                                HasSubstr("plan equal")));
 }
 
-TEST(BenchStep, CountsADevicesLaunches) {
+nlohmann::json MeasureOnDevice(const BenchStepOptions& options) {
+  std::ostringstream out;
+  InProcessWorld world(1);
+  const absl::Status status = world.Run([&](Communicator& communicator) {
+    PrepareComputeThread();
+    const std::unique_ptr<Device> device = testing::MakeTestDevice(3);
+    return RunBenchStep(options, communicator, Stream::On(*device, 1), out);
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return status.ok() ? nlohmann::json::parse(out.str()) : nlohmann::json();
+}
+
+BenchStepOptions SmallBenchOnDevice() {
   BenchStepOptions options = SmallBench();
   options.tokens = 8;
   options.length = 4;
-  options.limit = false;
+  options.encoder_layers = 1;
   options.repeats = 1;
-  double launches[2] = {};
-  for (const GraphMode graphs : {GraphMode::kOff, GraphMode::kAuto}) {
-    options.graphs = graphs;
-    std::ostringstream out;
-    InProcessWorld world(1);
-    const absl::Status status = world.Run([&](Communicator& communicator) {
-      PrepareComputeThread();
-      const std::unique_ptr<Device> device = testing::MakeTestDevice(3);
-      return RunBenchStep(options, communicator, Stream::On(*device, 1), out);
-    });
-    ASSERT_TRUE(status.ok()) << status;
-    launches[static_cast<int>(graphs)] = nlohmann::json::parse(out.str())["launches"][0];
-  }
-  const double graphs = launches[static_cast<int>(GraphMode::kAuto)],
-               eager = launches[static_cast<int>(GraphMode::kOff)];
+  return options;
+}
+
+TEST(BenchStep, CountsADevicesLaunchesWithAndWithoutGraphs) {
+  BenchStepOptions options = SmallBenchOnDevice();
+  options.limit = false;
+  const nlohmann::json with_graphs = MeasureOnDevice(options);
+  options.graphs = GraphMode::kOff;
+  const nlohmann::json without = MeasureOnDevice(options);
+  const double graphs = with_graphs["launches"][0], eager = with_graphs["eager_launches"][0];
   EXPECT_GT(graphs, 0);
   EXPECT_LT(graphs, eager - 50);
+  EXPECT_EQ(without["launches"][0], eager);
+  EXPECT_EQ(with_graphs["eager_step_seconds"].size(), 1u);
+}
+
+TEST(BenchStep, ADevicesLimitIsTheLinearLayersProducts) {
+  for (const int checkpoint_every : {0, 2}) {
+    BenchStepOptions options = SmallBenchOnDevice();
+    options.checkpoint_every = checkpoint_every;
+    options.micro_batches = 3;  // of one shape: the third is launched as the second's graph
+    const nlohmann::json json = MeasureOnDevice(options);
+    EXPECT_DOUBLE_EQ(json["gemm_flops"].get<double>(), 3 * LinearFlops(options, checkpoint_every > 0));
+    EXPECT_EQ(json["gemm_limit_ways"].size(), 2u);
+    EXPECT_GT(json["share_of_gemm_limit"].get<double>(), 0);
+  }
 }
 
 TEST(BenchStep, RefusesWidthsThatHeadsDoNotDivide) {

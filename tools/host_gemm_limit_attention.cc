@@ -1,4 +1,4 @@
-#include "tools/gemm_limit_attention.h"
+#include "tools/host_gemm_limit_attention.h"
 
 #include <omp.h>
 

@@ -1,4 +1,4 @@
-#include "tools/gemm_limit.h"
+#include "tools/host_gemm_limit.h"
 
 #include <dnnl.h>
 #include <omp.h>
@@ -21,7 +21,7 @@ ConstTokens Offsets(const std::vector<int32_t>& offsets) {
 
 }  // namespace
 
-struct GemmLimit::Attentions {
+struct HostGemmLimit::Attentions {
   Attentions(const ModelOptions& options, const PackedBatch& batch, const Stream& stream)
       : encoder({Offsets(batch.source_offsets), Offsets(batch.source_offsets), options.heads, false},
                 options.d_model / options.heads, 3 * options.d_model, 3 * options.d_model, stream),
@@ -33,8 +33,8 @@ struct GemmLimit::Attentions {
   AttentionProducts encoder, decoder, cross;
 };
 
-GemmLimit::GemmLimit(const ModelPlan& plan, const PipelinePlan& pipeline, int rank,
-                     std::span<const PackedBatch> batches, const Stream& stream)
+HostGemmLimit::HostGemmLimit(const ModelPlan& plan, const PipelinePlan& pipeline, int rank,
+                             std::span<const PackedBatch> batches, const Stream& stream)
     : plan_(plan), pipeline_(pipeline), rank_(rank), batches_(batches), stream_(stream) {
   for (const PackedBatch& batch : batches) {
     attentions_.push_back(std::make_unique<Attentions>(plan.options, batch, stream));
@@ -44,12 +44,13 @@ GemmLimit::GemmLimit(const ModelPlan& plan, const PipelinePlan& pipeline, int ra
   }
 }
 
-GemmLimit::~GemmLimit() = default;
+HostGemmLimit::~HostGemmLimit() = default;
 
-absl::StatusOr<std::unique_ptr<GemmLimit>> GemmLimit::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
-                                                             int rank, std::span<const PackedBatch> batches,
-                                                             const Stream& stream) {
-  std::unique_ptr<GemmLimit> limit(new GemmLimit(plan, pipeline, rank, batches, stream));
+absl::StatusOr<std::unique_ptr<HostGemmLimit>> HostGemmLimit::Create(const ModelPlan& plan,
+                                                                     const PipelinePlan& pipeline, int rank,
+                                                                     std::span<const PackedBatch> batches,
+                                                                     const Stream& stream) {
+  std::unique_ptr<HostGemmLimit> limit(new HostGemmLimit(plan, pipeline, rank, batches, stream));
   ArenaLayout layout;
   limit->LayOut(layout);
   HADAL_ASSIGN_OR_RETURN(limit->arena_, Arena::Allocate(layout));
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<GemmLimit>> GemmLimit::Create(const ModelPlan& pl
   return limit;
 }
 
-void GemmLimit::LayOut(ArenaLayout& layout) {
+void HostGemmLimit::LayOut(ArenaLayout& layout) {
   weight_offset_.assign(plan_.sublayers.size(), -1);
   int64_t weights = 0;
   for (int c = 0; c < pipeline_.shape.chunks; ++c) {
@@ -88,12 +89,14 @@ void GemmLimit::LayOut(ArenaLayout& layout) {
   score_slice_ = layout.Reserve<float>("workspace", 2 * score_floats_);
 }
 
-float* GemmLimit::NextInput() { return activations_ + next_input_++ % kBuffers * activation_floats_; }
+float* HostGemmLimit::NextInput() { return activations_ + next_input_++ % kBuffers * activation_floats_; }
 
-float* GemmLimit::NextOutput() { return activations_ + (kBuffers + next_output_++ % kBuffers) * activation_floats_; }
+float* HostGemmLimit::NextOutput() {
+  return activations_ + (kBuffers + next_output_++ % kBuffers) * activation_floats_;
+}
 
-void GemmLimit::Product(char transpose_a, char transpose_b, const float* a, const float* b, float beta, float* c,
-                        int64_t rows, int64_t columns, int64_t depth) {
+void HostGemmLimit::Product(char transpose_a, char transpose_b, const float* a, const float* b, float beta, float* c,
+                            int64_t rows, int64_t columns, int64_t depth) {
   flops_ += 2.0 * static_cast<double>(rows * columns * depth);
   const int64_t a_stride = transpose_a == 'N' ? depth : rows;
   const int64_t b_stride = transpose_b == 'N' ? columns : depth;
@@ -107,7 +110,7 @@ void GemmLimit::Product(char transpose_a, char transpose_b, const float* a, cons
   stream_.ForRanges(rows, kRowGrain, multiply);
 }
 
-void GemmLimit::Linear(Half half, int64_t rows, int64_t in, int64_t out, int64_t weight) {
+void HostGemmLimit::Linear(Half half, int64_t rows, int64_t in, int64_t out, int64_t weight) {
   if (half == Half::kForward) {
     return Product('N', 'T', NextInput(), weights_ + weight, 0, NextOutput(), rows, out, in);
   }
@@ -116,7 +119,7 @@ void GemmLimit::Linear(Half half, int64_t rows, int64_t in, int64_t out, int64_t
   Product('T', 'N', dy, NextInput(), 1, gradients_ + weight, out, in, rows);
 }
 
-void GemmLimit::Head(int64_t rows, int64_t weight) {
+void HostGemmLimit::Head(int64_t rows, int64_t weight) {
   const int64_t vocabulary = plan_.options.target_vocabulary, d = plan_.options.d_model;
   for (int64_t first = 0; first < rows; first += Workspace::kLogitRows) {
     const int64_t block = std::min(Workspace::kLogitRows, rows - first);
@@ -125,7 +128,7 @@ void GemmLimit::Head(int64_t rows, int64_t weight) {
   }
 }
 
-void GemmLimit::Attention(Half half, AttentionProducts& products, bool cross) {
+void HostGemmLimit::Attention(Half half, AttentionProducts& products, bool cross) {
   const Stopwatch watch;
   const int64_t d = plan_.options.d_model;
   float *queries = NextInput(), *keys = cross ? NextInput() : queries + d;
@@ -150,7 +153,7 @@ void GemmLimit::Attention(Half half, AttentionProducts& products, bool cross) {
   attention_seconds_ += watch.Seconds();
 }
 
-void GemmLimit::RunSublayer(int32_t sublayer, size_t batch, Half half) {
+void HostGemmLimit::RunSublayer(int32_t sublayer, size_t batch, Half half) {
   const SublayerRecord& record = plan_.sublayers[sublayer];
   const int64_t d = plan_.options.d_model, d_ff = plan_.options.d_ff;
   const int64_t source = batches_[batch].source_rows(), target = batches_[batch].target_rows();
@@ -179,7 +182,7 @@ void GemmLimit::RunSublayer(int32_t sublayer, size_t batch, Half half) {
   }
 }
 
-void GemmLimit::RunChunk(int chunk, size_t batch, Half half) {
+void HostGemmLimit::RunChunk(int chunk, size_t batch, Half half) {
   const int32_t first = pipeline_.first_sublayer(rank_, chunk), last = pipeline_.last_sublayer(rank_, chunk);
   if (half == Half::kForward) {
     for (int32_t s = first; s < last; ++s) RunSublayer(s, batch, half);
@@ -195,7 +198,8 @@ void GemmLimit::RunChunk(int chunk, size_t batch, Half half) {
   }
 }
 
-GemmLimitTimes GemmLimit::Run(ProductThreading threading) {
+GemmLimitTimes HostGemmLimit::Run(size_t way) {
+  const auto threading = static_cast<ProductThreading>(way);
   threading_ = threading;
   flops_ = attention_seconds_ = 0;
   next_input_ = next_output_ = 0;

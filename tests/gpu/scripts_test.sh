@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, and paper_depth from text to verdicts, on the CPU.
+set -euo pipefail
+hadal=$1 here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HADAL_PYTHON=/bin/false  # PyTorch's rows are tried where there is one, by hand: a step of it may take many seconds here
+
+fail() { echo "FAILED: $*"; exit 1; }
+expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "no line like: $1"; }; }
+
+bench() { "$here/step_bench" "$hadal" --device cpu --rows tiny --results "$work/results.txt" "$@" > "$work/out.txt"; }
+bench --shapes a,d
+expect '^\(d\) 64 tokens, hadal: [0-9,]+ target tokens/s' "$work/out.txt"
+expect '^\| d \| 64 \| [0-9,]+ \|.*[0-9]+% \|' "$work/out.txt"
+expect '^\| a \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
+expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT )?reached \(64: [0-9]+%, 128: ' "$work/out.txt"
+expect '^goal: \(c\) at least 75% of the GEMM limit: not measured' "$work/out.txt"
+expect '^goal: ahead of PyTorch everywhere: not measured' "$work/out.txt"
+expect '^\{"shape": "a", "micro_batch_tokens": 128, "who": "hadal".*"share_of_gemm_limit"' "$work/results.txt"
+expect '^# .*step_bench .*--shapes a,d' "$work/results.txt"
+# Without time every row says why it is not there.
+bench --seconds 0
+[ "$(grep -c 'hadal: skipped: needs about 2 s, 0 s are left' "$work/out.txt")" -eq 6 ] || { cat "$work/out.txt"; fail "rows without time"; }
+# A row that fails is said, with what hadal says, and counted.
+printf '#!/bin/sh\necho "hadal bench: no memory for that" >&2\nexit 1\n' > "$work/broken"
+chmod +x "$work/broken"
+if "$here/step_bench" "$work/broken" --device cpu --rows tiny --shapes a --results "$work/results.txt" > "$work/out.txt"; then
+  fail "a failed row was not counted"
+fi
+expect '^\(a\) 64 tokens, hadal: failed: hadal bench: no memory for that' "$work/out.txt"
+# As on a GPU, with one that is made up: its memory decides on checkpointing, and whether a model is tried at all.
+mkdir "$work/gpu"
+cat > "$work/gpu/nvidia-smi" << 'END'
+#!/bin/sh
+case $* in *name*) echo "made-up GPU, 1.2, $MEBIBYTES MiB" ;; *) echo "$MEBIBYTES" ;; esac
+END
+cat > "$work/gpu/hadal" << END
+#!/bin/sh
+[ "\$1" = plan ] && exec "$hadal" "\$@"
+exec "$hadal" \$(echo "\$@" | sed 's/--device cuda/--device cpu --threads 1/; s/bf16/fp32/')
+END
+chmod +x "$work"/gpu/*
+on_gpu() {
+  PATH=$work/gpu:$PATH MEBIBYTES=$1 "$here/step_bench" "$work/gpu/hadal" --rows tiny --shapes d --results "$work/results.txt" > "$work/out.txt"
+}
+on_gpu 8192
+expect '^# made-up GPU, 1.2, 8192 MiB' "$work/out.txt"
+expect '^\| d \| 128 \| [0-9,]+ \|' "$work/out.txt"
+on_gpu 4152  # 56 MiB beside what is spared: between what the larger size takes without checkpointing and with it
+expect '^\| d \| 64 \| [0-9,]+ \|' "$work/out.txt"
+expect '^\| d \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
+on_gpu 4100
+expect '^\(d\) 64 tokens, hadal: skipped: does not fit the device.s 4 GiB' "$work/out.txt"
+
+text=$here/../support/real_text/sentences
+for side in en de; do
+  head -n 400 "$text.$side" > "$work/train.$side"
+  tail -n 50 "$text.$side" > "$work/valid.$side"
+done
+"$here/paper_depth" "$hadal" --train "$work/train.en" "$work/train.de" --valid "$work/valid.en" "$work/valid.de" --out "$work/depth" \
+  --layers 2 --width 64 --tokens 128 --vocabulary 300 --minutes 0.05 --methods deepnorm,post_ln --set pipeline.threads=1 \
+  --set validation.every_steps=2 > "$work/out.txt"
+for method in deepnorm post_ln; do
+  expect "^$method: (trains|between|fails) after [0-9]+ steps: best validation nll [0-9.]+, -?[0-9.]+ below the unigram level [0-9.]+" "$work/out.txt"
+done
+expect '^validation nll: step deepnorm post_ln' "$work/depth/paper_depth.txt"
+expect '^2 [0-9.]+ [0-9.]+$' "$work/depth/paper_depth.txt"
+expect '^# .*paper_depth .*--methods deepnorm,post_ln' "$work/depth/paper_depth.txt"
+[ -z "$(find "$work/depth" -name '*.safetensors')" ] || fail "a checkpoint was saved"
+echo "step_bench and paper_depth hold"
