@@ -74,10 +74,12 @@ struct ResidualNormBackwardArgs {
 };
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 
-// Floats of scratch that the backward needs for `rows` rows of `width`.
+// Floats of scratch that the backward needs for `rows` rows of `width`: enough for blocks of kResidualNormLeastBlock rows, a device's
+// smallest.
 inline constexpr int64_t kResidualNormSums = 5;  // column sums of a block of rows
+inline constexpr int64_t kResidualNormLeastBlock = 16;
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
-  return (rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock * kResidualNormSums * width;
+  return (rows + kResidualNormLeastBlock - 1) / kResidualNormLeastBlock * kResidualNormSums * width;
 }
 
 }  // namespace hadal

@@ -2,6 +2,7 @@
 //
 // Why its own op: R-Fixup (Zhang, Dauphin and Ma 2019) has no biases and no norms, but such scalars between its products.
 // Shapes: R packed rows, W width.
+// Storage: x and dx are of one type, y and dy of one; on the CPU both are fp32, on a device x may be fp32 or bf16 and y as x is or bf16.
 // Numerics: fp32. The sums of backward add a row's columns as cpu/columns-inl.h does, the rows of a block of kShiftScaleRowBlock
 // and then the blocks in ascending order, both in double: no thread count changes a bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
@@ -15,20 +16,20 @@ namespace hadal {
 inline constexpr int64_t kShiftScaleRowBlock = 32;
 
 struct ShiftScaleForwardArgs {
-  ConstMatrix x;      // [R, W]
+  ConstAnyMatrix x;   // [R, W]
   ConstVector shift;  // b [1]
   ConstVector scale;  // g [1], or empty: 1
-  Matrix y;           // [R, W] (=); may lie over x
+  AnyMatrix y;        // [R, W] (=); may lie over x where it is stored as x
 };
 void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args);
 
 //   dx (+)= g·dy    d_b −= Σ g·dy    d_g += Σ dy·(x − b)
 struct ShiftScaleBackwardArgs {
-  ConstMatrix dy;            // [R, W]
-  ConstMatrix x;             // [R, W] of the forward, read with a scale; else may be empty
+  ConstAnyMatrix dy;         // [R, W]
+  ConstAnyMatrix x;          // [R, W] of the forward, read with a scale; else may be empty
   ConstVector shift, scale;  // as in the forward
   bool accumulate = false;   // dx += instead of dx =
-  Matrix dx;                 // [R, W]; may lie over dy where it is not added to
+  AnyMatrix dx;              // [R, W]; may lie over dy where it is stored as dy and not added to
   Vector d_shift;            // [1] (+=)
   Vector d_scale;            // [1] (+=), with scale
   Vector partials;           // scratch, ShiftScalePartials(R) floats

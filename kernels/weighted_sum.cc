@@ -7,7 +7,7 @@
 namespace hadal {
 namespace {
 
-void CheckShape(const ConstMatrix& m, int64_t rows, int64_t columns) {
+void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t columns) {
   HADAL_CHECK(!m.empty());
   HADAL_CHECK_EQ(m.rows, rows);
   HADAL_CHECK_EQ(m.columns, columns);

@@ -22,6 +22,7 @@
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/bench_kernels.h"
 #include "tools/bench_profile.h"
 #include "tools/bench_step.h"
 #include "tools/config_arguments.h"
@@ -142,6 +143,51 @@ void AddProfileCommand(CLI::App& bench, int& exit_code) {
   });
 }
 
+struct KernelArguments {
+  BenchKernelsOptions options;
+  DeviceRequest device;
+  int threads = 0;
+  int64_t large_mib = 256;
+};
+
+absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
+  if (world.size() > 1) {
+    return absl::InvalidArgumentError("bench kernels measures one device; start it without mpirun or srun");
+  }
+  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
+  arguments.options.shapes.large_bytes = arguments.large_mib << 20;
+  Collectives collectives(world.communicator(), absl::Minutes(10));
+  // Any model that trains on every device: kernels have none.
+  const ModelPlan plan = ModelPlan::Make(BenchModel({}));
+  HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, {}, world, collectives));
+  return RunBenchKernels(arguments.options, chosen.StreamFor(world.stream()), std::cout);
+}
+
+void AddKernelsCommand(CLI::App& bench, int& exit_code) {
+  CLI::App* command = bench.add_subcommand("kernels", "Each kernel alone, beside the device's copy bandwidth");
+  auto arguments = std::make_shared<KernelArguments>();
+  BenchKernelsOptions& options = arguments->options;
+  AddDeviceFlags(*command, arguments->device);
+  command->add_option("--only", options.only, "Only kernels whose name begins so, as \"residual_norm\"");
+  command->add_option("--rows", options.shapes.rows, "Rows of the model's own shapes, as 4096,16384")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--widths", options.shapes.widths, "Their columns: multiples of 64")
+      ->delimiter(',')
+      ->check(CLI::Range(64, 1024));
+  command->add_option("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--repeats", options.repeats, "Timed batches, of which the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "CPU threads (default: all)")->check(CLI::Range(0, 1024));
+  command->add_flag("--json", options.json, "Print everything as JSON");
+  command->callback([arguments, &exit_code] {
+    exit_code = InWorld(arguments->threads, [&](World& world) { return KernelsInWorld(*arguments, world); });
+  });
+}
+
 void AddModelFlags(CLI::App& command, BenchStepOptions& step) {
   const CLI::Range positive(1, 1 << 20);
   command.add_option("--d-model", step.d_model, "Hidden size")->check(positive)->capture_default_str();
@@ -201,6 +247,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   command->callback([arguments, &exit_code] {
     exit_code = InWorld(arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
   });
+  AddKernelsCommand(*bench, exit_code);
   AddProfileCommand(*bench, exit_code);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const Device& device) {
   ModelPlan stored = plan;
-  stored.compute_storage = DeviceStorage(plan, options.precision);
+  stored.compute_storage = DeviceStorage(options.precision);
   HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device.kernels()));
   const bool bleu = options.validation.every_steps > 0 && options.validation.bleu_sentences > 0;
   if (bleu && stored.compute_storage != Storage::kFloat32) {
@@ -72,7 +72,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
     }
   }
   chosen.device = *std::move(device);
-  chosen.compute_storage = DeviceStorage(plan, options.precision);
+  chosen.compute_storage = DeviceStorage(options.precision);
   if (world.rank() == 0) {
     chosen.notice = absl::StrCat("training on ", chosen.device->Name(), ", products in ",
                                  ProductsIn(chosen.compute_storage, options.precision));

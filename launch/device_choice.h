@@ -3,7 +3,7 @@
 //   auto   a GPU where every rank finds one and the model trains on it, else the CPU (saying why where it was the model)
 //   cpu    the CPU; no library of CUDA is touched
 //   cuda   a GPU, or an error that says what is missing
-// On a GPU "auto" is bf16, or fp32 where the model has no bf16 version; the CPU computes in fp32 and refuses anything else.
+// On a GPU "auto" is bf16; the CPU computes in fp32 and refuses anything else.
 // All ranks take the same kind. On a host with several GPUs a rank takes the one of its local number among those that it sees:
 // CUDA_VISIBLE_DEVICES and `srun --gpus-per-task` hold (kernels/device/visible_device.h).
 #pragma once

@@ -12,11 +12,13 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
   HADAL_CHECK_GT(position, 0);
   HADAL_CHECK_LT(position, static_cast<int32_t>(plan.sublayers.size()));
   const SublayerRecord& next = plan.sublayers[position];
-  const int64_t entries = next.layer >= 0 && plan.Combines(next.stack) ? next.layer + 1 : 1;
+  const bool history = next.layer >= 0 && plan.Combines(next.stack);
+  const int64_t entries = history ? next.layer + 1 : 1;
   const Storage compute = plan.compute_storage;
   const auto stream = [&](Stack stack) {
     const Storage storage = plan.stream_storage(stack);
-    return Edge{EdgeKind::kStream, stack, entries, plan.ends_stack(position) ? compute : storage, storage};
+    const Storage gradient = history ? Storage::kFloat32 : storage;  // several layers add to a history's
+    return Edge{EdgeKind::kStream, stack, entries, plan.ends_stack(position) ? compute : storage, gradient};
   };
   if (position < plan.target_embedding()) return {stream(Stack::kEncoder)};
   if (position == plan.target_embedding()) {

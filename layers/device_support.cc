@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -27,16 +26,6 @@ bool HasShifts(const ModelPlan& plan) {
 
 }  // namespace
 
-absl::Status CheckBf16Support(const ModelPlan& plan) {
-  const auto missing = [](const char* what) {
-    return absl::UnimplementedError(absl::StrCat(
-        "this model needs ", what, ", which has no bf16 version yet; set device.precision to tf32 or fp32"));
-  };
-  if (HasShifts(plan)) return missing("shift_scale (R-Fixup)");
-  if (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder)) return missing("weighted_sum (DLCL)");
-  return absl::OkStatus();
-}
-
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
   const ModelOptions& model = plan.options;
   const bool learned_gain = std::any_of(plan.sublayers.begin(), plan.sublayers.end(),
@@ -51,7 +40,6 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
     return Missing("weighted_sum (DLCL)");
   }
-  if (plan.compute_storage == Storage::kBFloat16) HADAL_RETURN_IF_ERROR(CheckBf16Support(plan));
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
   if (row > kernels.widest_row) {

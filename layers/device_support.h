@@ -7,10 +7,7 @@
 
 namespace hadal {
 
-// Errors: Unimplemented, naming what the method needs and has no version for the device, or none for the plan's compute_storage.
+// Errors: Unimplemented, naming what the method needs and has no version for the device.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
-
-// Whether the model's kernels have versions that store bf16.  Errors: Unimplemented, naming the one that has none.
-absl::Status CheckBf16Support(const ModelPlan& plan);
 
 }  // namespace hadal

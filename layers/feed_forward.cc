@@ -31,7 +31,7 @@ FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, int64_t rows) const {
   if (hidden_norm_.present() || contraction_shift_.present()) s.inner = tensors.Take(storage_, rows, d_ff_);
   if (hidden_norm_.present()) s.statistics = tensors.TakeFloats(rows, 2).data;
   if (input_shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
-  if (hidden_shift_ >= 0) s.bias = tensors.TakeFloats(1, d_ff_).data;
+  if (hidden_shift_ >= 0) s.bias = tensors.Take(storage_, 1, d_ff_);
   s.bytes = tensors.bytes();
   return s;
 }
@@ -50,9 +50,10 @@ void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std:
                               .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation),
                               .y = s.hidden};
   if (hidden_shift_ >= 0) {
-    const Vector bias(s.bias, d_ff_);
-    MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, bias);
-    expansion.bias = bias;
+    MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, s.bias);
+    expansion.bias.data = s.bias.data;
+    expansion.bias.size = d_ff_;
+    expansion.bias.storage = storage_;
   }
   LinearForward(context.stream, expansion);
   context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = s.hidden});
@@ -68,9 +69,9 @@ void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<con
   ReluBackward(context.stream,
                {.relu_output = s.hidden, .mask_scale = dropout.active() ? dropout.scale() : 1.0f, .dx = d_hidden});
   if (hidden_shift_ < 0) return;
-  ShiftScaleBackward(context.stream, {.dy = d_hidden.floats(),
+  ShiftScaleBackward(context.stream, {.dy = d_hidden,
                                       .shift = context.parameters.WeightVector(hidden_shift_),
-                                      .dx = d_hidden.floats(),
+                                      .dx = d_hidden,
                                       .d_shift = context.parameters.GradientVector(hidden_shift_),
                                       .partials = context.workspace.norm_partials()});
 }

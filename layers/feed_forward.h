@@ -28,9 +28,8 @@ class FeedForward : public Branch {
  private:
   template <typename Byte>
   struct Saved {
-    SavedMatrix<Byte> hidden, inner, shifted;  // but for the first, empty where they do not exist
+    SavedMatrix<Byte> hidden, inner, shifted, bias;  // but for the first, empty where they do not exist
     SavedFloat<Byte>* statistics = nullptr;
-    SavedFloat<Byte>* bias = nullptr;
     int64_t bytes = 0;
 
     // What W_2 reads.

@@ -134,9 +134,9 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMa
                               .relu = true,
                               .y = hidden};
   if (hidden_shift_ >= 0) {
-    const Vector bias(context.scratch.normed_hidden(1, d_ff_).data, d_ff_);
+    const Matrix bias = context.scratch.normed_hidden(1, d_ff_);
     MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_, bias);
-    expansion.bias = bias;
+    expansion.bias = Vector(bias.data, d_ff_);
   }
   LinearForward(context.stream, expansion);
   Shift(context, contraction_shift_, hidden, hidden);

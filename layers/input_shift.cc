@@ -6,8 +6,7 @@ namespace hadal {
 
 ConstAnyMatrix InputShift::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const {
   if (!present()) return x;
-  ShiftScaleForward(context.stream,
-                    {.x = x.floats(), .shift = context.parameters.WeightVector(shift_), .y = shifted.floats()});
+  ShiftScaleForward(context.stream, {.x = x, .shift = context.parameters.WeightVector(shift_), .y = shifted});
   return shifted;
 }
 
@@ -17,24 +16,23 @@ void InputShift::BackwardInput(const SublayerContext& context, const LinearBackw
   alone.accumulate = false;
   if (product.accumulate) alone.dx = context.workspace.branch_input_gradient(product.dx.rows);
   LinearBackwardInput(context.stream, alone);
-  ShiftScaleBackward(context.stream, {.dy = alone.dx.floats(),
+  ShiftScaleBackward(context.stream, {.dy = alone.dx,
                                       .shift = context.parameters.WeightVector(shift_),
                                       .accumulate = product.accumulate,
-                                      .dx = product.dx.floats(),
+                                      .dx = product.dx,
                                       .d_shift = context.parameters.GradientVector(shift_),
                                       .partials = context.workspace.norm_partials()});
 }
 
 void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
-                    Vector hidden_bias) {
-  const Matrix row(hidden_bias.data, 1, hidden_bias.size);
-  ConstMatrix before = row;
+                    AnyMatrix hidden_bias) {
+  ConstAnyMatrix before = hidden_bias;
   if (bias >= 0) {
-    before = ConstMatrix(parameters.WeightVector(bias).data, 1, hidden_bias.size);
+    before = ConstMatrix(parameters.WeightVector(bias).data, 1, hidden_bias.columns);
   } else {
-    stream.Clear(row.data, row.columns * static_cast<int64_t>(sizeof(float)));
+    stream.Clear(hidden_bias.data, hidden_bias.bytes());
   }
-  ShiftScaleForward(stream, {.x = before, .shift = parameters.WeightVector(shift), .y = row});
+  ShiftScaleForward(stream, {.x = before, .shift = parameters.WeightVector(shift), .y = hidden_bias});
 }
 
 }  // namespace hadal

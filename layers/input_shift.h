@@ -2,7 +2,7 @@
 //
 // Source: R-Fixup (Zhang, Dauphin and Ma 2019).
 // Shapes: x, its shifted copy and gradients [R, W]; b [1].
-// Numerics: kernels/shift_scale.h, fp32 (device_support.h). Thread safety: const; one micro-batch at a time a workspace.
+// Numerics: kernels/shift_scale.h. Storage: x and its copy as products read them; dx may be as the residual stream. Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,9 @@ class InputShift {
   int32_t shift_;
 };
 
-// The bias of the first feed-forward product as one vector: b_1 − b, where `bias` −1 stands for b_1 = 0.  [d_ff] (=)
+// The bias of the first feed-forward product as one row, stored as the product is: b_1 − b, where `bias` −1 stands for b_1 = 0.
+// [1, d_ff] (=)
 void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
-                    Vector hidden_bias);
+                    AnyMatrix hidden_bias);
 
 }  // namespace hadal

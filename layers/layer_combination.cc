@@ -11,7 +11,8 @@ LayerCombination::LayerCombination(const ModelPlan& plan, int32_t sublayer, int6
       norm_scale_(-1),
       entries_(0),
       rows_(rows),
-      d_model_(plan.options.d_model) {
+      d_model_(plan.options.d_model),
+      stream_storage_(plan.stream_storage(plan.sublayers[sublayer].stack)) {
   HADAL_CHECK_GE(weights_, 0);
   entries_ = plan.parameters[weights_].elements();
   const SublayerRecord& record = plan.sublayers[sublayer];
@@ -22,30 +23,41 @@ LayerCombination::LayerCombination(const ModelPlan& plan, int32_t sublayer, int6
   }
 }
 
-void LayerCombination::Forward(const Stream& stream, const ParameterStore& parameters, ConstMatrix history,
-                               float* saved, Matrix out) const {
-  const int64_t rows = out.rows;
-  const Matrix sum = norm_scale_ < 0 ? out : Matrix(saved, rows, d_model_);
+template <typename Byte>
+LayerCombination::Saved<Byte> LayerCombination::Views(Byte* saved, int64_t rows) const {
+  Saved<Byte> s;
+  if (norm_scale_ < 0) return s;
+  SavedTensors<Byte> tensors(saved);
+  s.sum = tensors.Take(stream_storage_, rows, d_model_);
+  s.mean = {tensors.TakeFloats(1, rows).data, rows};
+  s.rstd = {tensors.TakeFloats(1, rows).data, rows};
+  s.bytes = tensors.bytes();
+  return s;
+}
+template LayerCombination::Saved<std::byte> LayerCombination::Views(std::byte* saved, int64_t rows) const;
+
+void LayerCombination::Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history,
+                               std::byte* saved, AnyMatrix out) const {
+  const Saved<std::byte> s = Views(saved, out.rows);
+  const AnyMatrix sum = norm_scale_ < 0 ? out : s.sum;
   WeightedSumForward(stream, {.x = history, .weights = parameters.WeightVector(weights_), .y = sum});
   if (norm_scale_ < 0) return;
-  float* const statistics = saved + rows_ * d_model_;
   ResidualNormForward(stream, {.stream = sum,
                                .scale = parameters.WeightVector(norm_scale_),
                                .shift = parameters.WeightVector(norm_scale_ + 1),
                                .normed = out,
-                               .mean = {statistics, rows},
-                               .rstd = {statistics + rows_, rows}});
+                               .mean = s.mean,
+                               .rstd = s.rstd});
 }
 
-void LayerCombination::Backward(const SublayerContext& context, ConstMatrix history, const float* saved, Matrix d_out,
-                                Matrix d_history) const {
-  const int64_t rows = d_out.rows;
+void LayerCombination::Backward(const SublayerContext& context, ConstAnyMatrix history, const std::byte* saved,
+                                AnyMatrix d_out, Matrix d_history) const {
   if (norm_scale_ >= 0) {
-    const float* const statistics = saved + rows_ * d_model_;
+    const Saved<const std::byte> s = Views(saved, d_out.rows);
     ResidualNormBackward(context.stream, {.d_normed = d_out,
-                                          .sum = ConstMatrix(saved, rows, d_model_),
-                                          .mean = {statistics, rows},
-                                          .rstd = {statistics + rows_, rows},
+                                          .sum = s.sum,
+                                          .mean = s.mean,
+                                          .rstd = s.rstd,
                                           .scale = context.parameters.WeightVector(norm_scale_),
                                           .d_stream = d_out,
                                           .d_scale = context.parameters.GradientVector(norm_scale_),

@@ -10,13 +10,15 @@
 //
 // The z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Its gradient
 // has several readers, which add to it in descending order of the layers.
-// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack.
+// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's stream, its gradient, which
+// several readers add to, in fp32.
 // Thread safety: const after construction.
 #pragma once
 
 #include <cstdint>
 
 #include "layers/model_plan.h"
+#include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 
 namespace hadal {
@@ -28,20 +30,31 @@ class LayerCombination {
   LayerCombination(const ModelPlan& plan, int32_t sublayer, int64_t rows);
 
   int64_t entries() const { return entries_; }  // l + 1
-  // Floats that Forward keeps for Backward at full capacity.
-  int64_t saved_floats() const { return norm_scale_ < 0 ? 0 : rows_ * (d_model_ + 2); }
+  // Bytes that Forward keeps for Backward at full capacity.
+  int64_t saved_bytes() const { return Views<std::byte>(nullptr, rows_).bytes; }
 
-  // out = the sum behind its norm (=).  `out` may not lie over the history.
-  void Forward(const Stream& stream, const ParameterStore& parameters, ConstMatrix history, float* saved,
-               Matrix out) const;
-  // d_out is the gradient of `out`; it is overwritten. Adds to d_history and to parameter gradients.
-  void Backward(const SublayerContext& context, ConstMatrix history, const float* saved, Matrix d_out,
+  // out = the sum behind its norm (=), stored as the stream or, behind the stack, as products read it. It may not lie over the history.
+  void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
+               AnyMatrix out) const;
+  // d_out is the gradient of `out`, stored as the stream; it is overwritten. Adds to d_history and to parameter gradients.
+  void Backward(const SublayerContext& context, ConstAnyMatrix history, const std::byte* saved, AnyMatrix d_out,
                 Matrix d_history) const;
 
  private:
+  // What is kept where there is a norm.
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> sum;
+    VectorOf<SavedFloat<Byte>> mean, rstd;
+    int64_t bytes = 0;
+  };
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t rows) const;
+
   int32_t weights_;     // parameter
   int32_t norm_scale_;  // parameter; its shift follows. -1: no norm
   int64_t entries_, rows_, d_model_;
+  Storage stream_storage_;
 };
 
 }  // namespace hadal

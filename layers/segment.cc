@@ -22,7 +22,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
       dropout_(plan.options.dropout),
       compute_storage_(plan.compute_storage),
       stream_storage_(plan.stream_storage(stack_)),
-      output_storage_(plan.ends_stack(last) ? compute_storage_ : stream_storage_) {
+      output_storage_(plan.ends_stack(last) && !plan.Combines(stack_) ? compute_storage_ : stream_storage_) {
   HADAL_CHECK_LT(first, last);
   const int64_t rows = capacity.rows(stack_);
   // On 16 bytes: a product on a device has the same bits wherever its rows lie.
@@ -37,7 +37,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
   if (plan.Combines(stack_)) {
     HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
     combination_.emplace(plan, first, rows);
-    combination_saved_ = reserve(combination_->saved_floats() * floats);
+    combination_saved_ = reserve(combination_->saved_bytes());
     combined_ = reserve(of_stream);
   }
   const size_t count = last - first;
@@ -51,7 +51,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == stream_storage_;
     if (j > 0 && (has_norm || !sum_is_output)) joint.sum = reserve(of_stream);
     if (has_norm) {
-      if (!is_output) joint.normed = reserve(of_product);
+      if (!is_output || NormedApart()) joint.normed = reserve(of_product);
       joint.mean = reserve(rows * floats);
       joint.rstd = reserve(rows * floats);
     } else if (!is_output && !pre_norm_ && stream_storage_ != compute_storage_) {
@@ -146,11 +146,12 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
-    args.normed = is_output ? out : ProductAt(saved, joint.normed, rows);
+    args.normed = is_output && !NormedApart() ? out : ProductAt(saved, joint.normed, rows);
     args.mean = {FloatsAt(saved, joint.mean), rows};
     args.rstd = {FloatsAt(saved, joint.rstd), rows};
   }
   if (index > 0 || has_norm) ResidualNormForward(context.stream, args);
+  if (is_output && has_norm && NormedApart()) Convert(context.stream, {.from = args.normed, .to = out});
   if (joint.rounded >= 0) {
     Convert(context.stream, {.from = StreamAfter(index, x, saved), .to = ProductAt(saved, joint.rounded, rows)});
   }
@@ -158,10 +159,10 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     Convert(context.stream, {.from = args.sum, .to = out});
   }
   if (joint.closing_shift >= 0) {
-    ShiftScaleForward(context.stream, {.x = args.sum.floats(),
+    ShiftScaleForward(context.stream, {.x = args.sum,
                                        .shift = context.parameters.WeightVector(joint.closing_shift),
                                        .scale = context.parameters.WeightVector(joint.closing_scale),
-                                       .y = out.floats()});
+                                       .y = out});
   }
   if (context.observer != nullptr) ObserveForward(context, index, x, saved, out);
 }
@@ -177,11 +178,11 @@ ConstAnyMatrix Segment::OutputGradient(const SublayerContext& context, AnyMatrix
 void Segment::BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_stream) const {
   const Joint& joint = joints_.back();
   if (joint.closing_shift < 0) return;
-  ShiftScaleBackward(context.stream, {.dy = d_stream.floats(),
-                                      .x = StreamAt(saved, joint.sum, d_stream.rows).floats(),
+  ShiftScaleBackward(context.stream, {.dy = d_stream,
+                                      .x = StreamAt(saved, joint.sum, d_stream.rows),
                                       .shift = context.parameters.WeightVector(joint.closing_shift),
                                       .scale = context.parameters.WeightVector(joint.closing_scale),
-                                      .dx = d_stream.floats(),
+                                      .dx = d_stream,
                                       .d_shift = context.parameters.GradientVector(joint.closing_shift),
                                       .d_scale = context.parameters.GradientVector(joint.closing_scale),
                                       .partials = context.workspace.norm_partials()});
@@ -218,8 +219,8 @@ ConstAnyMatrix Segment::Input(ConstAnyMatrix x, const std::byte* saved, int64_t 
 
 void Segment::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
   if (combination_) {
-    combination_->Forward(context.stream, context.parameters, x.floats(), FloatsAt(saved, combination_saved_),
-                          StreamAt(saved, combined_, out.rows).floats());
+    combination_->Forward(context.stream, context.parameters, x, saved + combination_saved_,
+                          StreamAt(saved, combined_, out.rows));
   }
   ForwardLayers(context, Input(x, saved, out.rows), saved, out);
 }
@@ -321,7 +322,7 @@ void Segment::Backward(const SublayerContext& context, ConstAnyMatrix x, const s
                        Matrix d_history) const {
   BackwardLayers(context, Input(x, saved, d_stream.rows), saved, d_stream);
   if (combination_) {
-    combination_->Backward(context, x.floats(), FloatsAt(saved, combination_saved_), d_stream.floats(), d_history);
+    combination_->Backward(context, x, saved + combination_saved_, d_stream, d_history);
   }
   context.MarkComplete(first_);
 }

@@ -39,7 +39,7 @@ class Segment {
 
   // Bytes that Forward keeps for Backward at full capacity.
   int64_t saved_bytes() const { return saved_.bytes(); }
-  // How `out` is stored: as products read it behind a stack, else as the stream.
+  // How `out` is stored: as products read it behind a stack that does not combine its layers, else as the stream.
   Storage output_storage() const { return output_storage_; }
   Stack stack() const { return stack_; }
   // Whether x is the history, and of how many entries.
@@ -77,6 +77,8 @@ class Segment {
   void BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved,
                       AnyMatrix d_stream) const;
   Joint MakeJoint(const ModelPlan& plan, size_t index);
+  // Whether a norm that ends the segment writes another type than the output is stored as: a pre-norm layer's, into a history.
+  bool NormedApart() const { return output_storage_ != compute_storage_; }
   // `x`: the segment's input.
   void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
                     std::byte* saved, AnyMatrix out) const;

@@ -17,7 +17,7 @@ void CheckAlike(const ConstAnyMatrix& from, const ConstAnyMatrix& to) {
 }
 
 // The last of `entries` matrices on top of each other.
-Matrix LastEntry(Matrix history, int64_t entries) {
+AnyMatrix LastEntry(const AnyMatrix& history, int64_t entries) {
   const int64_t rows = history.rows / entries;
   return history.Rows(history.rows - rows, rows);
 }
@@ -80,7 +80,7 @@ std::byte* Chunk::SavedOf(const Piece& piece, const PackedBatch& batch) const {
 }
 
 AnyMatrix Chunk::InputOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.history_entries > 0 ? AnyMatrix(HistoryOf(piece).Values(batch, piece.history_entries))
+  return piece.history_entries > 0 ? HistoryOf(piece).Values(batch, piece.history_entries)
                                    : SlotView(piece.input, batch);
 }
 
@@ -91,8 +91,7 @@ Matrix Chunk::HistoryGradientOf(const Piece& piece, const PackedBatch& batch) co
 int64_t Chunk::EntryOf(size_t index) const {
   const Piece& piece = pieces_[index];
   if (piece.kind == Piece::Kind::kSegment) return piece.history_entries > 0 ? piece.history_entries : -1;
-  const bool before_history = index + 1 < pieces_.size() && pieces_[index + 1].history_entries > 0;
-  return piece.kind == Piece::Kind::kEmbedding && before_history ? 0 : -1;
+  return piece.kind == Piece::Kind::kEmbedding && histories_[static_cast<size_t>(piece.stack)] ? 0 : -1;
 }
 
 AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
@@ -116,10 +115,13 @@ AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
 
 AnyMatrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
   const Piece& piece = pieces_[index];
-  if (const int64_t entry = EntryOf(index); entry >= 0) {
-    return LastEntry(HistoryOf(piece).Gradient(batch, entry + 1), entry + 1);
-  }
+  if (plan_.stream_storage(piece.stack) == Storage::kFloat32 && EntryOf(index) >= 0) return EntryGradient(index, batch);
   return shared_.gradient(piece.stack, piece.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
+}
+
+AnyMatrix Chunk::EntryGradient(size_t index, const PackedBatch& batch) const {
+  const int64_t entries = EntryOf(index) + 1;
+  return LastEntry(HistoryOf(pieces_[index]).Gradient(batch, entries), entries);
 }
 
 void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyMatrix> inputs) {
@@ -193,8 +195,8 @@ void Chunk::ForwardPieces(SublayerContext& context) {
         piece.segment->Forward(context, InputOf(piece, batch), SavedOf(piece, batch), OutputOf(i, batch));
         break;
       case Piece::Kind::kCombination:
-        piece.combination->Forward(context.stream, context.parameters, InputOf(piece, batch).floats(),
-                                   reinterpret_cast<float*>(SavedOf(piece, batch)), OutputOf(i, batch).floats());
+        piece.combination->Forward(context.stream, context.parameters, InputOf(piece, batch), SavedOf(piece, batch),
+                                   OutputOf(i, batch));
         break;
       case Piece::Kind::kHead:
         context.Observe(
@@ -233,8 +235,8 @@ void Chunk::BackwardCombination(SublayerContext& context, const Piece& piece, An
   const ScopedTimer timer(times.backward_seconds);
   const Matrix d_history = HistoryGradientOf(piece, context.batch);
   context.stream.Clear(d_history.data, AnyMatrix(d_history).bytes());
-  piece.combination->Backward(context, InputOf(piece, context.batch).floats(),
-                              reinterpret_cast<float*>(SavedOf(piece, context.batch)), d_stream.floats(), d_history);
+  piece.combination->Backward(context, InputOf(piece, context.batch), SavedOf(piece, context.batch), d_stream,
+                              d_history);
 }
 
 void Chunk::LoadOutputGradients(const Stream& stream, std::span<const ConstAnyMatrix> output_gradients,
@@ -275,6 +277,9 @@ void Chunk::BackwardPieces(SublayerContext& context, StageTimes& times) {
     const Piece& piece = pieces_[i];
     const AnyMatrix d_stream = OutputGradientOf(i, batch);
     if (MakesMemory(i) && shared_.memory_apart()) Convert(context.stream, {.from = context.d_memory, .to = d_stream});
+    if (EntryOf(i) >= 0 && d_stream.storage != Storage::kFloat32) {
+      Convert(context.stream, {.from = EntryGradient(i, batch), .to = d_stream});
+    }
     switch (piece.kind) {
       case Piece::Kind::kHead:
         Copy(context.stream, SlotView(*head_gradient_, batch), d_stream);

@@ -162,8 +162,10 @@ class Chunk {
   int64_t EntryOf(size_t index) const;
   // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
   AnyMatrix OutputOf(size_t index, const PackedBatch& batch) const;
-  // Where its gradient is.
+  // Where its gradient is while the piece computes, stored as the stream: that of a history's entry where this is stored so.
   AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
+  // The fp32 gradient of the history's entry that piece `index` writes.  REQUIRES: EntryOf(index) ≥ 0.
+  AnyMatrix EntryGradient(size_t index, const PackedBatch& batch) const;
   // Runs `work` with `context`, on a device as a graph where that may be.
   void RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work);
   // Records `work`, a step's last backward with replicas, cut where the gradients of some more sublayers are complete.

@@ -54,7 +54,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
     return layout.ReserveBytes("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_ * BytesOf(storage));
   };
   starts_in_history_ = !input_edges_.empty() && pieces_.front().history_entries > 0;
-  ends_in_history_ = !output_edges_.empty() && EntryOf(pieces_.size() - 1) > 0;
+  ends_in_history_ = !output_edges_.empty() && EntryOf(pieces_.size() - 1) >= 0;
   for (const Edge& edge : output_edges_) output_slices_.push_back(reserve(edge, edge.values, ends_in_history_));
   if (!spec.training) return;
   for (const Edge& edge : input_edges_) {
@@ -107,16 +107,21 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
 }
 
 void Chunk::AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout) {
-  if (first >= last || !plan_.Combines(plan_.sublayers[first].stack)) return;
+  // Where the stack's embedding ends the chunk there is no layer, but its output is the history's first entry.
+  const bool only_embedding = first == last && spec_.last == last && first > spec_.first;
+  if (first > last || (first == last && !only_embedding)) return;
   const Stack stack = plan_.sublayers[first].stack;
+  if (!plan_.Combines(stack)) return;
   // y_0 and one a layer.
-  histories_[static_cast<size_t>(stack)].emplace(LayerHistory::Spec{.stack = stack,
-                                                                    .entries = plan_.sublayers[last - 1].layer + 2,
-                                                                    .rows = capacity.rows(stack),
-                                                                    .width = d_model_,
-                                                                    .slots = spec_.slots,
-                                                                    .training = spec_.training},
-                                                 layout);
+  histories_[static_cast<size_t>(stack)].emplace(
+      LayerHistory::Spec{.stack = stack,
+                         .entries = only_embedding ? 1 : plan_.sublayers[last - 1].layer + 2,
+                         .rows = capacity.rows(stack),
+                         .width = d_model_,
+                         .storage = plan_.stream_storage(stack),
+                         .slots = spec_.slots,
+                         .training = spec_.training},
+      layout);
 }
 
 void Chunk::AddCombination(int32_t last, const ActivationCapacity& capacity) {
@@ -126,7 +131,7 @@ void Chunk::AddCombination(int32_t last, const ActivationCapacity& capacity) {
   piece.stack = stack;
   piece.combination.emplace(plan_, last - 1, capacity.rows(stack));
   piece.history_entries = piece.combination->entries();
-  piece.saved_offset = ReserveInSlot(piece.combination->saved_floats() * BytesOf(Storage::kFloat32));
+  piece.saved_offset = ReserveInSlot(piece.combination->saved_bytes());
 }
 
 void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared) {

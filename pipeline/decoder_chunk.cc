@@ -66,7 +66,7 @@ int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t l
   buffers_.RequireHistory((plan.sublayers[last - 1].layer + 2) * rows * d_model_);
   if (plan.ends_stack(last)) {
     closing.emplace(plan, last - 1, rows);
-    buffers_.RequireSaved(closing->saved_floats() * int64_t{sizeof(float)});
+    buffers_.RequireSaved(closing->saved_bytes());
   }
   return plan.sublayers[first].layer + 1;
 }
@@ -97,7 +97,7 @@ void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapaci
     if (record.kind == SublayerKind::kFeedForward) added.entry = record.layer + 1;
     if (record.kind != SublayerKind::kSelfAttention) continue;
     added.combination.emplace(plan, s, capacity.rows);
-    buffers_.RequireSaved(added.combination->saved_floats() * int64_t{sizeof(float)});
+    buffers_.RequireSaved(added.combination->saved_bytes());
   }
 }
 
@@ -133,8 +133,7 @@ ConstMatrix DecoderChunk::Encode(const SublayerContext& context, int32_t lane) c
 ConstMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                                 int64_t rows) const {
   const Matrix out = buffers_.stream(0, rows);
-  closing.Forward(stream, parameters, buffers_.history(closing.entries(), rows),
-                  reinterpret_cast<float*>(buffers_.saved()), out);
+  closing.Forward(stream, parameters, buffers_.history(closing.entries(), rows), buffers_.saved(), out);
   return out;
 }
 
@@ -150,7 +149,7 @@ ConstMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lane) 
     if (s.combination) {
       const Matrix combined = buffers_.stream(++at, rows);
       s.combination->Forward(context.stream, context.parameters, buffers_.history(s.combination->entries(), rows),
-                             reinterpret_cast<float*>(buffers_.saved()), combined);
+                             buffers_.saved(), combined);
       x = combined;
     }
     const Matrix out =

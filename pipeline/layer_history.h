@@ -4,10 +4,12 @@
 // layer of the chunk adds. They stay from the micro-batch's forward to its backward, with activation checkpointing too: later layers
 // read them, here and behind. What crosses the border behind is the whole matrix. The gradient has one place a chunk; layers add to
 // it in descending order.
-// Memory: (slots + 1) · entries · rows · d floats at capacity; without training no gradient.
+// Storage: values as the stack's stream; the gradient in fp32.
+// Memory: (slots + 1) · entries · rows · d elements at capacity; without training no gradient.
 // Thread safety: one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "layers/sublayer_context.h"
@@ -22,37 +24,41 @@ class LayerHistory {
     int64_t entries = 0;
     int64_t rows = 0;  // capacity
     int64_t width = 0;
+    Storage storage = Storage::kFloat32;
     int32_t slots = 1;
     bool training = true;
   };
   LayerHistory(const Spec& spec, ArenaLayout& layout)
       : spec_(spec),
-        values_slice_(layout.Reserve<float>("layer history", spec.slots * Floats())),
-        gradient_slice_(layout.Reserve<float>("layer history", spec.training ? Floats() : 0)) {}
+        values_slice_(layout.ReserveBytes("layer history", spec.slots * SlotBytes())),
+        gradient_slice_(layout.Reserve<float>("layer history", spec.training ? Elements() : 0)) {}
 
   void Bind(const Arena& arena) {
-    values_ = arena.Get<float>(values_slice_);
+    values_ = arena.Get<std::byte>(values_slice_);
     gradient_ = arena.Get<float>(gradient_slice_);
   }
 
   int64_t entries() const { return spec_.entries; }
   // The first `entries` entries of a micro-batch; their gradient.  [entries · rows, d]
-  Matrix Values(const PackedBatch& batch, int64_t entries) const {
-    return View(values_ + batch.micro_batch % spec_.slots * Floats(), batch, entries);
+  AnyMatrix Values(const PackedBatch& batch, int64_t entries) const {
+    return {values_ + batch.micro_batch % spec_.slots * SlotBytes(), Rows(batch, entries), spec_.width, spec_.storage};
   }
-  Matrix Gradient(const PackedBatch& batch, int64_t entries) const { return View(gradient_, batch, entries); }
+  Matrix Gradient(const PackedBatch& batch, int64_t entries) const {
+    return {gradient_, Rows(batch, entries), spec_.width};
+  }
 
  private:
-  int64_t Floats() const { return spec_.entries * spec_.rows * spec_.width; }
-  Matrix View(float* data, const PackedBatch& batch, int64_t entries) const {
+  int64_t Elements() const { return spec_.entries * spec_.rows * spec_.width; }
+  int64_t SlotBytes() const { return Elements() * BytesOf(spec_.storage); }
+  int64_t Rows(const PackedBatch& batch, int64_t entries) const {
     HADAL_CHECK_LE(entries, spec_.entries);
-    const int64_t rows = spec_.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows();
-    return {data, entries * rows, spec_.width};
+    return entries * (spec_.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
   }
 
   Spec spec_;
   ArenaSlice values_slice_, gradient_slice_;
-  float *values_ = nullptr, *gradient_ = nullptr;
+  std::byte* values_ = nullptr;
+  float* gradient_ = nullptr;
 };
 
 }  // namespace hadal

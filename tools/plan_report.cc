@@ -90,7 +90,7 @@ absl::Status PredictStep(PlanReport& report) {
 // Everything that takes no time to know.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
-  if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(report.model, options.precision);
+  if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(options.precision);
   PipelineOptions pipeline = options.pipeline;
   pipeline.device_transfers = stream.kind() != DeviceKind::kCpu && ranks > 1 && pipeline.transport != Transport::kHost;
   HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));

@@ -15,8 +15,8 @@ namespace HWY_NAMESPACE {
 void ShiftScaleForwardRows(const ShiftScaleForwardArgs& args, int64_t begin, int64_t end) {
   const float shift = args.shift[0], scale = args.scale.empty() ? 1.0f : args.scale[0];
   for (int64_t row = begin; row < end; ++row) {
-    const float* x = args.x.row(row);
-    float* y = args.y.row(row);
+    const float* x = args.x.floats().row(row);
+    float* y = args.y.floats().row(row);
     ForColumns(0, args.x.columns, [&](auto d, int64_t c) HWY_ATTR {
       hn::StoreU(hn::Mul(hn::Set(d, scale), hn::Sub(hn::LoadU(d, x + c), hn::Set(d, shift))), d, y + c);
     });
@@ -32,9 +32,9 @@ void ShiftScaleBackwardBlocks(const ShiftScaleBackwardArgs& args, int64_t begin_
     double sum = 0, product = 0;
     const int64_t end = std::min(args.dy.rows, (block + 1) * kShiftScaleRowBlock);
     for (int64_t row = block * kShiftScaleRowBlock; row < end; ++row) {
-      const float* dy = args.dy.row(row);
-      const float* x = scaled ? args.x.row(row) : nullptr;
-      float* dx = args.dx.row(row);
+      const float* dy = args.dy.floats().row(row);
+      const float* x = scaled ? args.x.floats().row(row) : nullptr;
+      float* dx = args.dx.floats().row(row);
       sum += SumColumns(width, [&](auto d, int64_t c) HWY_ATTR { return hn::LoadU(d, dy + c); });
       if (scaled) {
         product += SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {

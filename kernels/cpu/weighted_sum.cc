@@ -15,8 +15,8 @@ namespace HWY_NAMESPACE {
 // y += the terms [k, k + 4) of a row: four at once, so that y is loaded and stored a fourth as often.
 HWY_INLINE void AddFourTerms(const WeightedSumForwardArgs& args, int64_t row, int64_t k, float* y) {
   const int64_t rows = args.y.rows;
-  const float *x0 = args.x.row(k * rows + row), *x1 = args.x.row((k + 1) * rows + row),
-              *x2 = args.x.row((k + 2) * rows + row), *x3 = args.x.row((k + 3) * rows + row);
+  const float *x0 = args.x.floats().row(k * rows + row), *x1 = args.x.floats().row((k + 1) * rows + row),
+              *x2 = args.x.floats().row((k + 2) * rows + row), *x3 = args.x.floats().row((k + 3) * rows + row);
   const float* w = args.weights.data + k;
   ForColumns(0, args.y.columns, [&](auto d, int64_t c) HWY_ATTR {
     auto sum = hn::MulAdd(hn::Set(d, w[0]), hn::LoadU(d, x0 + c), hn::LoadU(d, y + c));
@@ -29,15 +29,15 @@ HWY_INLINE void AddFourTerms(const WeightedSumForwardArgs& args, int64_t row, in
 void WeightedSumForwardRows(const WeightedSumForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t rows = args.y.rows, terms = args.weights.size;
   for (int64_t row = begin; row < end; ++row) {
-    float* y = args.y.row(row);
-    const float* x = args.x.row(row);
+    float* y = args.y.floats().row(row);
+    const float* x = args.x.floats().row(row);
     ForColumns(0, args.y.columns, [&](auto d, int64_t c) HWY_ATTR {
       hn::StoreU(hn::Mul(hn::Set(d, args.weights[0]), hn::LoadU(d, x + c)), d, y + c);
     });
     int64_t k = 1;
     for (; k + 4 <= terms; k += 4) AddFourTerms(args, row, k, y);
     for (; k < terms; ++k) {
-      x = args.x.row(k * rows + row);
+      x = args.x.floats().row(k * rows + row);
       ForColumns(0, args.y.columns, [&](auto d, int64_t c) HWY_ATTR {
         hn::StoreU(hn::MulAdd(hn::Set(d, args.weights[k]), hn::LoadU(d, x + c), hn::LoadU(d, y + c)), d, y + c);
       });
@@ -54,7 +54,7 @@ void WeightedSumBackwardBlocks(const WeightedSumBackwardArgs& args, int64_t begi
       const float weight = args.weights[k];
       double sum = 0;
       for (int64_t row = begin; row < end; ++row) {
-        const float *dy = args.dy.row(row), *x = args.x.row(k * rows + row);
+        const float *dy = args.dy.floats().row(row), *x = args.x.floats().row(k * rows + row);
         float* dx = args.dx.row(k * rows + row);
         sum += SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
           const auto gradient = hn::LoadU(d, dy + c);

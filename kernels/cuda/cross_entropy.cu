@@ -8,8 +8,15 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kMostThreads = 1024;
+constexpr int kMostWarps = kMostThreads / kWarp;
+static_assert(kMostWarps <= kWarp);  // one warp merges them
+
+// Threads of a block, one block a row. Wide rows get as many as there are: two such blocks fill a multiprocessor, and the rows under way
+// (264 on a GPU of 132, 17 MB of bf16 for 32,000 words) stay in its L2 until they are read again. Blocks of 256 would have 800 rows under
+// way, 50 MB, which no L2 holds: a third pass over memory instead of two.
+int ThreadsOf(int64_t vocabulary) { return vocabulary >= 8 * kMostThreads ? kMostThreads : 256; }
+
 constexpr float kLowest = -3.4028234663852886e38f;  // not -inf: a difference of two infinities would be NaN
 
 template <typename T>
@@ -52,9 +59,9 @@ HADAL_DEVICE void AddEight(const Eight& z, int count, RowSums& sums) {
   sums.logits += logits;
 }
 
-// Merges the threads' sums: the lanes of a warp as a butterfly, then the warps in ascending order. Every thread gets the result.
+// Merges the lanes' sums as a butterfly: every lane gets the result.
 template <typename T>
-HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
+HADAL_DEVICE RowSums MergeWarp(RowSums sums) {
   HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
     RowSums other;
     other.maximum = ShuffleXor(sums.maximum, mask);
@@ -62,22 +69,36 @@ HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
     other.logits = ShuffleXor(sums.logits, mask);
     sums = Merge<T>(sums, other);
   }
-  const int warp = ThreadIndex() / kWarp;
-  if (ThreadIndex() % kWarp == 0) {
-    exchange[3 * warp] = sums.maximum;
-    exchange[3 * warp + 1] = sums.exponentials;
-    exchange[3 * warp + 2] = sums.logits;
-  }
-  Barrier();
-  RowSums total = {exchange[0], exchange[1], exchange[2]};
-  for (int w = 1; w < kWarps; ++w) {
-    total = Merge<T>(total, RowSums{exchange[3 * w], exchange[3 * w + 1], exchange[3 * w + 2]});
-  }
-  return total;
+  return sums;
 }
 
+// Merges the threads' sums: warps by themselves, then the first warp their sums. Every thread gets the result.
+template <typename T>
+HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
+  sums = MergeWarp<T>(sums);
+  const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp, warps = ThreadsInBlock() / kWarp;
+  const auto put = [&](int place) {
+    exchange[3 * place] = sums.maximum;
+    exchange[3 * place + 1] = sums.exponentials;
+    exchange[3 * place + 2] = sums.logits;
+  };
+  const auto get = [&](int place) {
+    return RowSums{exchange[3 * place], exchange[3 * place + 1], exchange[3 * place + 2]};
+  };
+  if (lane == 0) put(warp);
+  Barrier();
+  if (warp == 0) {
+    sums = MergeWarp<T>(lane < warps ? get(lane) : RowSums());
+    if (lane == 0) put(kMostWarps);
+  }
+  Barrier();
+  return get(kMostWarps);
+}
+
+// With 16-byte accesses there are always eight.
+template <bool kAligned>
 HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
-  return vocabulary - column < 8 ? static_cast<int>(vocabulary - column) : 8;
+  return kAligned || vocabulary - column >= 8 ? 8 : static_cast<int>(vocabulary - column);
 }
 
 // dz = scale · (softmax(z) − q), in place; q is `share` everywhere and target_weight more at the target.
@@ -86,8 +107,8 @@ HADAL_DEVICE void WriteGradient(const CrossEntropyArgs<T>& args, DevicePointer<T
                                 const RowSums& sums, float share, float target_weight) {
   const float scale = Load(args.gradient_scale);
   const float factor = scale / sums.exponentials;
-  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * kThreads) {
-    const int count = CountAt(column, args.vocabulary);
+  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * ThreadsInBlock()) {
+    const int count = CountAt<kAligned>(column, args.vocabulary);
     Eight z = LoadEight<kAligned>(row + column, count);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) {
       z.v[i] = MulAdd(ExpOf<T>(z.v[i] - sums.maximum), factor, -scale * share);
@@ -99,14 +120,14 @@ HADAL_DEVICE void WriteGradient(const CrossEntropyArgs<T>& args, DevicePointer<T
 
 template <typename T, bool kAligned>
 HADAL_DEVICE void WriteZeros(const CrossEntropyArgs<T>& args, DevicePointer<T> row) {
-  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * kThreads) {
-    StoreEight<kAligned>(row + column, Eight(), CountAt(column, args.vocabulary));
+  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * ThreadsInBlock()) {
+    StoreEight<kAligned>(row + column, Eight(), CountAt<kAligned>(column, args.vocabulary));
   }
 }
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CrossEntropyKernel(CrossEntropyArgs<T> args) {
-  HADAL_SHARED(float, exchange, 3 * kWarps);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossEntropyArgs<T> args) {
+  HADAL_SHARED(float, exchange, 3 * (kMostWarps + 1));
   const int64_t row = BlockX();
   const DevicePointer<T> logits = args.logits.row(row);
   const int64_t target = Load(args.targets + row);
@@ -116,8 +137,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CrossEntropyKernel(CrossEntropyA
     return;
   }
   RowSums sums;
-  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * kThreads) {
-    const int count = CountAt(column, args.vocabulary);
+  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * ThreadsInBlock()) {
+    const int count = CountAt<kAligned>(column, args.vocabulary);
     AddEight<T>(LoadEight<kAligned>(logits + column, count), count, sums);
   }
   const float target_logit = ToFloat(Load(logits + target));  // read by all before any thread writes: a barrier follows
@@ -147,7 +168,7 @@ void CrossEntropy(StreamHandle stream, const CrossEntropyArgs<T>& args) {
   HADAL_CHECK_LT(args.label_smoothing, 1.0f);
   HADAL_CHECK(args.vocabulary > 1 || args.label_smoothing == 0.0f);
   const bool aligned = args.vocabulary % 8 == 0 && RowsOn16Bytes(args.logits);
-  Launch(stream, {.blocks_x = args.rows, .threads = kThreads},
+  Launch(stream, {.blocks_x = args.rows, .threads = ThreadsOf(args.vocabulary)},
          aligned ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>, args);
 }
 

@@ -1,12 +1,9 @@
 // The draws of counted dropout on the device: Philox4x32-10 for eight elements at a time, bit for bit DropoutFactor (runtime/random.h).
 //
-// Cost of Philox4x32-10, counted before the kernels were laid out around it (a block serves 8 elements):
-//   10 rounds × (2 wide products + 2 three-input xors) = 20 + 20, key schedule 20 (hoisted where a thread draws more than once),
-//   8 draws × (extract, compare, select) = 24: 64 to 84 integer instructions a block, 8 to 10.5 an element; wide products may issue
-//   at half rate, so count 13 issue slots of the integer pipe (64 lanes a clock and SM on sm_80 and sm_90).
-//   residual_norm moves 8 bytes an element in bf16 (two read, two written): at full bandwidth an A100 (1.6 TB/s, 9.7 T slots/s) has
-//   50 slots an element and an H200 (4.8 TB/s, 15 T slots/s) has 25. Philox takes a quarter of the one and half of the other, beside
-//   the floating-point pipe. One block an element instead of one for eight would not fit: hence eight elements a thread.
+// Cost: 80 to 100 instructions for a block of eight elements, as ptxas of CUDA 13.0 makes them for sm_80 and sm_90 (19 wide products, about
+// as many three-input xors and additions of the key, 8 comparisons, selections and factors), 10 to 13 an element. residual_norm.md
+// has what that means beside the memory's time. One block an element instead of one for eight would take as many slots as an H100
+// has: hence eight elements a thread, and each block drawn once.
 #pragma once
 
 #include <cstdint>
@@ -47,17 +44,24 @@ HADAL_DEVICE uint32_t KeptBits(const EightDraws& draws, uint32_t threshold) {
   return kept;
 }
 
-// Multiplies elements first .. first + 7 of a packed tensor by their factors, 0 or scale. With kAligned, first % 8 = 0.
+// Multiplies elements first .. first + 7 of a packed tensor by their factors, 0 or scale. With kAligned, first % 8 = 0: then a draw is
+// compared where it stands in its word, in the upper half, which takes fewer instructions than gathering bits.
 template <bool kAligned>
 HADAL_DEVICE void ApplyDropout(const DeviceDropout& dropout, const RandomPosition& at, uint64_t first, Eight& x) {
-  const uint32_t shift = kAligned ? 0 : static_cast<uint32_t>(first % 8);
   const uint32_t block = static_cast<uint32_t>(first / 8);
-  uint32_t kept = KeptBits(DrawEight(at, block, dropout.site), dropout.threshold);
-  if (!kAligned) {
+  const EightDraws draws = DrawEight(at, block, dropout.site);
+  if constexpr (kAligned) {
+    const uint32_t threshold = dropout.threshold << 16;
+    HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+      const uint32_t even = draws.word[i] << 16, odd = draws.word[i];
+      x.v[2 * i] = even >= threshold ? x.v[2 * i] * dropout.scale : 0.0f;
+      x.v[2 * i + 1] = odd >= threshold ? x.v[2 * i + 1] * dropout.scale : 0.0f;
+    }
+  } else {
     const uint32_t next = KeptBits(DrawEight(at, block + 1, dropout.site), dropout.threshold);
-    kept = (kept | next << 8) >> shift;
+    const uint32_t kept = (KeptBits(draws, dropout.threshold) | next << 8) >> (first % 8);
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) x.v[i] = kept >> i & 1 ? x.v[i] * dropout.scale : 0.0f;
   }
-  HADAL_UNROLL for (int i = 0; i < 8; ++i) x.v[i] = kept >> i & 1 ? x.v[i] * dropout.scale : 0.0f;
 }
 
 }  // namespace hadal::cuda

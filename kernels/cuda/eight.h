@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/thread_layer.h"
@@ -46,10 +47,16 @@ HADAL_DEVICE BFloat16 FromFloat<BFloat16>(float x) {
   return {static_cast<uint16_t>(RoundPair(x, 0.0f))};
 }
 
-// What x becomes when it is stored as T and read again.
+// What x becomes when it is stored as T and read again; two at a time, as they are rounded.
 template <typename T>
-HADAL_DEVICE float RoundTo(float x) {
-  return ToFloat(FromFloat<T>(x));
+HADAL_DEVICE void RoundTo(Eight& x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = RoundPair(x.v[2 * i], x.v[2 * i + 1]);
+      x.v[2 * i] = FloatOf(pair << 16);
+      x.v[2 * i + 1] = FloatOf(pair & 0xFFFF0000u);
+    }
+  }
 }
 
 HADAL_DEVICE Eight LoadEightAligned(DevicePointer<const float> from) {
@@ -83,6 +90,17 @@ HADAL_DEVICE void StoreEightAligned(DevicePointer<BFloat16> to, const Eight& val
   Vector16 all;
   HADAL_UNROLL for (int i = 0; i < 4; ++i) all.word[i] = RoundPair(value.v[2 * i], value.v[2 * i + 1]);
   StoreVector(to, all);
+}
+
+// Eight floats of a block's shared memory, `at` a multiple of four from its start; two accesses of 16 bytes meet fewer banks than eight.
+HADAL_DEVICE void StoreEightShared(const Shared<float>& at, const Eight& value) {
+  Vector16 low, high;
+  HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+    low.word[i] = BitsOf(value.v[i]);
+    high.word[i] = BitsOf(value.v[i + 4]);
+  }
+  StoreVector(at, low);
+  StoreVector(at + 4, high);
 }
 
 template <bool kAligned, typename T>

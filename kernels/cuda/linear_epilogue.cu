@@ -1,5 +1,6 @@
 #include "kernels/cuda/linear_epilogue.h"
 
+#include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/dropout_draws.h"
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"
@@ -45,22 +46,52 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ReluMaskKernel(ReluMaskArgs<T> a
   StoreEight<kAligned>(dx, values, place.count);
 }
 
-// Block x: columns [32·x, 32·x + 32). Warp w adds run w.
-template <typename T>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kColumnRuns* kWarp) ColumnSumsKernel(ColumnSumsArgs<T> args) {
-  HADAL_SHARED(float, runs, kColumnRuns* kWarp);
-  const int64_t column = BlockX() * kWarp + ThreadIndex() % kWarp;
-  const int run = ThreadIndex() / kWarp;
-  const int64_t length = (args.rows + kColumnRuns - 1) / kColumnRuns;
-  const int64_t end = (run + 1) * length < args.rows ? (run + 1) * length : args.rows;
-  const bool mine = column < args.width;
-  float total = 0.0f;
-  for (int64_t row = run * length; mine && row < end; ++row) total += ToFloat(Load(args.x.row(row) + column));
-  runs[ThreadIndex()] = total;
+constexpr int kColumnWarps = kThreads / kWarp;
+constexpr int kColumnsOfBlock = 8 * kWarp;
+constexpr int kRowsAhead = 4;  // that a warp reads before it adds them
+
+// Block (x, y): columns [256·x, 256·x + 256) of block y of rows, eight a lane; its sums go to `partials`, or, where it is the only block of
+// rows, to the result.
+template <typename T, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<T> args, int64_t row_block, bool only) {
+  HADAL_SHARED(float, exchange, kColumnWarps* kColumnsOfBlock);
+  const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
+  const int64_t first = BlockY() * row_block, column = BlockX() * kColumnsOfBlock + 8 * lane;
+  const int64_t end = first + row_block < args.rows ? first + row_block : args.rows, left = args.width - column;
+  const int count = left >= 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;
+  Eight sum;
+  for (int64_t row = first + warp; row < end && count > 0; row += kRowsAhead * kColumnWarps) {
+    Eight ahead[kRowsAhead];
+    HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
+      const int64_t at = row + i * kColumnWarps;  // behind the end the last row is read again, and not added
+      ahead[i] = LoadEight<kAligned>(args.x.row(at < end ? at : end - 1) + column, count);
+    }
+    HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+        sum.v[c] = row + i * kColumnWarps < end ? sum.v[c] + ahead[i].v[c] : sum.v[c];
+      }
+    }
+  }
+  StoreEightShared(exchange + (warp * kColumnsOfBlock + 8 * lane), sum);
   Barrier();
-  if (run != 0 || !mine) return;
-  for (int r = 1; r < kColumnRuns; ++r) total += runs[r * kWarp + ThreadIndex()];
-  Store(args.sums + column, Load(args.sums + column) + total);
+  const int64_t mine = BlockX() * kColumnsOfBlock + ThreadIndex();
+  if (mine >= args.width) return;
+  float total = exchange[ThreadIndex()];
+  for (int w = 1; w < kColumnWarps; ++w) total += exchange[w * kColumnsOfBlock + ThreadIndex()];
+  if (only) {
+    Store(args.sums + mine, Load(args.sums + mine) + total);
+  } else {
+    Store(args.partials + (BlockY() * args.width + mine), total);
+  }
+}
+static_assert(kColumnsOfBlock == kThreads);  // a thread a column in the end
+
+// Block x: columns [32·x, 32·x + 32).
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)
+    MergeColumnsKernel(DevicePointer<const float> partials, int64_t blocks, int64_t width, DevicePointer<float> sums) {
+  HADAL_SHARED(float, exchange, kMostMergeThreads);
+  const int64_t column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
+  MergeColumn({partials + column, blocks, width}, column < width, exchange, sums + column);
 }
 
 }  // namespace
@@ -90,8 +121,15 @@ void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args) {
   if (args.rows == 0) return;
   HADAL_CHECK_GE(args.width, 1);
   HADAL_CHECK(args.x && args.sums);
-  Launch(stream, {.blocks_x = (args.width + kWarp - 1) / kWarp, .threads = kColumnRuns * kWarp}, ColumnSumsKernel<T>,
-         args);
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.x);
+  const int64_t row_block = ColumnRowBlock(args.rows, args.width), blocks = (args.rows + row_block - 1) / row_block;
+  HADAL_CHECK(blocks == 1 || args.partials);
+  const LaunchShape shape = {
+      .blocks_x = (args.width + kColumnsOfBlock - 1) / kColumnsOfBlock, .blocks_y = blocks, .threads = kThreads};
+  Launch(stream, shape, aligned ? ColumnSumsKernel<T, true> : ColumnSumsKernel<T, false>, args, row_block, blocks == 1);
+  if (blocks == 1) return;
+  Launch(stream, {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns, .threads = MergeThreads(blocks)},
+         MergeColumnsKernel, DevicePointer<const float>(args.partials), blocks, args.width, args.sums);
 }
 
 template void DropoutRows(StreamHandle, const DropoutRowsArgs<float>&);

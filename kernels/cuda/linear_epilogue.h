@@ -6,8 +6,8 @@
 //   ColumnSums    sums[c] += Σ_r x[r, c]
 //
 // T is how activations and their gradients are stored, float or BFloat16; sums of columns are fp32.
-// Numerics: fp32. A column's rows are cut into kColumnRuns runs of equal length; a thread adds a run in ascending order, runs meet in
-// ascending order: a function of the shape alone, the same bits every time. 16-byte accesses where every row starts on 16 bytes and the
+// Numerics: fp32. A column's rows are cut into blocks of ColumnRowBlock(R, W); in a block warp w adds rows w, w + 8, … in ascending order,
+// warps meet in ascending order, then the blocks (column_merge.h): a function of the shape alone, the same bits every time. 16-byte accesses where every row starts on 16 bytes and the
 // width is a multiple of 8. Asynchronous.
 #pragma once
 
@@ -35,13 +35,20 @@ struct ReluMaskArgs {
 template <typename T>
 void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args);
 
-inline constexpr int kColumnRuns = 16;
+// Rows of a block: 32, so that 4,096 rows give a GPU work everywhere, or more where the blocks' sums would not fit into kColumnPartials
+// floats of scratch.
+inline constexpr int64_t kColumnPartials = int64_t{1} << 18;
+constexpr int64_t ColumnRowBlock(int64_t rows, int64_t width) {
+  const int64_t least = 32, most_blocks = width < kColumnPartials ? kColumnPartials / width : 1;
+  return least * ((rows + least * most_blocks - 1) / (least * most_blocks));
+}
 
 template <typename T>
 struct ColumnSumsArgs {
   int64_t rows = 0, width = 0;
-  DeviceMatrix<const T> x;    // [R, W]
-  DevicePointer<float> sums;  // [W] (+=)
+  DeviceMatrix<const T> x;        // [R, W]
+  DevicePointer<float> sums;      // [W] (+=)
+  DevicePointer<float> partials;  // scratch [⌈R / ColumnRowBlock⌉ · W]; not used for a single block
 };
 template <typename T>
 void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args);

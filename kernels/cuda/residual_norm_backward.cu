@@ -1,5 +1,6 @@
 #include "kernels/cuda/residual_norm.h"
 
+#include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/dropout_draws.h"
 #include "kernels/cuda/row_team.h"
 #include "kernels/cuda/thread_layer.h"
@@ -7,15 +8,14 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kColumnSums = 3;     // d_bias, d_scale, d_shift
-constexpr int kLearnedSums = 5;    // and d_ω, d_g
-constexpr int kMergeColumns = 32;  // of a block of the merge
-constexpr int kMergeRuns = 8;      // runs of row blocks that are added at the same time, then merged
+constexpr int kColumnSums = 3;   // d_bias, d_scale, d_shift
+constexpr int kLearnedSums = 4;  // and d_ω
 
 // What one thread adds up over its rows.
 struct ColumnSums {
   Eight bias, scale, shift;
-  Eight residual_gain, branch_gain;  // of learned gains
+  Eight residual_gain;  // of learned gains
+  float branch_gain = 0.0f;
 };
 
 // What a thread keeps of a row between its two means and its gradient.
@@ -49,7 +49,7 @@ HADAL_DEVICE void AddBranchGain(const Args& args, const RowTeam& team, int64_t r
   Eight bias;
   if (args.bias) bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-    sums.branch_gain.v[c] = MulAdd(masked.v[c], y.v[c] + bias.v[c], sums.branch_gain.v[c]);
+    sums.branch_gain = MulAdd(masked.v[c], y.v[c] + bias.v[c], sums.branch_gain);
   }
 }
 
@@ -86,7 +86,7 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
     }
     StoreEight<kAligned>(args.d_branch.row(row) + team.column, d_branch, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-      if (c < team.columns) sums.bias.v[c] += d_branch.v[c];
+      sums.bias.v[c] += d_branch.v[c];  // of columns that do not exist too: nobody reads those
       ds.v[c] *= args.residual_gain;
     }
     if (kLearned && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
@@ -99,7 +99,7 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
                                   DevicePointer<float> part) {
   const int team_columns = 8 * team.warps * kWarp;
   Barrier();  // the exchange may still be read for the sums before
-  HADAL_UNROLL for (int c = 0; c < 8; ++c) exchange[8 * ThreadIndex() + c] = sums.v[c];
+  StoreEightShared(exchange + 8 * ThreadIndex(), sums);
   Barrier();
   for (int64_t column = ThreadIndex(); column < width; column += ThreadsInBlock()) {
     float total = exchange[column];
@@ -108,9 +108,25 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
   }
 }
 
+// Adds a number of each thread: a warp as a butterfly, warps in ascending order; thread 0 stores the sum. Every thread comes here.
+HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<float> to) {
+  x = SumOfWarp(x);
+  Barrier();  // the exchange may still be read
+  if (ThreadIndex() % kWarp == 0) exchange[ThreadIndex() / kWarp] = x;
+  Barrier();
+  if (ThreadIndex() != 0) return;
+  for (int w = 1; w < ThreadsInBlock() / kWarp; ++w) x += exchange[w];
+  Store(to, x);
+}
+
+// Floats of one block's sums among the partials.
+HADAL_HOST_DEVICE int64_t PartOfBlock(bool learned, int64_t width) {
+  return learned ? kLearnedSums * width + 1 : kColumnSums * width;
+}
+
 template <typename Residual, typename Compute, bool kAligned, bool kLearned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
-    ResidualNormBackwardKernel(ResidualNormBackwardArgs<Residual, Compute> args, int team_threads) {
+    ResidualNormBackwardKernel(ResidualNormBackwardArgs<Residual, Compute> args, int team_threads, int64_t row_block) {
   HADAL_SHARED(float, slots, TeamSums<2>::kSlots);
   HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
   TeamSums<2> row_sums = {slots};
@@ -119,35 +135,34 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
   const float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
+  const float share = 1.0f / static_cast<float>(args.width);
   ColumnSums sums;
-  for (int64_t i = 0; i < kDeviceRowBlock; i += team.teams) {
-    const int64_t row = BlockX() * kDeviceRowBlock + i + team.index;
-    const bool mine = i + team.index < kDeviceRowBlock && row < args.rows && team.columns > 0;
-    Eight ds;
+  for (int64_t i = 0; i < row_block; i += team.teams) {
+    const int64_t row = BlockX() * row_block + i + team.index;
+    const bool mine = i + team.index < row_block && row < args.rows && team.columns > 0;
+    Eight ds, d_sum;
+    if (mine && args.d_sum) d_sum = LoadEight<kAligned>(args.d_sum.row(row) + team.column, team.columns);
     if (norm) {
       NormTerms terms;
       const float rstd = mine ? Load(args.rstd + row) : 0.0f;
       if (mine) terms = LoadNormTerms<kAligned>(args, team, row, rstd, sums);
       float means[2] = {0.0f, 0.0f};  // of g, and of g ⊙ h
       HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-        if (c < team.columns) means[0] += terms.gradient.v[c];
-        if (c < team.columns) means[1] = MulAdd(terms.gradient.v[c], terms.normalised.v[c], means[1]);
+        means[0] += terms.gradient.v[c];  // 0 where there is no column
+        means[1] = MulAdd(terms.gradient.v[c], terms.normalised.v[c], means[1]);
       }
       row_sums.Add(team, means);
-      means[0] /= static_cast<float>(args.width);
-      means[1] /= static_cast<float>(args.width);
+      means[0] *= share;
+      means[1] *= share;
       HADAL_UNROLL for (int c = 0; c < 8; ++c) {
         ds.v[c] = MulAdd(-terms.normalised.v[c], means[1], terms.gradient.v[c] - means[0]) * rstd;
       }
     }
     if (!mine) continue;
-    if (args.d_sum) {
-      const Eight d_sum = LoadEight<kAligned>(args.d_sum.row(row) + team.column, team.columns);
-      HADAL_UNROLL for (int c = 0; c < 8; ++c) ds.v[c] += d_sum.v[c];
-    }
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) ds.v[c] += d_sum.v[c];
     StoreGradients<kAligned, kLearned>(args, team, row, ds, branch_gain, position, sums);
   }
-  const DevicePointer<float> part = args.partials + BlockX() * (kLearned ? kLearnedSums : kColumnSums) * args.width;
+  const DevicePointer<float> part = args.partials + BlockX() * PartOfBlock(kLearned, args.width);
   if (args.d_bias) StoreColumnSums(sums.bias, team, args.width, exchange, part);
   if (args.d_scale) StoreColumnSums(sums.scale, team, args.width, exchange, part + args.width);
   if (args.d_shift) StoreColumnSums(sums.shift, team, args.width, exchange, part + 2 * args.width);
@@ -155,52 +170,34 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
     if (args.learned_residual_gain) {
       StoreColumnSums(sums.residual_gain, team, args.width, exchange, part + 3 * args.width);
     }
-    if (args.learned_branch_gain) {
-      StoreColumnSums(sums.branch_gain, team, args.width, exchange, part + 4 * args.width);
-    }
+    if (args.learned_branch_gain) StoreBlockSum(sums.branch_gain, exchange, part + kLearnedSums * args.width);
   }
 }
 
 struct MergeArgs {
-  int64_t blocks = 0, width = 0, sums = kColumnSums;
-  DevicePointer<const float> partials;                     // [blocks, sums, W]
+  int64_t blocks = 0, width = 0, part = 0;                 // part: floats of a block's sums
+  DevicePointer<const float> partials;                     // [blocks, part]
   DevicePointer<float> bias, scale, shift, residual_gain;  // [W] (+=), or null
 };
 
-// Block (x, y): columns [32·x, 32·x + 32) of sum y. Thread t adds run t / 32 of the row blocks for column t % 32.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMergeColumns* kMergeRuns) MergeColumnSumsKernel(MergeArgs args) {
-  HADAL_SHARED(float, runs, kMergeColumns* kMergeRuns);
-  const int which = static_cast<int>(BlockY());
+// Block (x, y): columns [32·x, 32·x + 32) of sum y.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads) MergeColumnSumsKernel(MergeArgs args) {
+  HADAL_SHARED(float, exchange, kMostMergeThreads);
+  const int64_t which = BlockY(), column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
   const DevicePointer<float> result = which == 0   ? args.bias
                                       : which == 1 ? args.scale
                                       : which == 2 ? args.shift
                                                    : args.residual_gain;
-  const int64_t column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
-  const int run = ThreadIndex() / kMergeColumns;
-  const int64_t length = (args.blocks + kMergeRuns - 1) / kMergeRuns;
-  const int64_t end = (run + 1) * length < args.blocks ? (run + 1) * length : args.blocks;
-  const bool mine = result && column < args.width;
-  float total = 0.0f;
-  for (int64_t block = run * length; mine && block < end; ++block) {
-    total += Load(args.partials + (block * args.sums + which) * args.width + column);
-  }
-  runs[ThreadIndex()] = total;
-  Barrier();
-  if (run != 0 || !mine) return;
-  for (int r = 1; r < kMergeRuns; ++r) total += runs[r * kMergeColumns + ThreadIndex()];
-  Store(result + column, Load(result + column) + total);
+  const ColumnParts parts = {args.partials + (which * args.width + column), args.blocks, args.part};
+  MergeColumn(parts, result && column < args.width, exchange, result + column);
 }
 
-// One block: adds the last sum of all blocks and columns to d_g.
+// One block: adds the last number of each block of rows to d_g. Thread t adds run t.
 constexpr int kGainThreads = 256;
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kGainThreads) SumBranchGainKernel(MergeArgs args, DevicePointer<float> d_gain) {
   HADAL_SHARED(float, warps, kGainThreads / kWarp);
-  float sum = 0.0f;
-  for (int64_t i = ThreadIndex(); i < args.blocks * args.width; i += kGainThreads) {
-    const int64_t block = i / args.width, column = i % args.width;
-    sum += Load(args.partials + (block * args.sums + kLearnedSums - 1) * args.width + column);
-  }
-  sum = SumOfWarp(sum);
+  const ColumnParts parts = {args.partials + (args.part - 1), args.blocks, args.part};
+  float sum = SumOfWarp(parts.SumOfRun(ThreadIndex(), kGainThreads));
   if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
   Barrier();
   if (ThreadIndex() != 0) return;
@@ -240,16 +237,16 @@ void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Re
                        RowsOn16Bytes(args.branch) && On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain);
   const bool learned = args.learned_residual_gain || args.learned_branch_gain;
   const RowTeamShape team = RowTeamShapeOf(args.width);
-  const int64_t blocks = (args.rows + kDeviceRowBlock - 1) / kDeviceRowBlock;
+  const int64_t row_block = DeviceRowBlock(args.rows), blocks = (args.rows + row_block - 1) / row_block;
   Launch(stream, {.blocks_x = blocks, .threads = team.block_threads()},
          learned ? (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, true>
                             : ResidualNormBackwardKernel<Residual, Compute, false, true>)
                  : (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, false>
                             : ResidualNormBackwardKernel<Residual, Compute, false, false>),
-         args, team.team_threads);
+         args, team.team_threads, row_block);
   const MergeArgs merge = {.blocks = blocks,
                            .width = args.width,
-                           .sums = learned ? kLearnedSums : kColumnSums,
+                           .part = PartOfBlock(learned, args.width),
                            .partials = args.partials,
                            .bias = args.d_bias,
                            .scale = args.d_scale,
@@ -258,8 +255,8 @@ void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Re
   if (args.d_bias || args.d_scale || args.d_learned_residual_gain) {
     Launch(stream,
            {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns,
-            .blocks_y = learned ? kLearnedSums - 1 : kColumnSums,
-            .threads = kMergeColumns * kMergeRuns},
+            .blocks_y = learned ? kLearnedSums : kColumnSums,
+            .threads = MergeThreads(blocks)},
            MergeColumnSumsKernel, merge);
   }
   if (!args.d_learned_branch_gain) return;

@@ -14,15 +14,14 @@ static_assert(kWidestRow == kMaxTeamWidth);
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
                                float branch_gain, const RandomPosition& position) {
+  // All loads stand before the first use and the first branch, so that they are on their way at the same time.
+  Eight y, skip, bias;
   Eight s = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
-  if (!args.branch) return s;
-  Eight y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
-  Eight skip;
+  if (args.branch) y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
   if (args.skip) skip = LoadEight<kAligned>(args.skip.row(row) + team.column, team.columns);
-  if (args.bias) {
-    const Eight bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
-    HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
-  }
+  if (args.bias) bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
+  if (!args.branch) return s;
+  HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
   if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, y);
   HADAL_UNROLL for (int i = 0; i < 8; ++i) s.v[i] *= args.residual_gain;
   if (kLearned && args.learned_residual_gain) {
@@ -30,28 +29,30 @@ HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>&
     HADAL_UNROLL for (int i = 0; i < 8; ++i) s.v[i] *= omega.v[i];
   }
   HADAL_UNROLL for (int i = 0; i < 8; ++i) {
-    const float rest = MulAdd(args.skip_gain, skip.v[i], s.v[i]);
-    s.v[i] = RoundTo<Residual>(MulAdd(branch_gain, y.v[i], rest));
+    s.v[i] = MulAdd(branch_gain, y.v[i], MulAdd(args.skip_gain, skip.v[i], s.v[i]));
   }
+  RoundTo<Residual>(s);
   return s;
 }
 
-// Mean and 1 / sqrt(variance + epsilon) of a row whose threads hold s; columns that do not exist hold 0.
+// Mean and 1 / sqrt(variance + epsilon) of a row whose threads hold s; columns that do not exist hold 0. `share`: 1 / W.
 struct Statistics {
   float mean, rstd;
 };
-HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, int64_t width, TeamSums<1>& sums) {
+template <bool kAligned>
+HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, float share, TeamSums<1>& sums) {
   float sum[1] = {0.0f};
   HADAL_UNROLL for (int i = 0; i < 8; ++i) sum[0] += s.v[i];
   sums.Add(team, sum);
-  const float mean = sum[0] / static_cast<float>(width);
+  const float mean = sum[0] * share;
   float squares[1] = {0.0f};
   HADAL_UNROLL for (int i = 0; i < 8; ++i) {
-    const float centred = i < team.columns ? s.v[i] - mean : 0.0f;
+    const float centred = kAligned || i < team.columns ? s.v[i] - mean : 0.0f;
     squares[0] = MulAdd(centred, centred, squares[0]);
   }
+  if (kAligned && team.columns == 0) squares[0] = 0.0f;  // all eight exist, or none
   sums.Add(team, squares);
-  return {mean, 1.0f / SquareRoot(squares[0] / static_cast<float>(width) + kLayerNormEpsilon)};
+  return {mean, 1.0f / SquareRoot(MulAdd(squares[0], share, kLayerNormEpsilon))};
 }
 
 template <typename Residual, typename Compute, bool kAligned, bool kLearned>
@@ -64,6 +65,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   if (kLearned && args.learned_branch_gain) branch_gain *= Load(args.learned_branch_gain);
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
+  const float share = 1.0f / static_cast<float>(args.width);
   for (int64_t i = 0; i < kRowsOfBlock; i += team.teams) {
     // Every team goes round as often, because they meet at barriers; a team without a row holds zeros and stores nothing.
     const int64_t row = BlockX() * kRowsOfBlock + i + team.index;
@@ -72,7 +74,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     if (mine) s = ResidualSum<kAligned, kLearned>(args, team, row, branch_gain, position);
     if (mine && args.sum) StoreEight<kAligned>(args.sum.row(row) + team.column, s, team.columns);
     if (!args.normed) continue;
-    const Statistics of_row = StatisticsOf(s, team, args.width, sums);
+    const Statistics of_row = StatisticsOf<kAligned>(s, team, share, sums);
     if (!mine) continue;
     const Eight scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
     const Eight shift = LoadEight<kAligned>(args.shift + team.column, team.columns);

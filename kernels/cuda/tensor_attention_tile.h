@@ -40,27 +40,43 @@ struct FragmentLane {
   HADAL_DEVICE int other(int j, int e) const { return 8 * j + 2 * t + e; }
 };
 
+// Eight neighbouring elements, each read by itself.
+HADAL_DEVICE Vector16 LoadUnitSingly(DevicePointer<const BFloat16> source) {
+  Vector16 values;
+  HADAL_UNROLL for (int c = 0; c < 4; ++c) {
+    values.word[c] = Load(source + 2 * c).bits | static_cast<uint32_t>(Load(source + (2 * c + 1)).bits) << 16;
+  }
+  return values;
+}
+
 // Copies rows [first, first + kTensorRows), columns [column, column + kWidth) of `from`; rows from `end` on read as 0. Every thread of the
-// block comes here; a Barrier has to follow.
+// block comes here; a Barrier has to follow. A thread reads kUnitsAhead units before it writes the first, so that memory is waited for once.
 template <int kWidth>
 HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFloat16>& from, int64_t first, int64_t end,
                             int64_t column) {
-  constexpr int kUnits = kWidth / 8;
+  constexpr int kUnits = kWidth / 8, kUnitsAhead = kTileUnits<kWidth> / kTensorThreads < 4 ? 2 : 4;
+  static_assert(kTileUnits<kWidth> % (kUnitsAhead * kTensorThreads) == 0);
   const bool aligned = RowsOn16Bytes(from) && column % 8 == 0;
-  for (int i = ThreadIndex(); i < kTileUnits<kWidth>; i += ThreadsInBlock()) {
-    const int row = i / kUnits, unit = i % kUnits;
-    Vector16 values = {};
-    if (first + row < end) {
-      const DevicePointer<const BFloat16> source = from.row(first + row) + (column + 8 * unit);
-      if (aligned) {
-        values = LoadVector(source);
-      } else {
-        HADAL_UNROLL for (int c = 0; c < 4; ++c) {
-          values.word[c] = Load(source + 2 * c).bits | static_cast<uint32_t>(Load(source + (2 * c + 1)).bits) << 16;
-        }
+  for (int i = ThreadIndex(); i < kTileUnits<kWidth>; i += kUnitsAhead * kTensorThreads) {
+    Vector16 values[kUnitsAhead] = {};
+    const auto source = [&](int ahead) {
+      const int at = i + ahead * kTensorThreads;
+      return from.row(first + at / kUnits) + (column + 8 * (at % kUnits));
+    };
+    const auto exists = [&](int ahead) { return first + (i + ahead * kTensorThreads) / kUnits < end; };
+    if (aligned) {
+      HADAL_UNROLL for (int u = 0; u < kUnitsAhead; ++u) {
+        if (exists(u)) values[u] = LoadVector(source(u));
+      }
+    } else {
+      for (int u = 0; u < kUnitsAhead; ++u) {
+        if (exists(u)) values[u] = LoadUnitSingly(source(u));
       }
     }
-    tile[UnitPlace<kWidth>(row, unit)] = values;
+    HADAL_UNROLL for (int u = 0; u < kUnitsAhead; ++u) {
+      const int at = i + u * kTensorThreads;
+      tile[UnitPlace<kWidth>(at / kUnits, at % kUnits)] = values[u];
+    }
   }
 }
 

@@ -11,8 +11,8 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
 // Eight columns of the sum a thread.
-template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightedSumKernel(WeightedSumForwardArgs<T> args) {
+template <typename X, typename Y, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightedSumKernel(WeightedSumForwardArgs<X, Y> args) {
   const int64_t eights = (args.width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
   const int64_t row = i / eights, column = 8 * (i % eights);
   if (row >= args.rows) return;
@@ -69,15 +69,15 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightGradientKernel(WeightedSum
 
 }  // namespace
 
-template <typename T>
-void WeightedSumForward(StreamHandle stream, const WeightedSumForwardArgs<T>& args) {
+template <typename X, typename Y>
+void WeightedSumForward(StreamHandle stream, const WeightedSumForwardArgs<X, Y>& args) {
   if (args.rows == 0) return;
   HADAL_CHECK(args.width >= 1 && args.terms >= 1);
   HADAL_CHECK(args.x && args.weights && args.y);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.x) && RowsOn16Bytes(args.y);
   const int64_t eights = args.rows * ((args.width + 7) / 8);
   Launch(stream, {.blocks_x = (eights + kThreads - 1) / kThreads, .threads = kThreads},
-         aligned ? WeightedSumKernel<T, true> : WeightedSumKernel<T, false>, args);
+         aligned ? WeightedSumKernel<X, Y, true> : WeightedSumKernel<X, Y, false>, args);
 }
 
 template <typename T>
@@ -94,8 +94,9 @@ void WeightedSumBackward(StreamHandle stream, const WeightedSumBackwardArgs<T>& 
          args, blocks);
 }
 
-template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<float>&);
-template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<BFloat16>&);
+template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<float, float>&);
+template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<float, BFloat16>&);
+template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<BFloat16, BFloat16>&);
 template void WeightedSumBackward(StreamHandle, const WeightedSumBackwardArgs<float>&);
 template void WeightedSumBackward(StreamHandle, const WeightedSumBackwardArgs<BFloat16>&);
 

@@ -57,9 +57,13 @@ void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBa
                    .accumulate = true,
                    .c = args.d_weight});
   if (args.d_bias.empty()) return;
+  static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
   WithElement(args.dy.storage, [&]<typename T>(T) {
-    ColumnSums<T>(device.handle(),
-                  {.rows = args.dy.rows, .width = args.dy.columns, .x = ViewOf<T>(args.dy), .sums = args.d_bias.data});
+    ColumnSums<T>(device.handle(), {.rows = args.dy.rows,
+                                    .width = args.dy.columns,
+                                    .x = ViewOf<T>(args.dy),
+                                    .sums = args.d_bias.data,
+                                    .partials = reinterpret_cast<float*>(device.launch_memory().scratch())});
   });
 }
 

@@ -38,7 +38,8 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
 }
 
 void operation::ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args) {
-  static_assert(hadal::ResidualNormPartials(1000, 100) >= cuda::ResidualNormPartials(1000, 100));
+  static_assert(hadal::ResidualNormPartials(1000, 1) >= cuda::ResidualNormPartials(1000, 1));
+  static_assert(hadal::ResidualNormPartials(10000, 1) >= cuda::ResidualNormPartials(10000, 1));
   LaunchDevice& device = DeviceOf(stream);
   const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
     cuda::ResidualNormBackward<Residual, Compute>(device.handle(),

@@ -114,7 +114,7 @@ TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
   const std::vector<float> embedding = NormalValues(7 * 32, 5);
   std::vector<float> input(embedding.size());
   const LayerCombination combination(plan, 1, 7);
-  EXPECT_EQ(combination.saved_floats(), 0);
+  EXPECT_EQ(combination.saved_bytes(), 0);
   combination.Forward(stream, parameters, {embedding.data(), 7, 32}, nullptr, {input.data(), 7, 32});
   EXPECT_TRUE(SameBits(input, embedding));
 }

@@ -73,7 +73,10 @@ TYPED_TEST(CudaLinearEpilogueTest, ColumnSumsAddToWhatIsThere) {
       KernelDevice device(seed);
       DeviceMatrixOf<T> matrix(device, x, c.rows, c.width, c.place);
       DeviceVectorOf<float> sums(device, before);
-      cuda::ColumnSums<T>(device.stream(), {.rows = c.rows, .width = c.width, .x = matrix.view(), .sums = sums.data()});
+      DeviceVectorOf<float> partials(device, (c.rows / 32 + 1) * c.width);
+      cuda::ColumnSums<T>(
+          device.stream(),
+          {.rows = c.rows, .width = c.width, .x = matrix.view(), .sums = sums.data(), .partials = partials.data()});
       const std::vector<float> result = sums.Read();
       for (int64_t j = 0; j < c.width; ++j) {
         double sum = before[j], size = std::abs(before[j]);
@@ -85,6 +88,10 @@ TYPED_TEST(CudaLinearEpilogueTest, ColumnSumsAddToWhatIsThere) {
     }
   }
 }
+
+// Thirty-two rows a block, more where the sums of so many would not fit into scratch.
+static_assert(cuda::ColumnRowBlock(4096, 512) == 32 && cuda::ColumnRowBlock(16384, 512) == 32);
+static_assert(cuda::ColumnRowBlock(16384, 4096) == 256 && cuda::ColumnRowBlock(7, int64_t{1} << 20) == 32);
 
 TEST(CudaAddTest, AddsEveryElementOnce) {
   for (const int64_t count : {1, 8, 2050}) {

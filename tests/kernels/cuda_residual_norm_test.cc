@@ -333,5 +333,27 @@ TEST(CudaResidualNormDropoutTest, MasksAreThoseOfRandomH) {
   for (int64_t i = 0; i < c.rows * c.width; ++i) EXPECT_EQ(sum[i], kBranchGain * DropoutFactor(c.dropout, i)) << i;
 }
 
+// Few rows in small blocks, so that every multiprocessor has some; many in large ones, so that their sums are little traffic.
+static_assert(cuda::DeviceRowBlock(1) == 16 && cuda::DeviceRowBlock(8192) == 16);
+static_assert(cuda::DeviceRowBlock(8193) == 32 && cuda::DeviceRowBlock(65536) == 32);
+static_assert(cuda::DeviceRowBlock(65537) == 64 && cuda::DeviceRowBlock(262144) == 128);
+
+TEST(CudaResidualNormBlocksTest, EveryRowOfManyBlocksIsInTheSums) {
+  constexpr int64_t kRows = 8200, kWidth = 2;
+  KernelDevice device(/*seed=*/1);
+  const std::vector<float> d_sum = NormalValues(kRows * kWidth, 1);
+  DeviceMatrixOf<float> gradient(device, d_sum, kRows, kWidth, {}), d_stream(device, d_sum, kRows, kWidth, {}),
+      d_branch(device, d_sum, kRows, kWidth, {});
+  DeviceVectorOf<float> d_bias(device, std::vector<float>{1, 2});
+  DeviceVectorOf<float> partials(device, cuda::ResidualNormPartials(kRows, kWidth));
+  cuda::ResidualNormBackwardArgs<float, float> args = {.rows = kRows, .width = kWidth};
+  args.d_sum = gradient.view(), args.d_stream = d_stream.view(), args.d_branch = d_branch.view();
+  args.d_bias = d_bias.data(), args.partials = partials.data();
+  cuda::ResidualNormBackward(device.stream(), args);
+  std::vector<double> expected = {1, 2};
+  for (int64_t i = 0; i < kRows * kWidth; ++i) expected[i % kWidth] += d_sum[i];
+  EXPECT_TRUE(NearReference(d_bias.Read(), expected, std::sqrt(kRows), 16));
+}
+
 }  // namespace
 }  // namespace hadal

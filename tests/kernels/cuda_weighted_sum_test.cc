@@ -42,26 +42,30 @@ struct Results {
   std::vector<float> y, dx, d_weights;
 };
 
-template <typename T>
+// X: the type of x and dy; Y: that of y.
+template <typename FirstType, typename SecondType>
 struct Tensors {
+  using X = FirstType;
+  using Y = SecondType;
+
   explicit Tensors(const Case& c)
-      : x(Rounded<T>(NormalValues(c.terms * c.rows * c.width, 1))),
-        dy(Rounded<T>(NormalValues(c.rows * c.width, 2))),
+      : x(Rounded<X>(NormalValues(c.terms * c.rows * c.width, 1))),
+        dy(Rounded<X>(NormalValues(c.rows * c.width, 2))),
         weights(NormalValues(c.terms, 3)),
         before(NormalValues(c.terms * c.rows * c.width, 4)) {}
 
   Results Run(const Case& c, uint64_t seed) const {
     KernelDevice device(seed);
-    const auto history = DeviceMatrixOf<T>(device, x, c.terms * c.rows, c.width, c.place);
-    const auto gradient = DeviceMatrixOf<T>(device, dy, c.rows, c.width, c.place);
-    const auto y = DeviceMatrixOf<T>(device, dy, c.rows, c.width, c.place);
+    const auto history = DeviceMatrixOf<X>(device, x, c.terms * c.rows, c.width, c.place);
+    const auto gradient = DeviceMatrixOf<X>(device, dy, c.rows, c.width, c.place);
+    const auto y = DeviceMatrixOf<Y>(device, dy, c.rows, c.width, c.place);
     const auto dx = DeviceMatrixOf<float>(device, before, c.terms * c.rows, c.width, c.place);
     const DeviceVectorOf<float> w(device, weights), d_weights(device, std::vector<float>(c.terms, 5.0f));
     const DeviceVectorOf<float> partials(device, c.terms * c.rows);
-    cuda::WeightedSumForwardArgs<T> forward{.rows = c.rows, .width = c.width, .terms = c.terms};
+    cuda::WeightedSumForwardArgs<X, Y> forward{.rows = c.rows, .width = c.width, .terms = c.terms};
     forward.x = history.view(), forward.weights = w.data(), forward.y = y.view();
     cuda::WeightedSumForward(device.stream(), forward);
-    cuda::WeightedSumBackwardArgs<T> backward{.rows = c.rows, .width = c.width, .terms = c.terms};
+    cuda::WeightedSumBackwardArgs<X> backward{.rows = c.rows, .width = c.width, .terms = c.terms};
     backward.dy = gradient.view(), backward.x = history.view(), backward.weights = w.data();
     backward.dx = dx.view(), backward.d_weights = d_weights.data(), backward.partials = partials.data();
     cuda::WeightedSumBackward(device.stream(), backward);
@@ -74,13 +78,13 @@ struct Tensors {
 
 template <typename T>
 class CudaWeightedSumTest : public ::testing::Test {};
-using StoredTypes = ::testing::Types<float, BFloat16>;
+using StoredTypes = ::testing::Types<Tensors<float, float>, Tensors<float, BFloat16>, Tensors<BFloat16, BFloat16>>;
 TYPED_TEST_SUITE(CudaWeightedSumTest, StoredTypes);
 
 TYPED_TEST(CudaWeightedSumTest, MatchesTheDefinition) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(::testing::Message() << c.terms << " terms of " << c.rows << " rows of " << c.width);
-    const Tensors<TypeParam> t(c);
+    const TypeParam t(c);
     const Results results = t.Run(c, 1);
     const int64_t size = c.rows * c.width;
     std::vector<double> y(size, 0), dx(t.before.begin(), t.before.end()), d_weights(c.terms, 5);
@@ -90,7 +94,7 @@ TYPED_TEST(CudaWeightedSumTest, MatchesTheDefinition) {
       d_weights[i / size] += double{t.dy[i % size]} * t.x[i];
     }
     const double terms = static_cast<double>(c.terms);
-    EXPECT_TRUE(NearReference(results.y, y, 4 * terms, std::is_same_v<TypeParam, float> ? 2 : 0x1p16));
+    EXPECT_TRUE(NearReference(results.y, y, 4 * terms, std::is_same_v<typename TypeParam::Y, float> ? 2 : 0x1p16));
     EXPECT_TRUE(NearReference(results.dx, dx, 8, 2));
     EXPECT_TRUE(NearReference(results.d_weights, d_weights, 4 * std::sqrt(size), 8));
   }
@@ -98,7 +102,7 @@ TYPED_TEST(CudaWeightedSumTest, MatchesTheDefinition) {
 
 TYPED_TEST(CudaWeightedSumTest, OrderAndPlaceChangeNoBit) {
   for (Case c : Cases()) {
-    const Tensors<TypeParam> t(c);
+    const TypeParam t(c);
     const Results first = t.Run(c, 1);
     c.place = {1, 2};
     const Results other = t.Run(c, 2);
@@ -112,11 +116,11 @@ TYPED_TEST(CudaWeightedSumTest, OrderAndPlaceChangeNoBit) {
 TYPED_TEST(CudaWeightedSumTest, OneAmongZerosPicksItsTermBitForBit) {
   const Case c = {5, 24, 7, {}};
   for (const int64_t picked : {0, 3, 6}) {
-    Tensors<TypeParam> t(c);
+    TypeParam t(c);
     t.weights.assign(7, 0.0f);
     t.weights[picked] = 1;
     const auto term = t.x.begin() + picked * 5 * 24;
-    EXPECT_TRUE(SameBits(t.Run(c, 1).y, {term, term + 5 * 24}));
+    EXPECT_TRUE(SameBits(t.Run(c, 1).y, Rounded<typename TypeParam::Y>({term, term + 5 * 24})));
   }
 }
 

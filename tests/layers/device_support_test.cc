@@ -36,7 +36,11 @@ DeviceKernels Everything() {
 
 TEST(DeviceSupportTest, ADeviceWithAllKernelsTrainsEverything) {
   for (const ResidualMethod method : AllResidualMethods()) {
-    EXPECT_EQ(CheckDeviceSupport(PlanOf(method), Everything()), absl::OkStatus()) << ResidualMethodName(method);
+    for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+      ModelPlan plan = PlanOf(method);
+      plan.compute_storage = storage;
+      EXPECT_EQ(CheckDeviceSupport(plan, Everything()), absl::OkStatus()) << ResidualMethodName(method);
+    }
   }
 }
 
@@ -65,22 +69,6 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(message(ResidualMethod::kSubLn, kernels, 264), HasSubstr("1056 columns"));  // its norm of d_ff
   kernels.widest_head = 15;
   EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
-}
-
-TEST(DeviceSupportTest, WhatHasNoBf16VersionIsNamed) {
-  for (const ResidualMethod method : AllResidualMethods()) {
-    ModelPlan plan = PlanOf(method);
-    plan.compute_storage = Storage::kBFloat16;
-    const absl::Status status = CheckDeviceSupport(plan, Everything());
-    const bool shifts = method == ResidualMethod::kRFixup, combines = plan.Combines(Stack::kEncoder);
-    if (!shifts && !combines) {
-      EXPECT_EQ(status, absl::OkStatus()) << ResidualMethodName(method);
-      continue;
-    }
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(shifts ? "shift_scale (R-Fixup)" : "weighted_sum (DLCL)"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("no bf16 version"));
-  }
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+// The values of a micro-batch that kernels want beside their tensors: tokens, sentences of one length, dropout's place, the loss's scale.
+//
+// Row i holds token 7919·i mod V, so that min(R, V) tokens differ where V is no multiple of the prime. On a device all lies at its places
+// (kernels/device_batch.h), so that launches can be recorded; on the CPU the places are null and kernels read the host's.
+// Thread safety: as its stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device_batch.h"
+#include "runtime/arena.h"
+#include "runtime/random.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+class KernelBatch {
+ public:
+  // `rows` tokens below `vocabulary`, in sentences of `length`; the last may be shorter. Errors: ResourceExhausted.
+  static absl::StatusOr<std::shared_ptr<const KernelBatch>> Create(const Stream& stream, int64_t rows, int64_t length,
+                                                                   int64_t vocabulary);
+
+  ConstTokens tokens() const { return {tokens_.data(), static_cast<int64_t>(tokens_.size())}; }
+  ConstTokens offsets() const { return {offsets_.data(), static_cast<int64_t>(offsets_.size())}; }
+  const DeviceBatch& places() const { return places_; }
+  float gradient_scale() const { return 1.0f / static_cast<float>(tokens_.size()); }
+  // Dropout of probability 0.1, or none.
+  Dropout DropoutAt(RandomSite site, bool on) const;
+  // Pairs of query and key that attention within the sentences computes.
+  double Pairs(bool causal) const;
+
+ private:
+  absl::Status Place(const Stream& stream);
+
+  std::vector<int32_t> tokens_, offsets_;
+  Arena arena_;
+  DeviceBatch places_;
+};
+
+}  // namespace hadal
