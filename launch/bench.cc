@@ -148,6 +148,7 @@ struct KernelArguments {
   DeviceRequest device;
   int threads = 0;
   int64_t large_mib = 256;
+  std::vector<int64_t> rows;  // empty: by the device
 };
 
 absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
@@ -160,6 +161,9 @@ absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
   // Any model that trains on every device: kernels have none.
   const ModelPlan plan = ModelPlan::Make(BenchModel({}));
   HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(arguments.device, plan, {}, world, collectives));
+  std::vector<int64_t>& rows = arguments.options.shapes.rows;
+  if (chosen.device == nullptr) rows = {1024};
+  if (!arguments.rows.empty()) rows = arguments.rows;
   return RunBenchKernels(arguments.options, chosen.StreamFor(world.stream()), std::cout);
 }
 
@@ -169,7 +173,8 @@ void AddKernelsCommand(CLI::App& bench, int& exit_code) {
   BenchKernelsOptions& options = arguments->options;
   AddDeviceFlags(*command, arguments->device);
   command->add_option("--only", options.only, "Only kernels whose name begins so, as \"residual_norm\"");
-  command->add_option("--rows", options.shapes.rows, "Rows of the model's own shapes, as 4096,16384")
+  command
+      ->add_option("--rows", arguments->rows, "Rows of the model's own shapes (default: 4096,16384; on the CPU 1024)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 24));
   command->add_option("--widths", options.shapes.widths, "Their columns: multiples of 64")

@@ -13,6 +13,11 @@ void Check(cudaError_t error, const char* what) {
   CheckFailed(__FILE__, __LINE__, absl::StrCat("the GPU failed (", what, "): ", cudaGetErrorString(error)));
 }
 
+absl::Status Exhausted(cudaError_t error) {
+  cudaGetLastError();  // the next launch must not find it
+  return absl::ResourceExhaustedError(cudaGetErrorString(error));
+}
+
 class CudaQueues final : public DeviceQueues {
  public:
   explicit CudaQueues(cudaStream_t main) : main_(main) {}
@@ -22,14 +27,14 @@ class CudaQueues final : public DeviceQueues {
     Check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "its priorities");
     cudaStream_t stream = nullptr;
     const cudaError_t error = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest);
-    if (error != cudaSuccess) return absl::ResourceExhaustedError(cudaGetErrorString(error));
+    if (error != cudaSuccess) return Exhausted(error);
     return stream;
   }
 
   absl::StatusOr<Event> MakeEvent() override {
     cudaEvent_t event = nullptr;
     const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    if (error != cudaSuccess) return absl::ResourceExhaustedError(cudaGetErrorString(error));
+    if (error != cudaSuccess) return Exhausted(error);
     return event;
   }
 
