@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,15 @@ absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::s
                                                  "; a CPU trains in fp32: set it to \"auto\" or \"fp32\""));
 }
 
+// What keeps the first rank that cannot use a GPU from it. Blocking: all ranks call it together.
+absl::StatusOr<std::string> WhyNoGpu(const absl::Status& mine, Collectives& collectives) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         collectives.AllGather(std::string(mine.message()), "choosing a device"));
+  size_t rank = 0;
+  while (rank + 1 < all.size() && all[rank].empty()) ++rank;
+  return all.size() == 1 ? all[0] : absl::StrCat("rank ", rank, ": ", all[rank]);
+}
+
 const char* ProductsIn(Storage storage, TrainingPrecision precision) {
   if (storage == Storage::kBFloat16) return "bf16";
   return precision == TrainingPrecision::kTf32 ? "tf32" : "fp32";
@@ -53,8 +63,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   const bool tf32 = options.precision == TrainingPrecision::kTf32;
   absl::StatusOr<std::unique_ptr<Device>> device =
       cuda::OpenCudaDevice({.local_rank = world.local_rank(), .tf32 = tf32});
-  const bool found = device.ok();
-  const absl::Status status = found ? CheckRun(plan, options, **device) : device.status();
+  const absl::Status status = device.ok() ? CheckRun(plan, options, **device) : device.status();
   ChosenDevice chosen;
   if (request.kind == "cuda") {
     const absl::Status usage =
@@ -63,9 +72,11 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   } else {
     HADAL_ASSIGN_OR_RETURN(const bool cpu, collectives.AnyRank(!status.ok(), "choosing a device"));
     if (cpu) {
-      const std::string why = status.ok() ? "another rank has none that it can use" : std::string(status.message());
+      HADAL_ASSIGN_OR_RETURN(const std::string why, WhyNoGpu(status, collectives));
+      // What a machine without any GPU need not be told, a rank that has none beside others that have must.
+      HADAL_ASSIGN_OR_RETURN(const bool some, collectives.AnyRank(!absl::IsNotFound(status), "choosing a device"));
       HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));
-      if (found && world.rank() == 0) {
+      if (some && world.rank() == 0) {
         chosen.notice = absl::StrCat("training on the CPU, although there is a GPU: ", why);
       }
       return chosen;

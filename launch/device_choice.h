@@ -1,6 +1,6 @@
 // What a rank computes on and in which precision: --device auto|cpu|cuda, device.precision of the config.
 //
-//   auto   a GPU where every rank finds one and the model trains on it, else the CPU (saying why where it was the model)
+//   auto   a GPU where every rank finds one and the model trains on it, else the CPU (saying why, unless no rank has a GPU and its driver)
 //   cpu    the CPU; no library of CUDA is touched
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU "auto" is bf16; the CPU computes in fp32 and refuses anything else.

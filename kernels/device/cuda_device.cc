@@ -99,11 +99,14 @@ std::string IdentityOf(const cudaDeviceProp& properties) {
                       absl::BytesToHexString(absl::string_view(properties.uuid.bytes, sizeof(properties.uuid.bytes))));
 }
 
+// 13020 → "13.2"
+std::string VersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
+
 std::string NameOf(const cudaDeviceProp& properties) {
   int driver = 0;
   Check(cudaDriverGetVersion(&driver), "the driver's version");
-  return absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", driver for CUDA ", driver / 1000,
-                      ".", driver % 1000 / 10);
+  return absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", driver for CUDA ",
+                      VersionText(driver));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
@@ -245,11 +248,19 @@ void CudaDevice::Launch(DeviceGraph& graph) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
-  int devices = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
-    return Unavailable("no usable GPU or driver", error);
+  int driver = 0, devices = 0;
+  Check(cudaDriverGetVersion(&driver), "the driver's version");
+  if (driver == 0) return absl::NotFoundError("no NVIDIA driver");
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
+    return absl::NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
   }
-  if (devices == 0) return absl::UnavailableError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
+  if (error == cudaErrorInsufficientDriver) {
+    return absl::UnavailableError(absl::StrCat("the driver is for CUDA ", VersionText(driver),
+                                               ", older than this program's ", VersionText(CUDART_VERSION),
+                                               ": update it, or build with an older CUDA"));
+  }
+  if (error != cudaSuccess) return Unavailable("no usable GPU", error);
   return CudaDevice::Open(ChooseVisibleDevice(options.local_rank, devices), options.tf32);
 }
 

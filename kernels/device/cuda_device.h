@@ -13,8 +13,8 @@ struct CudaDeviceOptions {
   bool tf32 = false;   // products in tf32: ten bits of mantissa, several times faster
 };
 
-// Errors: Unavailable where there is no driver, no GPU, or none that these kernels run on (compute capability 8.0), or no cuBLASLt, with
-// what to try; ResourceExhausted. Blocking: a second or two.
+// Errors: NotFound where there is no driver or no GPU, or no CUDA in this build; Unavailable where there is one that cannot be used (a driver
+// older than this CUDA, a GPU older than compute capability 8.0, no cuBLASLt), with what to try; ResourceExhausted. Blocking: a second or two.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options);
 
 }  // namespace hadal::cuda

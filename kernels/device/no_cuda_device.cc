@@ -3,7 +3,7 @@
 namespace hadal::cuda {
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& /*options*/) {
-  return absl::UnavailableError("this hadal was built without CUDA; build it where nvcc 12.2 or later is found");
+  return absl::NotFoundError("this hadal was built without CUDA; build it where nvcc 12.2 or later is found");
 }
 
 }  // namespace hadal::cuda

@@ -29,10 +29,14 @@ class CudaDeviceTest : public ::testing::Test {
 };
 
 TEST_F(CudaDeviceTest, WithoutOneItSaysWhy) {
-  Cuda().machine.driver = false;
-  EXPECT_THAT(cuda::OpenCudaDevice({}).status().message(), HasSubstr("driver version is insufficient"));
+  Cuda().machine.driver = 0;
+  EXPECT_EQ(cuda::OpenCudaDevice({}).status(), absl::NotFoundError("no NVIDIA driver"));
   Cuda().machine = {.devices = 0};
-  EXPECT_THAT(cuda::OpenCudaDevice({}).status().message(), HasSubstr("no CUDA-capable device"));
+  EXPECT_EQ(cuda::OpenCudaDevice({}).status(), absl::NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)"));
+  Cuda().machine = {.driver = 11040};
+  const absl::Status driver = cuda::OpenCudaDevice({}).status();
+  EXPECT_EQ(driver.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(driver.message(), HasSubstr("the driver is for CUDA 11.4, older than"));
   Cuda().machine = {.major = 7};
   const absl::Status old = cuda::OpenCudaDevice({}).status();
   EXPECT_EQ(old.code(), absl::StatusCode::kUnavailable);

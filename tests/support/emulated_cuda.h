@@ -39,9 +39,9 @@ class EmulatedCuda {
 
   // What a test sets before calls that should find it.
   struct Machine {
-    bool driver = true;
-    int devices = 1;  // visible ones; all are the same
-    int major = 9;    // of the compute capability
+    int driver = CUDART_VERSION;  // what CUDA it is for; 0: there is none
+    int devices = 1;              // visible ones; all are the same
+    int major = 9;                // of the compute capability
     int64_t bytes = int64_t{1} << 34;
     bool memory_for_graphs = true;
   };

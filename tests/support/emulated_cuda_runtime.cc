@@ -50,12 +50,12 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = Cuda().machine.driver ? CUDART_VERSION : 0;
+  *version = Cuda().machine.driver;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (!Cuda().machine.driver) return Return(cudaErrorInsufficientDriver);
+  if (Cuda().machine.driver / 1000 < CUDART_VERSION / 1000) return Return(cudaErrorInsufficientDriver);
   *count = Cuda().machine.devices;
   return Return(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
