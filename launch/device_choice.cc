@@ -77,7 +77,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
       HADAL_ASSIGN_OR_RETURN(const bool some, collectives.AnyRank(!absl::IsNotFound(status), "choosing a device"));
       HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));
       if (some && world.rank() == 0) {
-        chosen.notice = absl::StrCat("training on the CPU, although there is a GPU: ", why);
+        chosen.notice = absl::StrCat(request.doing, " on the CPU, although there is a GPU: ", why);
       }
       return chosen;
     }
@@ -85,7 +85,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   chosen.device = *std::move(device);
   chosen.compute_storage = DeviceStorage(options.precision);
   if (world.rank() == 0) {
-    chosen.notice = absl::StrCat("training on ", chosen.device->Name(), ", products in ",
+    chosen.notice = absl::StrCat(request.doing, " on ", chosen.device->Name(), ", products in ",
                                  ProductsIn(chosen.compute_storage, options.precision));
   }
   return chosen;

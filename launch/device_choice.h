@@ -28,6 +28,7 @@ namespace hadal {
 
 struct DeviceRequest {
   std::string kind = "auto";
+  std::string doing = "training";  // what people are told it is for
 };
 
 void AddDeviceFlags(CLI::App& command, DeviceRequest& request);

@@ -43,9 +43,7 @@ absl::StatusOr<ChosenDevice> DeviceFor(const DeviceRequest& request, const std::
   HADAL_ASSIGN_OR_RETURN(
       ChosenDevice chosen,
       ChooseDevice(request, model->plan(), {.precision = TrainingPrecision::kFp32}, world, collectives));
-  if (chosen.device != nullptr && world.rank() == 0) {
-    std::cerr << "on " << chosen.device->Name() << ", products in fp32" << std::endl;
-  }
+  if (!chosen.notice.empty()) std::cerr << chosen.notice << std::endl;
   return chosen;
 }
 
@@ -56,7 +54,7 @@ void AddTranslateCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("translate", "Translate text with a trained model, alone or under mpirun/srun");
   auto options = std::make_shared<TranslateOptions>();
   AddTranslateOptions(*command, *options);
-  auto device = std::make_shared<DeviceRequest>();
+  auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "translating"});
   AddDeviceFlags(*command, *device);
   command->callback([options, device, &exit_code] {
     exit_code = RunInWorld("translate", options->threads, [&](World& world) -> absl::Status {
@@ -72,7 +70,7 @@ void AddScoreCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("score", "Score given translations: log-probability and token count of each pair");
   auto options = std::make_shared<ScoreOptions>();
   AddScoreOptions(*command, *options);
-  auto device = std::make_shared<DeviceRequest>();
+  auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "scoring"});
   AddDeviceFlags(*command, *device);
   command->callback([options, device, &exit_code] {
     exit_code = RunInWorld("score", options->threads, [&](World& world) -> absl::Status {
