@@ -75,7 +75,7 @@ struct Shape {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false, bias = false, relu = false, accumulate = false;
-  bool on_16_bytes = false;  // every address; strides say the rest
+  bool on_16_bytes = false;  // every matrix; strides say the rest
   Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
@@ -101,8 +101,7 @@ Shape ShapeOf(const MatmulArgs& args) {
           .bias = !args.bias.empty(),
           .relu = args.relu,
           .accumulate = args.accumulate,
-          .on_16_bytes =
-              On16Bytes(args.a.data) && On16Bytes(args.b.data) && On16Bytes(args.c.data) && On16Bytes(args.bias.data),
+          .on_16_bytes = On16Bytes(args.a.data) && On16Bytes(args.b.data) && On16Bytes(args.c.data),
           .operands = args.a.storage,
           .result = args.c.storage};
 }

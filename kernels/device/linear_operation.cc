@@ -3,6 +3,19 @@
 #include "kernels/device/operation_views.h"
 
 namespace hadal::cuda {
+namespace {
+
+// The bias where products may read it: its own place, or a copy in scratch, which the stream's order keeps until the product has run.
+ConstAnyVector OnMatmulBoundary(ConstAnyVector bias, LaunchDevice& device) {
+  if (MayBeBias(bias)) return bias;
+  const int64_t bytes = bias.size * BytesOf(bias.storage);
+  HADAL_CHECK_LE(bytes, LaunchMemory::kScratchBytes);
+  device.CopyWithin(device.launch_memory().scratch(), bias.data, bytes);
+  bias.data = device.launch_memory().scratch();
+  return bias;
+}
+
+}  // namespace
 
 void operation::LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
@@ -12,7 +25,7 @@ void operation::LinearForward(const Stream& stream, const hadal::LinearForwardAr
                    .a = args.x,
                    .b = args.weight,
                    .b_transposed = true,
-                   .bias = args.bias,
+                   .bias = OnMatmulBoundary(args.bias, device),
                    .relu = args.relu,
                    .c = args.y});
   if (!args.dropout.active()) return;

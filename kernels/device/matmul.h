@@ -18,14 +18,18 @@ struct MatmulArgs {
   bool a_transposed = false;  // stored [k, m]
   ConstAnyMatrix b;
   bool b_transposed = false;  // stored [n, k]
-  ConstAnyVector bias;        // [n], or empty.  REQUIRES: without accumulate
+  ConstAnyVector bias;        // [n], or empty.  REQUIRES: MayBeBias; without accumulate
   bool relu = false;          // max(0, ·) behind the bias; a NaN may become 0.  REQUIRES: without accumulate
   bool accumulate = false;
   AnyMatrix c;  // [m, n]
 };
 
+// On 16 bytes: cuBLASLt's preferences name an alignment for each matrix and none for the bias, which kernels of it then read 16 bytes at once.
+inline bool MayBeBias(const ConstAnyVector& bias) { return reinterpret_cast<uintptr_t>(bias.data) % 16 == 0; }
+
 // Aborts where the types are not as above.
 inline void CheckTypes(const MatmulArgs& args) {
+  HADAL_CHECK(MayBeBias(args.bias));
   HADAL_CHECK(args.a.storage == args.b.storage);
   HADAL_CHECK(args.c.storage == Storage::kFloat32 || args.c.storage == args.a.storage);
   HADAL_CHECK(args.bias.empty() || args.bias.storage == args.c.storage);

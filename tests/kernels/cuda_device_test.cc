@@ -2,6 +2,7 @@
 #include "kernels/device/cuda_device.h"
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -54,6 +55,15 @@ TEST_F(CudaDeviceTest, EachRankOfAHostTakesItsOwn) {
   const auto first = cuda::OpenCudaDevice({.local_rank = 1}), second = cuda::OpenCudaDevice({.local_rank = 2});
   EXPECT_EQ((*first)->Identity(), "GPU-02020202020202020202020202020202");
   EXPECT_EQ((*second)->Identity(), "GPU-03030303030303030303030303030303");
+  std::byte* const memory = *(*second)->Allocate(40);  // of the second, which this thread has chosen last
+  const Vector values = {reinterpret_cast<float*>(memory), 10};
+  const Stream stream = Stream::On(**second, 1);
+  Add(stream, {.sum = values, .values = values});
+  std::vector<float> seen(10, 1.0f);
+  std::thread([&] { (*second)->CopyOut(seen.data(), memory, 40); }).join();
+  EXPECT_EQ(seen, std::vector<float>(10, 0.0f)) << "any thread may read from it";
+  EXPECT_DEATH(Add(Stream::On(**first, 1), {.sum = values, .values = values}), "owner->device == CurrentDevice");
+  (*second)->Free(memory);
 }
 
 TEST_F(CudaDeviceTest, ItTakesWhatThePlanCounts) {

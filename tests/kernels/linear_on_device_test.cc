@@ -51,13 +51,13 @@ class OnDevice {
     return m;
   }
   Matrix host() { return {values_.data(), rows_, columns_, columns_ + kPadding}; }
-  // Of one row.
-  ConstAnyVector device_vector() const {
-    if (storage_ == Storage::kFloat32) return floats_vector();
-    return VectorOf<const BFloat16>(reinterpret_cast<const BFloat16*>(data_), columns_);
+  // Of one row, from an element on.
+  ConstAnyVector device_vector(int64_t first = 0) const {
+    if (storage_ == Storage::kFloat32) return Vector(device().floats().data + first, columns_ - first);
+    return VectorOf<const BFloat16>(reinterpret_cast<const BFloat16*>(data_) + first, columns_ - first);
   }
   Vector floats_vector() const { return {device().floats().data, columns_}; }
-  Vector host_vector() { return {values_.data(), columns_}; }
+  Vector host_vector(int64_t first = 0) { return {values_.data() + first, columns_ - first}; }
 
   // The device's matrix beside the host's. `terms`: of a sum; `roundings`: to bf16 behind it.
   void ExpectAlike(int64_t terms, int roundings = 1) const {
@@ -109,6 +109,15 @@ TEST_P(LinearOnDeviceTest, Forward) {
     LinearForward(cpu_, host);
     y.ExpectAlike(in, epilogue == 3 ? 2 : 1);
   }
+}
+
+// As parameters lie behind others of odd sizes.
+TEST_P(LinearOnDeviceTest, ABiasMayLieAnywhere) {
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
+  OnDevice x = Make(rows, in, 1), w = Make(out, in, 2), b = Make(1, out + 1, 3), y = Make(rows, out, 4);
+  LinearForward(stream_, {.x = x.device(), .weight = w.device(), .bias = b.device_vector(1), .y = y.device()});
+  LinearForward(cpu_, {.x = x.host(), .weight = w.host(), .bias = b.host_vector(1), .y = y.host()});
+  y.ExpectAlike(in);
 }
 
 TEST_P(LinearOnDeviceTest, BackwardInput) {

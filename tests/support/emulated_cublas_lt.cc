@@ -5,7 +5,8 @@
 // As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. It is strict where the library
 // would misbehave: shapes and leading dimensions that do not fit, combinations of types outside of the documented table, an algorithm of
 // another problem, pointers less aligned than its preference said, a bias epilogue without bias, memory that is not the device's, and a
-// workspace smaller than asked for end in an error status. The workspace is overwritten, as an algorithm with split sums does.
+// workspace smaller than asked for or not on 256 bytes end in an error status, and so does a bias that is not on 16 bytes: no document says
+// so, but kernels of the library fault there, on an A100 too. The workspace is overwritten, as an algorithm with split sums does.
 // Only what hadal asks for is here: fp32 and bf16, host scalars, epilogues default, bias, ReLU and both.
 #include <cublasLt.h>
 
@@ -61,6 +62,8 @@ struct Algorithm {
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
 constexpr uint64_t kWorkspaceBytes = 64 << 10;
+constexpr uintptr_t kWorkspaceBoundary = 256;
+constexpr uintptr_t kBiasBoundary = 16;
 constexpr int kHandle = 0;
 
 bool HasBias(cublasLtEpilogue_t epilogue) {
@@ -299,7 +302,8 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
   if (const cublasStatus_t status = Check(problem); status != CUBLAS_STATUS_SUCCESS) return status;
   Algorithm algorithm;
   std::memcpy(&algorithm, chosen, sizeof(algorithm));
-  if (algorithm.problem != NumberOf(problem) || workspace_bytes < algorithm.workspace_bytes || c != d) {
+  if (algorithm.problem != NumberOf(problem) || workspace_bytes < algorithm.workspace_bytes || c != d ||
+      reinterpret_cast<uintptr_t>(workspace) % kWorkspaceBoundary != 0) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const void* const matrices[] = {a, b, c, d};
@@ -307,6 +311,7 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
     if (reinterpret_cast<uintptr_t>(matrices[i]) % algorithm.alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
   const void* const bias = HasBias(problem.description.epilogue) ? problem.description.bias : nullptr;
+  if (reinterpret_cast<uintptr_t>(bias) % kBiasBoundary != 0) return CUBLAS_STATUS_INVALID_VALUE;
   const bool owned = surroundings.owns(a, SpanBytes(problem.a)) && surroundings.owns(b, SpanBytes(problem.b)) &&
                      surroundings.owns(d, SpanBytes(problem.d)) &&
                      surroundings.owns(workspace, static_cast<int64_t>(algorithm.workspace_bytes)) &&

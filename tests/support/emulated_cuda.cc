@@ -41,6 +41,11 @@ cudaError_t& EmulatedCuda::LastError() {
   return last;
 }
 
+int& EmulatedCuda::CurrentDevice() {
+  thread_local int current = 0;
+  return current;
+}
+
 int64_t EmulatedCuda::used_bytes() {
   const std::lock_guard lock(mutex_);
   return used_bytes_;
@@ -93,7 +98,9 @@ void EmulatedCuda::Put(StreamState& stream, Work work) {
 
 void EmulatedCuda::Enqueue(cudaStream_t stream, std::function<void()> run) {
   const std::lock_guard lock(mutex_);
-  Put(StateOf(stream), {.run = std::move(run)});
+  StreamState& state = StateOf(stream);
+  HADAL_CHECK_EQ(state.device, CurrentDevice());
+  Put(state, {.run = std::move(run)});
 }
 
 void EmulatedCuda::RunNext(StreamState& stream) {
@@ -127,10 +134,14 @@ void EmulatedCuda::Advance() {
 cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   const std::lock_guard lock(mutex_);
   auto state = std::make_unique<StreamState>(random_());
+  state->device = CurrentDevice();
   *stream = state->executor.stream();
-  for (const auto& [memory, bytes] : device_) state->executor.Register(memory, bytes);
+  for (const auto& [memory, pages] : pages_) {
+    if (pages.device == state->device) state->executor.Register(memory, pages.bytes);
+  }
   state->executor.Divert([this, owner = state.get()](std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
+    HADAL_CHECK_EQ(owner->device, CurrentDevice());
     const std::lock_guard divert_lock(mutex_);
     Put(*owner, {.run = std::move(launch)});
     Advance();

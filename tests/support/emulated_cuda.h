@@ -10,7 +10,9 @@
 //   - a query that finds work under way leaves cudaErrorNotReady as the last error, which the next launch reports as its own;
 //   - memory that work under way still names cannot be freed, nor a stream or graph destroyed that is in use (abort);
 //   - while a stream records, the recording thread may not wait, query, allocate or touch an event (the call fails and says so).
-// Limitations: one device; only the functions that hadal calls; no legacy stream, peer access or managed memory.
+//   - streams and memory are of the device that the thread has chosen; a thread that has chosen another cannot launch there (abort), nor a
+//     kernel reach another device's memory.
+// Limitations: all devices share one amount of memory; only the functions that hadal calls; no legacy stream, peer access or managed memory.
 // Thread safety: as the runtime's: any thread may call anything; the last error is each thread's own.
 #pragma once
 
@@ -83,8 +85,9 @@ class EmulatedCuda {
   void Enqueue(cudaStream_t stream, std::function<void()> run);
   bool Owns(const void* memory, int64_t bytes);
 
-  // What launches check: the thread's last error (cudaGetLastError without the reset).
+  // What launches check: the thread's last error (cudaGetLastError without the reset), and the device that it has chosen.
   static cudaError_t& LastError();
+  static int& CurrentDevice();
 
  private:
   struct StreamState;
@@ -105,10 +108,12 @@ class EmulatedCuda {
     std::deque<Work> pending;
     std::unique_ptr<Recording> recording;
     std::thread::id recorder;
+    int device = 0;  // its maker's
   };
   struct Pages {
     std::byte* mapped = nullptr;
     int64_t mapped_bytes = 0, bytes = 0;
+    int device = 0;  // whose kernels reach it
   };
 
   EmulatedCuda();

@@ -62,10 +62,12 @@ cudaError_t EmulatedCuda::Allocate(void** memory, size_t bytes) {
   std::memset(mapped, kPoison, mapped_bytes);
   HADAL_CHECK_EQ(mprotect(mapped, mapped_bytes, PROT_NONE), 0);
   std::byte* const start = static_cast<std::byte*>(mapped) + kBoundary;
-  pages_[start] = {static_cast<std::byte*>(mapped), mapped_bytes, size};
+  pages_[start] = {static_cast<std::byte*>(mapped), mapped_bytes, size, CurrentDevice()};
   device_[start] = size;
   used_bytes_ += size;
-  for (const auto& [handle, stream] : streams_) stream->executor.Register(start, size);
+  for (const auto& [handle, stream] : streams_) {
+    if (stream->device == CurrentDevice()) stream->executor.Register(start, size);
+  }
   *memory = start;
   return cudaSuccess;
 }
@@ -76,7 +78,9 @@ cudaError_t EmulatedCuda::Free(void* memory) {
   const auto found = pages_.find(static_cast<std::byte*>(memory));
   if (found == pages_.end()) return cudaErrorInvalidValue;
   for (const auto& [handle, stream] : streams_) Drain(*stream);  // as cudaFree does
-  for (const auto& [handle, stream] : streams_) stream->executor.Unregister(memory);
+  for (const auto& [handle, stream] : streams_) {
+    if (stream->device == found->second.device) stream->executor.Unregister(memory);
+  }
   munmap(found->second.mapped, found->second.mapped_bytes);
   used_bytes_ -= found->second.bytes;
   device_.erase(found->first);

@@ -61,7 +61,9 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return Return(device >= 0 && device < Cuda().machine.devices ? cudaSuccess : cudaErrorInvalidDevice);
+  if (device < 0 || device >= Cuda().machine.devices) return Return(cudaErrorInvalidDevice);
+  EmulatedCuda::CurrentDevice() = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
