@@ -1,7 +1,8 @@
 // Rows that go to places of their own: y[index[i]] = x[i]. How a step of decoding puts its keys and values into the cache.
 //
 // Shapes: B rows of W columns into R rows. Numerics: copies.
-// REQUIRES: 0 ≤ index[i] < R, no two alike (aborts where out of range); x and y do not overlap. Blocking on a CPU; allocates nothing.
+// REQUIRES: 0 ≤ index[i] < R (aborts); x and y do not overlap. Of rows that go to one place any, or parts of several, may be what is found there.
+// Blocking on a CPU; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"

@@ -6,8 +6,9 @@
 // Several groups (lanes) are under way at once, so that every stage has work while another group's step is elsewhere.
 //
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of ranks,
-// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). Log-probabilities agree with
-// an evaluation of the same pair to rounding.
+// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU the last bits depend on how many
+// rows a step has, by which cuBLASLt chooses: so do layers/incremental_sublayer.h, candidate_head.h and pair_scorer.h there. Log-probabilities
+// agree with an evaluation of the same pair to rounding.
 // Memory: one arena, planned by capacity (decode_capacity.h); bytes() states it. The search itself keeps small vectors.
 // Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the chunks of
 // one command run one after the other.

@@ -123,6 +123,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
+  stage().stream().Synchronize();
   result_.seconds = watch.Seconds();
   if (device != nullptr) result_.times.launches = static_cast<double>(device->launches() - launches);
   return result_;
@@ -263,6 +264,7 @@ absl::Status Engine::Execute(const Instruction& instruction) {
                           .gradient_norm = result_.gradient.norm,
                           .update = scalars_.update,
                           .sizes = update_.sizes});
+        stage().stream().Synchronize();  // its time is the step's
       }
       times.optimizer_seconds += watch.Seconds() - times.checkpoint_seconds;
       return absl::OkStatus();

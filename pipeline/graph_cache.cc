@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "runtime/check.h"
 
 namespace hadal {
 
@@ -13,6 +14,7 @@ void GraphCache::Run(Device& device, const GraphKey& key, const LaunchAll& launc
   const bool records = entry.seen && entry.parts.empty() && graphs_ + parts <= most_ && !full_;
   entry.seen = true;
   if (records) full_ = !Record(device, entry, launch);
+  HADAL_CHECK_LE(std::ssize(entry.parts), parts);
   if (entry.parts.empty()) return launch(nullptr);
   for (size_t i = 0; i < entry.parts.size(); ++i) {
     device.Launch(*entry.parts[i].graph);

@@ -249,7 +249,9 @@ void CudaDevice::Launch(DeviceGraph& graph) {
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
   int driver = 0, devices = 0;
-  Check(cudaDriverGetVersion(&driver), "the driver's version");
+  if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) {
+    return Unavailable("no usable NVIDIA driver", error);
+  }
   if (driver == 0) return absl::NotFoundError("no NVIDIA driver");
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {

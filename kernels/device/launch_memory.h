@@ -5,7 +5,7 @@
 // seen lately is there already. Two halves take turns: content is copied to the current one; when that is full the stream is waited for, and the other half starts
 // empty. So an address serves every launch that is made before Put() has taken in another half.
 // Scratch holds what one operation's own launches pass to each other; the next operation may overwrite it.
-// Its places are not for graphs: Put() during a capture aborts.
+// What Put() gives is not for graphs: it aborts during a capture. Scratch is: its place stays, and one order serves all.
 // Threads: one.
 #pragma once
 

@@ -142,6 +142,7 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
     UpdateSettings update{.optimizer = spec.optimizer, .learning_rate = spec.learning_rate};
     if (recorder) recorder->BeforeStep(step, update);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches.micro_batches, scalars, update));
+    EXPECT_TRUE(device == nullptr || device->Idle()) << "work of the step goes on behind its time";
     const bool records = communicator.rank() == 0;
     if (recorder) {
       HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> depth, recorder->AfterStep(step, step + 1, result));
