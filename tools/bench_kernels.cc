@@ -128,27 +128,34 @@ std::string DeviceOf(const Stream& stream) {
   return stream.device() != nullptr ? stream.device()->Name() : absl::StrCat("CPU, ", stream.threads(), " thread(s)");
 }
 
-void PrintText(const KernelSpeeds& speeds, const Stream& stream, std::ostream& out) {
+void PrintRow(const KernelSpeeds& speeds, std::ostream& out) {
+  const KernelSpeed& speed = speeds.kernels.back();
+  const bool first_product = speed.flops != 0 && (speeds.kernels.size() == 1 || speeds.kernels.end()[-2].flops == 0);
+  if (first_product) {
+    out << absl::StrFormat("\n%-36s %-4s  %-34s %11s %10s %9s\n", "kernel", "", "shape", "GFLOP", "us", "TFLOP/s");
+  }
+  const double microseconds = 1e6 * speed.seconds;
+  out << absl::StrFormat("%-36s %-4s  %-34s ", speed.kernel, speed.storage == Storage::kFloat32 ? "fp32" : "bf16",
+                         speed.shape);
+  if (speed.flops != 0) {
+    out << absl::StrFormat("%11.2f %10.1f %9.2f\n", 1e-9 * speed.flops, microseconds,
+                           1e-12 * speed.flops / speed.seconds);
+  } else {
+    out << absl::StrFormat("%11.2f %10.1f %9.1f %7.1f%%\n", 1e-6 * speed.bytes, microseconds,
+                           1e-9 * speed.bytes / speed.seconds, 100 * ShareOf(speed, speeds));
+  }
+  out << std::flush;
+}
+
+// Prints what has just become known.
+void PrintProgress(const KernelSpeeds& speeds, const Stream& stream, std::ostream& out) {
+  if (!speeds.kernels.empty()) return PrintRow(speeds, out);
   out << DeviceOf(stream)
       << absl::StrFormat("\ncopy: %.1f GB/s, read and written\n\n", 1e-9 * speeds.copy_bytes_per_second);
   out << absl::StrFormat("%-36s %-4s  %-34s %11s %10s %9s %8s\n", "kernel", "", "shape", "MB", "us", "GB/s", "of copy");
-  bool products = false;
-  for (const KernelSpeed& speed : speeds.kernels) {
-    if (speed.flops != 0 && !products) {
-      products = true;
-      out << absl::StrFormat("\n%-36s %-4s  %-34s %11s %10s %9s\n", "kernel", "", "shape", "GFLOP", "us", "TFLOP/s");
-    }
-    const double microseconds = 1e6 * speed.seconds;
-    out << absl::StrFormat("%-36s %-4s  %-34s ", speed.kernel, speed.storage == Storage::kFloat32 ? "fp32" : "bf16",
-                           speed.shape);
-    if (speed.flops != 0) {
-      out << absl::StrFormat("%11.2f %10.1f %9.2f\n", 1e-9 * speed.flops, microseconds,
-                             1e-12 * speed.flops / speed.seconds);
-    } else {
-      out << absl::StrFormat("%11.2f %10.1f %9.1f %7.1f%%\n", 1e-6 * speed.bytes, microseconds,
-                             1e-9 * speed.bytes / speed.seconds, 100 * ShareOf(speed, speeds));
-    }
-  }
+}
+
+void PrintGoal(const KernelSpeeds& speeds, const Stream& stream, std::ostream& out) {
   const KernelSpeed* const slowest = Slowest(speeds);
   if (stream.device() == nullptr || slowest == nullptr) return;
   const double share = ShareOf(*slowest, speeds);
@@ -181,7 +188,8 @@ void PrintJson(const KernelSpeeds& speeds, const Stream& stream, std::ostream& o
 
 }  // namespace
 
-absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream) {
+absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,
+                                            const std::function<void(const KernelSpeeds&)>& measured) {
   std::vector<KernelCase> cases = MemoryBoundCases(options.shapes, stream);
   for (KernelCase& product : ProductCases(options.shapes, stream)) cases.push_back(std::move(product));
   std::erase_if(cases, [&](const KernelCase& kernel) { return !absl::StartsWith(kernel.kernel, options.only); });
@@ -189,8 +197,10 @@ absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, 
     return absl::NotFoundError(
         absl::StrCat("no kernel's name begins with \"", options.only, "\"; without --only all are measured and named"));
   }
+  std::stable_partition(cases.begin(), cases.end(), [](const KernelCase& kernel) { return kernel.has_goal; });
   KernelSpeeds speeds;
   HADAL_ASSIGN_OR_RETURN(speeds.copy_bytes_per_second, FastestCopy(options, stream));
+  if (measured) measured(speeds);
   for (const KernelCase& kernel : cases) {
     absl::StatusOr<KernelSpeed> speed = MeasureCase(options, stream, kernel);
     if (!speed.ok()) {
@@ -199,13 +209,21 @@ absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, 
                                        "; smaller tensors: --large-mib"));
     }
     speeds.kernels.push_back(*std::move(speed));
+    if (measured) measured(speeds);
   }
   return speeds;
 }
 
 absl::Status RunBenchKernels(const BenchKernelsOptions& options, const Stream& stream, std::ostream& out) {
-  HADAL_ASSIGN_OR_RETURN(const KernelSpeeds speeds, MeasureKernels(options, stream));
-  (options.json ? PrintJson : PrintText)(speeds, stream, out);
+  if (options.json) {
+    HADAL_ASSIGN_OR_RETURN(const KernelSpeeds speeds, MeasureKernels(options, stream));
+    PrintJson(speeds, stream, out);
+    return absl::OkStatus();
+  }
+  HADAL_ASSIGN_OR_RETURN(const KernelSpeeds speeds, MeasureKernels(options, stream, [&](const KernelSpeeds& so_far) {
+                           PrintProgress(so_far, stream, out);
+                         }));
+  PrintGoal(speeds, stream, out);
   return absl::OkStatus();
 }
 

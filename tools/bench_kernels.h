@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -46,10 +47,12 @@ struct KernelSpeeds {
   std::vector<KernelSpeed> kernels;
 };
 
+// Those with a goal come first. `measured`, where given, is called with what there is so far: when the copy is known, and with each case more.
 // Errors: ResourceExhausted, naming the case whose tensors do not fit; NotFound where no kernel's name begins with `only`.
-absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream);
+absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,
+                                            const std::function<void(const KernelSpeeds&)>& measured = {});
 
-// The same, written as a table or as JSON.
+// The same, written as a table, a row as soon as it is measured, or as JSON.
 absl::Status RunBenchKernels(const BenchKernelsOptions& options, const Stream& stream, std::ostream& out);
 
 }  // namespace hadal
