@@ -4,6 +4,7 @@ set -euo pipefail
 hadal=$1 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export HADAL_COMMIT='the one under test' PYTHONDONTWRITEBYTECODE=1
 export HADAL_PYTHON=/bin/false  # PyTorch's rows are tried where there is one, by hand: a step of it may take many seconds here
 
 fail() { echo "FAILED: $*"; exit 1; }
@@ -14,11 +15,13 @@ bench --shapes a,d
 expect '^\(d\) 64 tokens, hadal: [0-9,]+ target tokens/s' "$work/out.txt"
 expect '^\| d \| 64 \| [0-9,]+ \|.*[0-9]+% \|' "$work/out.txt"
 expect '^\| a \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
-expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT )?reached \(64: [0-9]+%, 128: ' "$work/out.txt"
+expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT )?reached \(64: [0-9]+%, 128¹: ' "$work/out.txt"
 expect '^goal: \(c\) at least 75% of the GEMM limit: not measured' "$work/out.txt"
 expect '^goal: ahead of PyTorch everywhere: not measured' "$work/out.txt"
 expect '^\{"shape": "a", "micro_batch_tokens": 128, "who": "hadal".*"share_of_gemm_limit"' "$work/results.txt"
 expect '^# .*step_bench .*--shapes a,d' "$work/results.txt"
+expect '^# .*no PyTorch \(/bin/false: exit status 1\): hadal alone' "$work/results.txt"
+expect '^# .*, commit the one under test, ' "$work/results.txt"
 # Without time every row says why it is not there.
 bench --seconds 0
 [ "$(grep -c 'hadal: skipped: needs about 2 s, 0 s are left' "$work/out.txt")" -eq 6 ] || { cat "$work/out.txt"; fail "rows without time"; }
@@ -29,6 +32,21 @@ if "$here/step_bench" "$work/broken" --device cpu --rows tiny --shapes a --resul
   fail "a failed row was not counted"
 fi
 expect '^\(a\) 64 tokens, hadal: failed: hadal bench: no memory for that' "$work/out.txt"
+# So is one that prints something else than its figures. What was measured before it is in the results by then, and a goal says of how much it is.
+cat > "$work/flaky" << END
+#!/bin/sh
+case "\$*" in *"--tokens 64"*) exec "$hadal" "\$@" ;; esac
+grep -q '"micro_batch_tokens": 64, "who": "hadal".*target_tokens_per_second' "$work/results.txt" || touch "$work/late"
+echo '{"step_seconds": ['
+END
+chmod +x "$work/flaky"
+rm "$work/results.txt"
+if "$here/step_bench" "$work/flaky" --device cpu --rows tiny --shapes d --results "$work/results.txt" > "$work/out.txt" 2>&1; then
+  fail "a row without figures was not counted"
+fi
+expect '^\(d\) 128 tokens, hadal: failed: prints no JSON: \{"step_seconds": \[' "$work/out.txt"
+expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT reached|reached where measured), 1 of 2 \(64: ' "$work/out.txt"
+[ ! -e "$work/late" ] || fail "the results are not written row by row"
 # As on a GPU, with one that is made up: its memory decides on checkpointing, and whether a model is tried at all.
 mkdir "$work/gpu"
 cat > "$work/gpu/nvidia-smi" << 'END'
@@ -52,6 +70,12 @@ expect '^\| d \| 64 \| [0-9,]+ \|' "$work/out.txt"
 expect '^\| d \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
 on_gpu 4100
 expect '^\(d\) 64 tokens, hadal: skipped: does not fit the device.s 4 GiB' "$work/out.txt"
+
+# A GPU that cannot be used is no missing GPU.
+code=0
+PATH=$work/gpu:$PATH MEBIBYTES=8192 "$here/step_bench" "$work/broken" --rows tiny --results "$work/results.txt" > "$work/out.txt" || code=$?
+[ $code -eq 1 ] || fail "a GPU without its libraries ends step_bench with $code instead of 1"
+expect '^hadal bench: no memory for that' "$work/out.txt"
 
 text=$here/../support/real_text/sentences
 for side in en de; do
