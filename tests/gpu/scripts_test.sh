@@ -82,14 +82,28 @@ for side in en de; do
   head -n 400 "$text.$side" > "$work/train.$side"
   tail -n 50 "$text.$side" > "$work/valid.$side"
 done
-"$here/paper_depth" "$hadal" --train "$work/train.en" "$work/train.de" --valid "$work/valid.en" "$work/valid.de" --out "$work/depth" \
-  --layers 2 --width 64 --tokens 128 --vocabulary 300 --minutes 0.05 --methods deepnorm,post_ln --set pipeline.threads=1 \
-  --set validation.every_steps=2 > "$work/out.txt"
+depth() {  # HADAL OUT OPTION…
+  "$here/paper_depth" "$1" --train "$work/train.en" "$work/train.de" --valid "$work/valid.en" "$work/valid.de" --out "$work/$2" \
+    --layers 2 --width 64 --tokens 128 --vocabulary 300 --minutes 0.05 --set pipeline.threads=1 --set validation.every_steps=2 \
+    "${@:3}" > "$work/out.txt" 2>&1
+}
+cat > "$work/watched" << END
+#!/bin/sh
+case "\$*" in *"--run 3"*) grep -q '^deepnorm: .* after [0-9]* steps: ' "$work/depth/paper_depth.txt" || touch "$work/late" ;; esac
+exec "$hadal" "\$@"
+END
+chmod +x "$work/watched"
+depth "$work/watched" depth --methods deepnorm,post_ln
+[ ! -e "$work/late" ] || fail "the first method's results are not there when the second begins"
 for method in deepnorm post_ln; do
   expect "^$method: (trains|between|fails) after [0-9]+ steps: best validation nll [0-9.]+, -?[0-9.]+ below the unigram level [0-9.]+" "$work/out.txt"
 done
 expect '^validation nll: step deepnorm post_ln' "$work/depth/paper_depth.txt"
 expect '^2 [0-9.]+ [0-9.]+$' "$work/depth/paper_depth.txt"
 expect '^# .*paper_depth .*--methods deepnorm,post_ln' "$work/depth/paper_depth.txt"
+expect '^# deepnorm: trained on the CPU' "$work/depth/paper_depth.txt"
 [ -z "$(find "$work/depth" -name '*.safetensors')" ] || fail "a checkpoint was saved"
+# Under a GPU's name nothing trains on the CPU.
+if PATH=$work/gpu:$PATH MEBIBYTES=8192 depth "$hadal" refused --methods deepnorm; then fail "a CPU trained under a GPU's name"; fi
+expect '^# deepnorm: .*"bf16" needs a GPU' "$work/refused/paper_depth.txt"
 echo "step_bench and paper_depth hold"
