@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, and paper_depth from text to verdicts, on the CPU.
+# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, paper_depth from text to verdicts, and how run counts parts and
+# shares its seconds out, on the CPU.
 set -euo pipefail
 hadal=$1 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -106,4 +107,40 @@ expect '^# deepnorm: trained on the CPU' "$work/depth/paper_depth.txt"
 # Under a GPU's name nothing trains on the CPU.
 if PATH=$work/gpu:$PATH MEBIBYTES=8192 depth "$hadal" refused --methods deepnorm; then fail "a CPU trained under a GPU's name"; fi
 expect '^# deepnorm: .*"bf16" needs a GPU' "$work/refused/paper_depth.txt"
-echo "step_bench and paper_depth hold"
+
+# run, of programs that are made up: gpu_nccl_test fails, gpu_runs_test waits for ever.
+mkdir "$work/bin"
+printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_kernels_test"
+printf '#!/bin/sh\nexec sleep 99\n' > "$work/bin/gpu_runs_test"
+printf '#!/bin/sh\necho "a Failure"\nexit 1\n' > "$work/bin/gpu_nccl_test"
+cat > "$work/bin/hadal" << 'END'
+#!/bin/sh
+case $* in
+  --build-info) echo "GPU            none: made up" ;;
+  "bench kernels"*) printf 'made-up GPU\ncopy: 9.0 GB/s, read and written\na kernel\ngoal, 85%% of the copy: reached\n' ;;
+  *) echo "hadal bench: made up" >&2; exit 1 ;;
+esac
+END
+printf '#!/bin/sh\necho "========= Error: Device not supported"\nexit 1\n' > "$work/bin/compute-sanitizer"
+chmod +x "$work"/bin/*
+code=0
+PATH=$work/bin:$work/gpu:$PATH MEBIBYTES=8192 "$here/run" --bin "$work/bin" --bench --seconds 20 --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
+[ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where a part failed"; }
+expect '^passed  gpu_adam_test  ' "$work/run.txt"
+expect '^skipped  gpu_device_test  \(not done, the time was over after [0-9]+ s\)' "$work/run.txt"
+expect '^skipped  gpu_nccl_communicator_test  \(the time is over\)' "$work/run.txt"  # the benches' seconds are theirs
+expect '^passed  bench_kernels  ' "$work/run.txt"
+expect '^goal, 85% of the copy: reached' "$work/run.txt"
+if grep -q '^a kernel' "$work/out.txt"; then fail "run prints the whole table of kernels"; fi
+expect '^a kernel' "$work/run.txt.kernels.txt"
+expect '^FAILED  step_bench  ' "$work/run.txt"
+[ "$(tail -n 2 "$work/out.txt" | head -n 1)" = 'FAILED  step_bench' ] || { cat "$work/out.txt"; fail "run's end does not name what failed"; }
+tar -tzf "$work/run.txt.logs.tar.gz" > "$work/logs.txt"
+expect 'step_bench.log' "$work/logs.txt"
+printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_runs_test"
+PATH=$work/bin:$PATH "$here/run" --bin "$work/bin" --results "$work/run.txt" > "$work/out.txt" 2>&1 || true
+expect '^FAILED  gpu_nccl_communicator_test  ' "$work/run.txt"
+expect '^skipped  racecheck.gpu_kernels_test  \(compute-sanitizer does not know this device\)' "$work/run.txt"
+tail -n 1 "$work/run.txt" > "$work/last.txt"
+expect '^passed 19, failed [13], skipped [57]$' "$work/last.txt"  # 1 where there is no mpirun
+echo "run, step_bench and paper_depth hold"
