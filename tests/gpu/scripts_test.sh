@@ -33,7 +33,8 @@ if "$here/step_bench" "$work/broken" --device cpu --rows tiny --shapes a --resul
   fail "a failed row was not counted"
 fi
 expect '^\(a\) 64 tokens, hadal: failed: hadal bench: no memory for that' "$work/out.txt"
-# So is one that prints something else than its figures. What was measured before it is in the results by then, and a goal says of how much it is.
+# So is one that prints something else than its figures. What was measured before it is in the results by then, and a goal says of how much
+# it speaks.
 cat > "$work/flaky" << END
 #!/bin/sh
 case "\$*" in *"--tokens 64"*) exec "$hadal" "\$@" ;; esac
@@ -124,7 +125,8 @@ END
 printf '#!/bin/sh\necho "========= Error: Device not supported"\nexit 1\n' > "$work/bin/compute-sanitizer"
 chmod +x "$work"/bin/*
 code=0
-PATH=$work/bin:$work/gpu:$PATH MEBIBYTES=8192 "$here/run" --bin "$work/bin" --bench --seconds 20 --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
+PATH=$work/bin:$work/gpu:$PATH MEBIBYTES=8192 \
+  "$here/run" --bin "$work/bin" --bench --seconds 26 --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
 [ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where a part failed"; }
 expect '^passed  gpu_adam_test  ' "$work/run.txt"
 expect '^skipped  gpu_device_test  \(not done, the time was over after [0-9]+ s\)' "$work/run.txt"
