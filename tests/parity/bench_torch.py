@@ -3,11 +3,11 @@
     bench_torch.py --width 512 --hidden 2048 --heads 8 --layers 6 --tokens 1024 --length 32 --threads 2
     bench_torch.py --device cuda --precision bf16 --compile layer --checkpoint-every 10 …
 
---precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, LayerNorm in fp32, weights
-rounded anew each step. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole;
+--precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, weights rounded to bf16 anew each
+step, LayerNorm's outputs and so the residual stream in fp32. hadal keeps rounded weights and a bf16 stream: it moves fewer bytes. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole;
 --graph records the step, optimizer included, as one CUDA graph. Attention takes the flash kernel where it has one for the type,
-else the memory-efficient one, and says which. The first steps, compilation with them, are not timed; compile_seconds is the
-first one's. Sentences are equally long, so padding costs nothing. Prints one line at the end, with --json as JSON:
+else the memory-efficient one, and says which. The first steps, compilation with them, are not timed, nor what --warmup-seconds
+takes beyond them; compile_seconds is the first one's. Sentences are equally long, so padding costs nothing. Prints one line at the end, with --json as JSON:
     torch VERSION d=… steps=… median_seconds=… tokens_per_second=… tflops=… peak_bytes=…
 What cannot run (memory, compilation) is said in the same line as failed="…"; exit status 3.
 """
@@ -93,7 +93,8 @@ class Step:
             for _ in range(3):
                 self.launch()
         torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.empty_cache()  # a graph has memory of its own
+        self.optimizer.zero_grad(set_to_none=True)  # a graph has memory of its own: beside it no gradient may live on
+        torch.cuda.empty_cache()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             self.launch()
@@ -145,7 +146,10 @@ def measure(args, device, result):
             result["compile_seconds"] = step.run()
         if args.graph:
             step.record()
+        warm = time.perf_counter() + args.warmup_seconds
         for _ in range(args.warmup_steps - 1):
+            step.run()
+        while time.perf_counter() < warm:
             step.run()
         seconds = [step.run() for _ in range(args.steps)]
     if args.print_steps:
@@ -171,6 +175,7 @@ def parse_arguments():
     parser.add_argument("--graph", action="store_true", help="the step as one CUDA graph")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="sublayers, rounded down to whole layers; 0: off")
     parser.add_argument("--start-limit", type=float, default=0, help="seconds that the first step may take; 0: no limit")
+    parser.add_argument("--warmup-seconds", type=float, default=0, help="that steps run at least, behind the first, before one is timed")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--print-steps", action="store_true")
     return parser.parse_args()
