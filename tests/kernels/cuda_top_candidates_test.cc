@@ -9,6 +9,7 @@
 #include "kernels/cuda/scatter_rows.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/top_candidates_reference.h"
 
 namespace hadal {
 namespace {
@@ -17,19 +18,9 @@ using testing::DeviceMatrixOf;
 using testing::DeviceVectorOf;
 using testing::KernelDevice;
 using testing::NormalValues;
+using testing::TopCandidatesReference;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// Sorts the whole row.
-std::vector<int32_t> Reference(const float* row, int64_t columns, int64_t count) {
-  std::vector<int32_t> tokens;
-  for (int64_t v = 0; v < columns; ++v) {
-    if (!std::isnan(row[v])) tokens.push_back(static_cast<int32_t>(v));
-  }
-  std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
-  tokens.resize(count, -1);
-  return tokens;
-}
 
 void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t columns, int32_t count) {
   KernelDevice device(/*seed=*/1);
@@ -50,7 +41,7 @@ void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t col
   const std::vector<float> of_found = values.dense(), of_also = also_values.Read();
   for (int64_t i = 0; i < rows; ++i) {
     const float* const row = logits.data() + i * columns;
-    const std::vector<int32_t> expected = Reference(row, columns, count);
+    const std::vector<int32_t> expected = TopCandidatesReference(row, columns, count);
     EXPECT_EQ(std::vector<int32_t>(found.begin() + i * count, found.begin() + (i + 1) * count), expected)
         << "row " << i << " of " << columns;
     for (int32_t k = 0; k < count; ++k)

@@ -3,28 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/top_candidates_reference.h"
 
 namespace hadal {
 namespace {
 
 using testing::NormalValues;
-
-// Sorts the whole row.
-std::vector<int32_t> Reference(const float* row, int64_t columns, int64_t count) {
-  std::vector<int32_t> tokens;
-  for (int64_t v = 0; v < columns; ++v) {
-    if (!std::isnan(row[v])) tokens.push_back(static_cast<int32_t>(v));
-  }
-  std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
-  tokens.resize(count, -1);
-  return tokens;
-}
+using testing::TopCandidatesReference;
 
 void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t columns, int64_t count) {
   for (const int threads : {1, 3}) {
@@ -43,7 +33,8 @@ void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t col
         EXPECT_EQ(values[k], tokens[k] >= 0 ? logits[i * columns + tokens[k]] : -INFINITY);
       }
       const std::vector<int32_t> actual(tokens.begin() + i * count, tokens.begin() + (i + 1) * count);
-      EXPECT_EQ(actual, Reference(logits.data() + i * columns, columns, count)) << "row " << i << " of " << columns;
+      EXPECT_EQ(actual, TopCandidatesReference(logits.data() + i * columns, columns, count))
+          << "row " << i << " of " << columns;
     }
   }
 }
