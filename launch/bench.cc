@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -177,9 +178,14 @@ void AddKernelsCommand(CLI::App& bench, int& exit_code) {
       ->add_option("--rows", arguments->rows, "Rows of the model's own shapes (default: 4096,16384; on the CPU 1024)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 24));
-  command->add_option("--widths", options.shapes.widths, "Their columns: multiples of 64")
+  const auto of_whole_heads = [](const std::string& text) {
+    int64_t width = 0;
+    const bool fits = absl::SimpleAtoi(text, &width) && width >= 64 && width <= 1024 && width % 64 == 0;
+    return fits ? std::string() : absl::StrCat(text, " is no multiple of 64 from 64 to 1024");
+  };
+  command->add_option("--widths", options.shapes.widths, "Their columns: multiples of 64, at most 1024")
       ->delimiter(',')
-      ->check(CLI::Range(64, 1024));
+      ->check(CLI::Validator(of_whole_heads, ""));
   command->add_option("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();

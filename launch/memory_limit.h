@@ -24,6 +24,9 @@ struct MemoryFacts {
 // `driver_bytes`: DriverBytes of the plan (pipeline/memory_fit.h), what a rank leaves free of its device. At least 1, since 0 is no limit.
 int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
+// A sentence for people where such a limit leaves a rank of a GPU nothing; else "".
+std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
+
 // A sentence for people where NCCL took more of a rank's device than was left for it; else "".
 std::string NcclTookMore(int64_t took_bytes, int links, int rank);
 

@@ -143,6 +143,9 @@ absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const
                      .free_bytes = static_cast<int64_t>(all[rank][0]),
                      .ranks_on_host = static_cast<int>(all[rank][1])});
   }
+  if (const std::string nothing = NothingIsLeft(facts, driver_bytes); !nothing.empty()) {
+    return absl::ResourceExhaustedError(nothing);
+  }
   options.memory_limit_bytes = MemoryLimitBytes(facts, driver_bytes);
   return absl::OkStatus();
 }

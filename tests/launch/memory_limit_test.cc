@@ -42,6 +42,15 @@ TEST(MemoryLimit, IsNeverZero) {
   EXPECT_EQ(MemoryLimitBytes(std::vector<MemoryFacts>{{"", 0, 1}}, 0), 1);
 }
 
+TEST(MemoryLimit, SaysWhenAGpuHasNothingLeftForARank) {
+  const std::vector<MemoryFacts> many(12, {"GPU-a", 16 * kGib, 12});
+  EXPECT_THAT(NothingIsLeft(many, 2 * kGib),
+              AllOf(HasSubstr("GPU-a"), HasSubstr("16384 MiB"), HasSubstr("12 rank(s)"), HasSubstr("2048 MiB")));
+  const std::vector<MemoryFacts> few(7, {"GPU-a", 16 * kGib, 7});
+  EXPECT_EQ(NothingIsLeft(few, 2 * kGib), "");
+  EXPECT_EQ(NothingIsLeft(std::vector<MemoryFacts>{{"", 0, 1}}, 0), "") << "a host's own business";
+}
+
 TEST(MemoryLimit, SaysWhenNcclTookMoreThanWasLeft) {
   const int64_t left = cuda::DriverMemory::NcclBytes(4);
   EXPECT_EQ(left, cuda::DriverMemory::kNcclBytes + 4 * cuda::DriverMemory::kNcclLinkBytes);
