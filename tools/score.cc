@@ -134,8 +134,8 @@ class Scoring {
     }
     out().flush();
     if (out()) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
-                                            ": writing failed; is the disk full?"));
+    return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
+                                                     ": writing failed; is the disk full?"));
   }
 
   const char* What() const { return has_source_ ? "pairs" : "lines"; }

@@ -142,8 +142,8 @@ class Translator {
     translated_ += static_cast<int64_t>(buffer.sources.size());
     out().flush();
     if (out()) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
-                                            ": writing failed; is the disk full?"));
+    return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
+                                                     ": writing failed; is the disk full?"));
   }
 
   void WriteLine(int64_t number, const Translation& translation) {

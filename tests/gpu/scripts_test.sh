@@ -23,6 +23,13 @@ expect '^\{"shape": "a", "micro_batch_tokens": 128, "who": "hadal".*"share_of_ge
 expect '^# .*step_bench .*--shapes a,d' "$work/results.txt"
 expect '^# .*no PyTorch \(/bin/false: exit status 1\): hadal alone' "$work/results.txt"
 expect '^# .*, commit the one under test, ' "$work/results.txt"
+# What is no program, and text that is none, are refused in words.
+refuses() { local wanted=$1; shift; if "$@" > "$work/out.txt" 2>&1; then fail "$* was accepted"; fi; expect "$wanted" "$work/out.txt"; }
+: > "$work/empty"
+refuses 'nowhere is no program' "$here/step_bench" "$work/nowhere" --device cpu --rows tiny
+refuses 'nothing is left of the train text' "$here/paper_depth" "$hadal" --out "$work/refused" --minutes 1 \
+  --train "$work/empty" "$work/empty" --valid "$work/empty" "$work/empty"
+! grep -q Traceback "$work/out.txt" || fail "paper_depth ends in a traceback"
 # Without time every row says why it is not there.
 bench --seconds 0
 [ "$(grep -c 'hadal: skipped: needs about 2 s, 0 s are left' "$work/out.txt")" -eq 6 ] || { cat "$work/out.txt"; fail "rows without time"; }
