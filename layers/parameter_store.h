@@ -76,8 +76,6 @@ class ParameterStore {
   // `count` consecutive parameters of equal width as one matrix [sum of rows, columns], or of vectors as one vector.
   Matrix FusedWeight(int32_t first, int32_t count) const;
   Vector FusedWeightVector(int32_t first, int32_t count) const;
-  // Whether every weight held here is, besides as kernels read it, in fp32.
-  bool IsWholeInFp32() const { return master_begin_ == 0 && master_end_ == rounded_elements_; }
   // fp32 values of a slice; empty where they do not lie here.
   Vector WeightSlice(int32_t parameter, int64_t slice) const;
 

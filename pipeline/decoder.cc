@@ -47,12 +47,8 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
   HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, PlanDecodeCapacity(plan, pipeline, options));
   std::unique_ptr<Decoder> decoder(
       new Decoder(plan, pipeline, parameters, stream, communicator, options, capacity, timeout));
-  absl::StatusOr<Arena> arena = absl::FailedPreconditionError(
-      "beam search reads weights in fp32, of which a bf16 run's ranks keep what they update "
-      "(layers/parameter_store.h). "
-      "Translate with the run's checkpoints, or train with device.precision \"tf32\".");
-  if (parameters.IsWholeInFp32()) arena = Arena::Allocate(decoder->layout_, stream.device());
-  HADAL_RETURN_IF_ERROR(decoder->collectives_.AllOk(arena.status(), "preparing translation"));
+  absl::StatusOr<Arena> arena = Arena::Allocate(decoder->layout_, stream.device());
+  HADAL_RETURN_IF_ERROR(decoder->collectives_.AllOk(arena.status(), "allocating memory for translation"));
   decoder->arena_ = *std::move(arena);
   decoder->buffers_.Bind(decoder->arena_);
   decoder->links_.Bind(decoder->arena_, communicator, timeout);

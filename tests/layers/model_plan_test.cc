@@ -37,7 +37,7 @@ TEST(ModelPlanTest, ProductsReadMatricesAndSomeBiases) {
        {ResidualMethod::kDeepNorm, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kAdmin}) {
     ModelOptions options = Options(2, 2, 64, 128, 100);
     ApplyResidualMethod(method, options);
-    options.linear_bias = true;
+    options.encoder.linear_bias = options.decoder.linear_bias = true;  // R-Fixup's own have none
     const ModelPlan plan = ModelPlan::Make(options);
     for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) {
       const ParameterRecord& record = plan.parameters[p];

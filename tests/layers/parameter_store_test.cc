@@ -54,7 +54,6 @@ TEST(ParameterStoreTest, OneCopyInFp32) {
     EXPECT_EQ(bound.store().AsRead(p).data, bound.store().Weight(p).data);
     EXPECT_TRUE(bound.store().RoundedSlice(p, 0).empty());
   }
-  EXPECT_TRUE(bound.store().IsWholeInFp32());
 }
 
 // Masters of the table's second slice and of what follows, up to somewhere in the middle: they lie back to back as the rounded ones do.
@@ -64,7 +63,6 @@ TEST(ParameterStoreTest, MastersLieWhereTheyAreUpdated) {
   const SliceRange updated{.begin = {0, 1}, .end = {20, 0}};
   const Bound bound(plan, 0, /*training=*/true, updated);
   const ParameterStore& store = bound.store();
-  EXPECT_FALSE(store.IsWholeInFp32());
   const Vector first_master = store.WeightSlice(0, 1);
   const VectorOf<BFloat16> first_rounded = store.RoundedSlice(0, 1);
   for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) {
@@ -112,11 +110,9 @@ TEST(ParameterStoreTest, AnotherStagesTableIsReadAlone) {
   const Bound training(plan, embedding, /*training=*/true);
   EXPECT_TRUE(training.store().WeightSlice(0, 0).empty());
   EXPECT_EQ(training.store().RoundedSlice(0, 1).size, plan.parameters[0].elements() - kSliceElements);
-  EXPECT_FALSE(training.store().IsWholeInFp32());
   for (const int32_t p : training.store().owned()) EXPECT_FALSE(training.store().WeightSlice(p, 0).empty());
   const Bound inference(plan, embedding, /*training=*/false);
   EXPECT_EQ(inference.store().WeightVector(0).size, plan.parameters[0].elements());
-  EXPECT_TRUE(inference.store().IsWholeInFp32());
 }
 
 // Adam and messages walk long runs: what products read, then the rest, weights and gradients alike.
