@@ -14,6 +14,7 @@
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "launch/memory_limit.h"
+#include "launch/rank_agreement.h"
 #include "launch/signals.h"
 #include "launch/time_limit.h"
 #include "launch/training_sinks.h"
@@ -292,6 +293,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
   Collectives collectives(world.communicator(), absl::Seconds(timeout_seconds));
+  HADAL_ASSIGN_OR_RETURN(const std::string agreed, AgreeWithRanks(world, collectives));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
@@ -312,7 +314,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   TrainingSinks sinks(world.rank() == 0, options);
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
-  for (const std::string& notice : {chosen.notice, device.transport.notice}) {
+  for (const std::string& notice : {agreed, chosen.notice, device.transport.notice}) {
     if (!notice.empty()) std::cerr << notice << "\n";
   }
   HADAL_RETURN_IF_ERROR(ConnectDevices(plan, pipeline, world, absl::Seconds(timeout_seconds), device));
