@@ -61,4 +61,8 @@ void TokenEmbedding::Backward(const SublayerContext& context, ConstAnyMatrix d_x
                                      .d_table = context.parameters.TableGradient(sublayer_)});
 }
 
+std::unique_ptr<FrontEnd> MakeFrontEnd(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout) {
+  return std::make_unique<TokenEmbedding>(plan, sublayer, layout);
+}
+
 }  // namespace hadal
