@@ -63,4 +63,13 @@ absl::StatusOr<std::string> AgreeWithRanks(const World& world, Collectives& coll
   return world.rank() == 0 ? agreement.notice : std::string();
 }
 
+std::string UnlikeDevices(std::span<const std::string> names) {
+  for (size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    return absl::StrCat("the ranks' GPUs are not alike (rank 0: ", names[0], "; rank ", rank, ": ", names[rank],
+                        "): last bits will depend on which rank computes what");
+  }
+  return "";
+}
+
 }  // namespace hadal

@@ -52,5 +52,13 @@ TEST(RankAgreement, NothingInCommonIsAnError) {
   EXPECT_EQ(Agree(ranks).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(RankAgreement, GpusThatAreNotAlikeAreNamed) {
+  const std::string h100 = "NVIDIA H100, sm_90", a100 = "NVIDIA A100, sm_80";
+  EXPECT_EQ(UnlikeDevices(std::vector{h100}), "");
+  EXPECT_EQ(UnlikeDevices(std::vector{h100, h100, h100}), "");
+  EXPECT_THAT(UnlikeDevices(std::vector{h100, h100, a100}),
+              AllOf(HasSubstr("rank 0: NVIDIA H100"), HasSubstr("rank 2: NVIDIA A100")));
+}
+
 }  // namespace
 }  // namespace hadal
