@@ -42,12 +42,13 @@ void TokenEmbedding::Forward(const SublayerContext& context, AnyMatrix x) const 
 }
 
 void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
-                               ConstTokens positions, Matrix x) const {
+                               ConstTokens positions, const TokenPlaces& places, AnyMatrix x) const {
   EmbeddingForward(stream, {.tokens = tokens,
                             .row_positions = positions,
-                            .table = parameters.Weight(table_),
+                            .table = parameters.ProductWeight(table_),
                             .positions = positions_,
                             .multiplier = multiplier_,
+                            .places = places,
                             .x = x});
 }
 

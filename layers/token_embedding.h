@@ -15,9 +15,10 @@ class TokenEmbedding final : public FrontEnd {
   void Bind(const Arena& arena) override;
 
   void Forward(const SublayerContext& context, AnyMatrix x) const override;
-  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
+  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0;
+  // `places`: where a device finds both, or none.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
-                 Matrix x) const;
+                 const TokenPlaces& places, AnyMatrix x) const;
   // Adds to this use's table gradient.
   void Backward(const SublayerContext& context, ConstAnyMatrix d_x) const override;
 

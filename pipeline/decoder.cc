@@ -10,6 +10,11 @@
 #include "runtime/status_macros.h"
 
 namespace hadal {
+namespace {
+
+bool OnDevice(const Stream& stream) { return stream.kind() != DeviceKind::kCpu; }
+
+}  // namespace
 
 Decoder::Decoder(const ModelPlan& plan, const PipelinePlan& pipeline, const ParameterStore& parameters,
                  const Stream& stream, Communicator& communicator, const DecoderOptions& options,
@@ -24,14 +29,16 @@ Decoder::Decoder(const ModelPlan& plan, const PipelinePlan& pipeline, const Para
       timeout_(timeout),
       buffers_(plan, capacity, stream, layout_),
       links_(plan, pipeline, communicator.rank(), capacity, stream, layout_),
-      lanes_(capacity.lanes, DecodeLane(capacity)),
+      lanes_(capacity.lanes, DecodeLane(capacity, OnDevice(stream))),
       progress_([this] { communicator_.Progress(); }) {
   const int rank = communicator.rank();
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    chunks_.push_back(std::make_unique<DecoderChunk>(plan, pipeline.first_sublayer(rank, c),
-                                                     pipeline.last_sublayer(rank, c), capacity,
-                                                     CandidatesPerHypothesis(options.beam), buffers_, layout_));
+    chunks_.push_back(
+        std::make_unique<DecoderChunk>(plan, pipeline.first_sublayer(rank, c), pipeline.last_sublayer(rank, c),
+                                       capacity, CandidatesPerHypothesis(options.beam), buffers_,
+                                       DecoderChunk::Launching{OnDevice(stream), options.graphs}, layout_));
   }
+  if (OnDevice(stream)) blocks_.emplace(capacity, layout_);
   buffers_.ReserveRequired(layout_);
 }
 
@@ -53,6 +60,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
   decoder->buffers_.Bind(decoder->arena_);
   decoder->links_.Bind(decoder->arena_, communicator, timeout);
   for (std::unique_ptr<DecoderChunk>& chunk : decoder->chunks_) chunk->Bind(decoder->arena_);
+  if (decoder->blocks_) decoder->blocks_->Bind(decoder->arena_);
   return decoder;
 }
 
@@ -74,6 +82,7 @@ absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std:
                                                             int64_t update) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> ended, WithEnds(sources));
   update_ = std::max<int64_t>(update, 1);
+  for (const std::unique_ptr<DecoderChunk>& chunk : chunks_) chunk->SetUpdate(stream_, update_);
   std::vector<Translation> translations(sources.size());
   const bool searches = communicator_.rank() == links_.searcher();
   HADAL_RETURN_IF_ERROR(searches ? Search(ended, translations) : Follow());
@@ -133,28 +142,33 @@ absl::Status Decoder::Encode(int32_t lane) {
                                 .batch = batch,
                                 .scalars = {.update = update_, .training = false},
                                 .progress = &progress_};
+  CacheRows memory = lanes_[lane].memory();
+  if (blocks_) blocks_->FillGroup(stream_, lane, memory);
   for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
-    const DecoderChunk& chunk = *chunks_[c];
+    DecoderChunk& chunk = *chunks_[c];
     if (chunk.encode_input()) HADAL_RETURN_IF_ERROR(links_.ReceiveStream(c, chunk.EncodeInput(batch.source_rows())));
     if (!chunk.encodes()) continue;
-    const ConstMatrix stream = chunk.Encode(context, lane);
+    const ConstAnyMatrix stream = chunk.Encode(context, memory, lane);
     if (chunk.encode_output()) HADAL_RETURN_IF_ERROR(links_.SendStream(c, stream));
   }
   return absl::OkStatus();
 }
 
 absl::Status Decoder::Step(int32_t lane) {
-  const IncrementalRows& rows = lanes_[lane].rows();
+  IncrementalRows rows = lanes_[lane].rows();
+  if (blocks_) blocks_->FillStep(stream_, lane, rows);
   const IncrementalContext context{
       .stream = stream_, .parameters = parameters_, .scratch = buffers_.scratch(), .rows = rows, .update = update_};
   for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
     DecoderChunk& chunk = *chunks_[c];
     if (chunk.step_input()) HADAL_RETURN_IF_ERROR(links_.ReceiveStream(c, chunk.StepInput(rows.rows())));
     if (!chunk.steps()) continue;
-    const ConstMatrix stream = chunk.Step(context, lane);
+    const ConstAnyMatrix stream = chunk.Step(context, lane);
     if (chunk.step_output()) HADAL_RETURN_IF_ERROR(links_.SendStream(c, stream));
     communicator_.Progress();
   }
+  // What the lane's next tables are written over has been read. Where a step was run, its answer has been waited for anyway.
+  stream_.Synchronize();
   return absl::OkStatus();
 }
 

@@ -6,9 +6,11 @@
 // Several groups (lanes) are under way at once, so that every stage has work while another group's step is elsewhere.
 //
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of ranks,
-// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU the last bits depend on how many
-// rows a step has, by which cuBLASLt chooses: so do layers/incremental_sublayer.h, candidate_head.h and pair_scorer.h there. Log-probabilities
-// agree with an evaluation of the same pair to rounding.
+// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU, where cuBLASLt chooses how to add by a
+// product's shape, every group and every step is filled up to the capacity: there the same holds for one set of options (beam, longest source,
+// most sentences a group), as long as the algorithm chosen treats all rows of a product alike. Log-probabilities agree with an evaluation of the
+// same pair to rounding.
+// On a device a group's encoding and a step are one launch each a chunk, from the third on (graph_cache.h), with the same bits.
 // Memory: one arena, planned by capacity (decode_capacity.h); bytes() states it. The search itself keeps small vectors.
 // Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the chunks of
 // one command run one after the other.
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,6 +28,7 @@
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
 #include "pipeline/beam_search.h"
+#include "pipeline/decode_blocks.h"
 #include "pipeline/decode_capacity.h"
 #include "pipeline/decode_lane.h"
 #include "pipeline/decode_links.h"
@@ -75,7 +79,7 @@ class Decoder {
 
   const ModelPlan& plan_;
   const ParameterStore& parameters_;
-  Stream stream_;
+  const Stream stream_;
   Communicator& communicator_;
   Collectives collectives_;
   BeamOptions beam_;
@@ -86,6 +90,7 @@ class Decoder {
   DecodeLinks links_;
   std::vector<std::unique_ptr<DecoderChunk>> chunks_;
   std::vector<DecodeLane> lanes_;
+  std::optional<DecodeBlocks> blocks_;  // on a device
   Arena arena_;
   std::function<void()> progress_;
   int64_t update_ = 1;
