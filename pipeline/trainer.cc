@@ -253,7 +253,7 @@ absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
     const StageMemory memory = {.arena_bytes = engine_->arena_bytes(),
                                 .held_bytes = held_bytes_,
                                 .peak_resident_bytes = PeakResidentBytes(),
-                                .graph_bytes = engine_->stage().graph_bytes()};
+                                .graph_bytes = engine_->graph_bytes()};
     HADAL_ASSIGN_OR_RETURN(stages, SurveyStages(pipeline_.grid, result.times, memory, collectives_));
   }
   if (!IsMain()) return absl::OkStatus();
