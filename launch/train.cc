@@ -190,16 +190,10 @@ std::string ReasonText(StopReason reason) {
 absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepared& prepared, const ModelPlan& plan,
                                                                    const PipelinePlan& pipeline) {
   const TrainOptions& options = prepared.options.train;
-  if (options.validation.bleu_sentences == 0 || !prepared.validation) return nullptr;
+  if (!pipeline.decoder || !prepared.validation) return nullptr;
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(*prepared.validation));
-  const config::Decode& decode = prepared.config.decode();
-  const DecoderOptions decoder{.beam = {.beam = decode.beam(),
-                                        .length_penalty = decode.length_penalty(),
-                                        .max_length_a = decode.max_length_a(),
-                                        .max_length_b = static_cast<double>(decode.max_length_b())}};
   return std::make_unique<ValidationBleu>(*prepared.validation, vocabularies.target, options.validation.bleu_sentences,
-                                          plan, pipeline, decoder,
-                                          absl::Seconds(options.pipeline.wait_timeout_seconds));
+                                          plan, pipeline, absl::Seconds(options.pipeline.wait_timeout_seconds));
 }
 
 // The steps of --trace and where they go.

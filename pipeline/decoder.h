@@ -11,7 +11,8 @@
 // most sentences a group), as long as the algorithm chosen treats all rows of a product alike. Log-probabilities agree with an evaluation of the
 // same pair to rounding.
 // On a device a group's encoding and a step are one launch each a chunk, from the third on (graph_cache.h), with the same bits.
-// Memory: one arena, planned by capacity (decode_capacity.h); bytes() states it. The search itself keeps small vectors.
+// Memory: planned by capacity (decode_capacity.h), in an arena of its own, which bytes() states, or in a training run's. The search itself keeps
+// small vectors.
 // Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the chunks of
 // one command run one after the other.
 // Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end.
@@ -20,7 +21,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,11 +28,9 @@
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
 #include "pipeline/beam_search.h"
-#include "pipeline/decode_blocks.h"
 #include "pipeline/decode_capacity.h"
 #include "pipeline/decode_lane.h"
-#include "pipeline/decode_links.h"
-#include "pipeline/decoder_chunk.h"
+#include "pipeline/decoder_parts.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 
@@ -50,6 +48,9 @@ class Decoder {
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout);
+  // The same in memory that is reserved and bound already, a training engine's: `parts` must outlive the decoder.
+  static std::unique_ptr<Decoder> Over(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
+                                       Communicator& communicator, DecoderParts& parts, absl::Duration timeout);
 
   // Translates `sources` (token ids without </s>, the same on every rank); the result is on every rank, in the same order.
   // `update`: updates applied to the weights; its branch gain is used (BranchNorm), at least 1.
@@ -57,16 +58,15 @@ class Decoder {
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update);
 
   // Tokens, </s> not counted.
-  int64_t longest_source_tokens() const { return capacity_.longest_source - 1; }
-  const DecodeCapacity& capacity() const { return capacity_; }
-  // The arena of this rank, and what is in it.
+  int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
+  const DecodeCapacity& capacity() const { return parts_.capacity; }
+  // The decoder's own arena on this rank, and what is in it.
   int64_t bytes() const { return arena_.bytes(); }
   const ArenaLayout& layout() const { return layout_; }
 
  private:
-  Decoder(const ModelPlan& plan, const PipelinePlan& pipeline, const ParameterStore& parameters, const Stream& stream,
-          Communicator& communicator, const DecoderOptions& options, const DecodeCapacity& capacity,
-          absl::Duration timeout);
+  Decoder(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream, Communicator& communicator,
+          DecoderParts& parts, absl::Duration timeout);
 
   absl::StatusOr<std::vector<std::vector<int32_t>>> WithEnds(std::span<const std::vector<int32_t>> sources) const;
   // The searching rank: gives commands and executes them until every sentence is done.
@@ -82,15 +82,11 @@ class Decoder {
   const Stream stream_;
   Communicator& communicator_;
   Collectives collectives_;
-  BeamOptions beam_;
-  DecodeCapacity capacity_;
-  absl::Duration timeout_;
+  // Where the decoder has memory of its own.
   ArenaLayout layout_;
-  DecodeBuffers buffers_;
-  DecodeLinks links_;
-  std::vector<std::unique_ptr<DecoderChunk>> chunks_;
+  std::unique_ptr<DecoderParts> own_parts_;
+  DecoderParts& parts_;
   std::vector<DecodeLane> lanes_;
-  std::optional<DecodeBlocks> blocks_;  // on a device
   Arena arena_;
   std::function<void()> progress_;
   int64_t update_ = 1;

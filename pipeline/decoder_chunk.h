@@ -98,6 +98,9 @@ class DecoderChunk {
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   const std::optional<CandidateTable>& candidates() const { return candidates_; }
 
+  // What it launches as graphs; null: nothing.
+  const GraphCache* graphs() const { return graphs_.get(); }
+
  private:
   struct DecoderSublayer {
     IncrementalSublayer sublayer;

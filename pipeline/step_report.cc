@@ -25,7 +25,7 @@ StageMemory StepReport::MeasureMemory(Engine& engine) {
   return {.arena_bytes = engine.arena_bytes(),
           .held_bytes = held_bytes_,
           .peak_resident_bytes = PeakResidentBytes(),
-          .graph_bytes = engine.stage().graph_bytes()};
+          .graph_bytes = engine.graph_bytes()};
 }
 
 std::optional<double> StepReport::SecondsLeft(int64_t step) const {

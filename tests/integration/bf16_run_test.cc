@@ -193,5 +193,23 @@ TEST(Bf16RunTest, ACpuRefusesIt) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("bf16 needs a GPU"));
 }
 
+// Beam search at validations, in bf16 by the weights that products read, changes no bit of training, and is the same for every layout.
+TEST(Bf16RunTest, ValidationBleuChangesNoBitOfTraining) {
+  const Corpus corpus = SmallCorpus();
+  RunSpec spec = InBf16(SmallRun(ResidualMethod::kBranchNorm));
+  spec.model.encoder_layers = spec.model.decoder_layers = 1;
+  ApplyResidualMethod(ResidualMethod::kBranchNorm, spec.model);
+  const RunOutcome reference = Train(spec, corpus);
+  spec.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 4}, .sentences = 4};
+  spec.bleu_sentences = 3;
+  const RunOutcome translating = Train(spec, corpus);
+  EXPECT_EQ(FirstDifference(reference, translating), "");
+  ASSERT_EQ(translating.translations.size(), 3u);
+  spec.ranks = 2;
+  const RunOutcome stages = Train(spec, corpus);
+  EXPECT_EQ(FirstDifference(reference, stages), "") << "2 stages";
+  EXPECT_EQ(stages.translations, translating.translations) << "2 stages";
+}
+
 }  // namespace
 }  // namespace hadal::testing
