@@ -74,42 +74,46 @@ absl::StatusOr<Library> LoadLibrary() {
 struct Shape {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
-  bool a_transposed = false, b_transposed = false, bias = false, relu = false, accumulate = false;
+  bool a_transposed = false, b_transposed = false, bias = false, relu = false, writes_mask = false, reads_mask = false,
+       sums = false, accumulate = false;
   bool on_16_bytes = false;  // every matrix; strides say the rest
   Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
-    return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, accumulate,
-                    on_16_bytes, operands, result);
+    return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, writes_mask,
+                    reads_mask, sums, accumulate, on_16_bytes, operands, result);
   }
   bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
 };
 
-bool On16Bytes(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
-
 cudaDataType_t TypeOf(Storage storage) { return storage == Storage::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 Shape ShapeOf(const MatmulArgs& args) {
-  return {.m = args.m,
-          .n = args.n,
-          .k = args.k,
-          .a_stride = args.a.stride,
-          .b_stride = args.b.stride,
-          .c_stride = args.c.stride,
-          .a_transposed = args.a_transposed,
-          .b_transposed = args.b_transposed,
-          .bias = !args.bias.empty(),
-          .relu = args.relu,
-          .accumulate = args.accumulate,
-          .on_16_bytes = On16Bytes(args.a.data) && On16Bytes(args.b.data) && On16Bytes(args.c.data),
-          .operands = args.a.storage,
-          .result = args.c.storage};
+  return {
+      .m = args.m,
+      .n = args.n,
+      .k = args.k,
+      .a_stride = args.a.stride,
+      .b_stride = args.b.stride,
+      .c_stride = args.c.stride,
+      .a_transposed = args.a_transposed,
+      .b_transposed = args.b_transposed,
+      .bias = !args.bias.empty(),
+      .relu = args.relu,
+      .writes_mask = args.written_mask != nullptr,
+      .reads_mask = args.read_mask != nullptr,
+      .sums = !args.a_sums.empty(),
+      .accumulate = args.accumulate,
+      .on_16_bytes = OnMatmulBoundary(args.a.data) && OnMatmulBoundary(args.b.data) && OnMatmulBoundary(args.c.data),
+      .operands = args.a.storage,
+      .result = args.c.storage};
 }
 
 // cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so that its first operand is our second.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+  bool offered = false;
   cublasLtMatmulAlgo_t algorithm = {};
 };
 
@@ -119,13 +123,17 @@ class CublasMatmul : public Matmul {
       : library_(library), handle_(handle), stream_(stream), workspace_(workspace), tf32_(tf32) {}
   ~CublasMatmul() override;
 
+  bool Offers(const MatmulArgs& args) override;
   void Multiply(const MatmulArgs& args) override;
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  Plan MakePlan(const Shape& shape, const void* bias) const;
-  void SetBias(const Plan& plan, const Shape& shape, const void* bias) const;
-  void ChooseAlgorithm(const Shape& shape, Plan& plan) const;
+  const Plan& PlanOf(const MatmulArgs& args);
+  Plan MakePlan(const Shape& shape) const;
+  // Where a bias or its gradient lies, and a mask; each is not looked at where the shape has none.
+  void SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const;
+  // The status is NOT_SUPPORTED where there is none.
+  cublasStatus_t ChooseAlgorithm(const Shape& shape, Plan& plan) const;
 
   const Library library_;
   const cublasLtHandle_t handle_;
@@ -151,17 +159,28 @@ void CublasMatmul::Check(cublasStatus_t status, const Shape& shape) const {
 }
 
 cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
-  if (shape.relu) return shape.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-  return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (shape.reads_mask) return CUBLASLT_EPILOGUE_DRELU;
+  if (shape.sums) return CUBLASLT_EPILOGUE_BGRADB;  // of the second operand, our first
+  if (!shape.relu) return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (shape.writes_mask) return shape.bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
+  return shape.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-void CublasMatmul::SetBias(const Plan& plan, const Shape& shape, const void* bias) const {
-  if (bias == nullptr) return;
-  Check(library_.set_operation(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), shape);
+// What cuBLASLt, asked or not, does not do right: NVIDIA's own nvmath refuses both gradients for products of a single term, and a sum for a
+// single column has been reported to fault.
+bool IsKnownNotToWork(const Shape& shape) {
+  return ((shape.reads_mask || shape.sums) && shape.k == 1) || (shape.sums && shape.m == 1);
 }
 
-// `bias`: the first call's; some versions offer no algorithm for a bias that is null.
-Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
+void CublasMatmul::SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* place) {
+    Check(library_.set_operation(plan.operation, attribute, &place, sizeof(place)), shape);
+  };
+  if (shape.bias || shape.sums) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (shape.writes_mask || shape.reads_mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+}
+
+Plan CublasMatmul::MakePlan(const Shape& shape) const {
   Plan plan;
   const auto check = [&](cublasStatus_t status) { Check(status, shape); };
   const bool tf32 = tf32_ && shape.operands == Storage::kFloat32;
@@ -173,6 +192,9 @@ Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(shape));
+  if (shape.writes_mask || shape.reads_mask) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8 * ReluMaskBytes(1, shape.n));  // in elements, which are bits
+  }
   // [columns of a row as it is stored, rows as they are stored]
   const auto layout = [&](cublasLtMatrixLayout_t* to, Storage storage, int64_t columns, int64_t rows, int64_t stride) {
     check(library_.create_layout(to, TypeOf(storage), columns, rows, stride));
@@ -182,12 +204,18 @@ Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
   layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
          shape.a_stride);
   layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
-  SetBias(plan, shape, bias);
-  ChooseAlgorithm(shape, plan);
+  // Not null: some versions offer no algorithm then.
+  const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
+  SetPlaces(plan, shape, somewhere, somewhere);
+  const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
+  plan.offered = status == CUBLAS_STATUS_SUCCESS;
+  // Asked for an epilogue that it does not have, it may find the question invalid.
+  const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+  if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);
   return plan;
 }
 
-void CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
+cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
   cublasLtMatmulPreference_t preference;
   Check(library_.create_preference(&preference), shape);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -201,23 +229,30 @@ void CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(shape.result));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
-  Check(library_.choose(handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference, 1,
-                        &found, &count),
-        shape);
-  Check(count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED, shape);
+  const cublasStatus_t status = library_.choose(handle_, plan.operation, plan.first, plan.second, plan.result,
+                                                plan.result, preference, 1, &found, &count);
   library_.destroy_preference(preference);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   plan.algorithm = found.algo;
+  return count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-void CublasMatmul::Multiply(const MatmulArgs& args) {
-  HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
-  CheckTypes(args);
+const Plan& CublasMatmul::PlanOf(const MatmulArgs& args) {
+  CheckArgs(args);
   const Shape shape = ShapeOf(args);
-  HADAL_CHECK(!(shape.bias || args.relu) || !args.accumulate);
   auto found = plans_.find(shape);
-  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape, args.bias.data)).first;
-  const Plan& plan = found->second;
-  SetBias(plan, shape, args.bias.data);
+  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
+  return found->second;
+}
+
+bool CublasMatmul::Offers(const MatmulArgs& args) { return !args.HasEpilogue() || PlanOf(args).offered; }
+
+void CublasMatmul::Multiply(const MatmulArgs& args) {
+  const Plan& plan = PlanOf(args);
+  HADAL_CHECK(plan.offered);
+  const Shape shape = ShapeOf(args);
+  SetPlaces(plan, shape, shape.sums ? args.a_sums.data : args.bias.data,
+            shape.writes_mask ? args.written_mask : args.read_mask);
   stream_.CountLaunch();
   const float alpha = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
   Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data, plan.first, args.a.data, plan.second, &beta,

@@ -1,7 +1,11 @@
 // Products by cuBLASLt, which is opened with dlopen when the first GPU is: a program needs no library of CUDA to start.
 //
 // A plan (algorithm and descriptors) is made once for each shape: cuBLASLt's first choice for the shape, strides, alignment, epilogue and
-// kWorkspaceBytes of workspace, so a function of (shape, types, device, library). Bias and ReLU ride on the product.
+// kMatmulWorkspaceBytes of workspace, so a function of (shape, types, device, library). cuBLASLt also looks how the pointers of a bias and a
+// mask lie: a plan is asked for with pointers that lie on 16 bytes and no more, not with those of whoever comes first.
+// Everything of matmul.h rides on the product where cuBLASLt has an algorithm for it: epilogues RELU_AUX_BIAS, DRELU, BGRADB and what they
+// are made of. Its types: a bias, or a bias's gradient, is stored as D is. So the gradient of a bias rides on the weight's, whose D is fp32
+// (with BGRADB, over dy; as Transformer Engine accumulates), and not on dReLU's product (DRELU_BGRAD), whose D is bf16.
 // Threads: one. Errors of the library behind the start abort with its words.
 #pragma once
 

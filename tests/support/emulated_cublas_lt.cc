@@ -2,17 +2,21 @@
 //
 //   D = epilogue(alpha · op(A) · op(B) + beta · C + bias along D's rows)         all column-major, leading dimensions in elements
 //
-// As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. It is strict where the library
+// As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. ReLU with AUX writes a mask
+// of m × n bits beside (columns AUX_LD bits apart, a multiple of 128; within one the order is this library's own, and the bits behind row m are
+// set), DRELU reads one, BGRADB writes the n sums of op(B)'s columns over k, of D's type. It is strict where the library
 // would misbehave: shapes and leading dimensions that do not fit, combinations of types outside of the documented table, an algorithm of
 // another problem, pointers less aligned than its preference said, a bias epilogue without bias, memory that is not the device's, and a
 // workspace smaller than asked for or not on 256 bytes end in an error status, and so does a bias that is not on 16 bytes: no document says
-// so, but kernels of the library fault there, on an A100 too. The workspace is overwritten, as an algorithm with split sums does.
-// Only what hadal asks for is here: fp32 and bf16, host scalars, epilogues default, bias, ReLU and both.
+// so, but kernels of the library fault there, on an A100 too. The heuristic looks how a bias and a mask lie, and its algorithm takes none that
+// lie worse. The workspace is overwritten, as an algorithm with split sums does. It can be told to have no algorithm for an epilogue.
+// Only what hadal asks for is here: fp32 and bf16, host scalars, epilogues default, bias, ReLU, both, each with AUX, DRELU and BGRADB.
 #include <cublasLt.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -34,7 +38,9 @@ struct Description {
   cublasComputeType_t compute;
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
+  void* bias = nullptr;
+  std::byte* mask = nullptr;
+  int64_t mask_leading = 0;
 };
 
 struct Preference {
@@ -52,12 +58,14 @@ struct Problem {
   int64_t n() const { return d.columns; }
   int64_t k() const { return description.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
 };
+int64_t MaskBytes(const Problem& p) { return p.n() * p.description.mask_leading / 8; }
 
 // Lies in cublasLtMatmulAlgo_t.
 struct Algorithm {
   uint64_t problem;
   uint64_t workspace_bytes;
   uint32_t alignment[4];
+  uint32_t bias_alignment, mask_alignment;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -66,11 +74,36 @@ constexpr uintptr_t kWorkspaceBoundary = 256;
 constexpr uintptr_t kBiasBoundary = 16;
 constexpr int kHandle = 0;
 
-bool HasBias(cublasLtEpilogue_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+bool IsKnown(cublasLtEpilogue_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_AUX:
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return true;
+    default:
+      return false;
+  }
 }
-bool HasRelu(cublasLtEpilogue_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+bool HasBias(cublasLtEpilogue_t epilogue) { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+bool HasRelu(cublasLtEpilogue_t epilogue) { return (epilogue & CUBLASLT_EPILOGUE_RELU) != 0; }
+bool HasMask(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_DRELU || (epilogue & CUBLASLT_EPILOGUE_RELU_AUX) == CUBLASLT_EPILOGUE_RELU_AUX;
+}
+bool IsGradient(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_DRELU || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+// Of the vector that CUBLASLT_MATMUL_DESC_BIAS_POINTER names.
+bool HasVector(cublasLtEpilogue_t epilogue) { return HasBias(epilogue) || epilogue == CUBLASLT_EPILOGUE_BGRADB; }
+
+// What the library sees of a pointer: how it lies, up to 256.
+uint32_t AlignmentOf(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  return static_cast<uint32_t>(std::min<uintptr_t>(256, address & -address));
 }
 
 int64_t BytesOf(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
@@ -87,6 +120,7 @@ uint64_t NumberOf(const Problem& p) {
   mix(p.description.transpose_a);
   mix(p.description.transpose_b);
   mix(p.description.epilogue);
+  mix(p.description.mask_leading);
   return hash;
 }
 
@@ -98,7 +132,14 @@ cublasStatus_t Check(const Problem& p) {
   const int64_t m = turned_a ? p.a.columns : p.a.rows, k_b = turned_b ? p.b.columns : p.b.rows;
   const int64_t n = turned_b ? p.b.rows : p.b.columns;
   if (m != p.m() || n != p.n() || k_b != p.k() || !p.same_c_and_d) return CUBLAS_STATUS_INVALID_VALUE;
-  if (HasBias(p.description.epilogue) && p.description.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasLtEpilogue_t epilogue = p.description.epilogue;
+  if (!IsKnown(epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (HasVector(epilogue) && p.description.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (HasMask(epilogue)) {
+    const int64_t leading = p.description.mask_leading;
+    if (p.description.mask == nullptr || leading % 128 != 0 || leading < p.m()) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (IsGradient(epilogue) && p.k() == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool narrow = p.a.type == CUDA_R_16BF;
   if (p.a.type != p.b.type || (p.d.type != CUDA_R_32F && p.d.type != p.a.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (narrow && p.description.compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -121,10 +162,31 @@ float At(const void* data, cudaDataType type, int64_t i) {
 struct Operands {
   const void *a, *b;
   void* d;
-  const void* bias;
   float alpha, beta;
   void* workspace;
 };
+
+void Store(void* data, cudaDataType type, int64_t i, float value) {
+  if (type == CUDA_R_32F) {
+    static_cast<float*>(data)[i] = value;
+  } else {
+    static_cast<uint16_t*>(data)[i] = Narrowed(value);
+  }
+}
+
+// D's element (i, j) behind the epilogue.
+float Finished(const Problem& p, float value, int64_t i, int64_t j) {
+  const Description& x = p.description;
+  if (HasBias(x.epilogue)) value += At(x.bias, p.d.type, i);
+  if (HasRelu(x.epilogue)) value = std::max(value, 0.0f);
+  if (!HasMask(x.epilogue)) return value;
+  const int64_t place = j * x.mask_leading + (i ^ 3);  // a multiple of four is a whole one of 128
+  std::byte& byte = x.mask[place / 8];
+  const std::byte bit = std::byte{1} << place % 8;
+  if (x.epilogue == CUBLASLT_EPILOGUE_DRELU) return (byte & bit) == std::byte{0} ? 0.0f : value;
+  byte = value > 0.0f ? byte | bit : byte & ~bit;
+  return value;
+}
 
 void Multiply(const Problem& p, const Operands& x) {
   const bool tf32 = p.description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -142,6 +204,9 @@ void Multiply(const Problem& p, const Operands& x) {
   const std::vector<float> a = values(x.a, p.a, p.m(), p.description.transpose_a == CUBLAS_OP_T);
   const std::vector<float> b = values(x.b, p.b, p.n(), p.description.transpose_b == CUBLAS_OP_N);
   std::memset(x.workspace, 0xFF, kWorkspaceBytes);
+  if (HasMask(p.description.epilogue) && HasRelu(p.description.epilogue)) {
+    std::memset(p.description.mask, 0xFF, MaskBytes(p));
+  }
   for (int64_t j = 0; j < p.n(); ++j) {
     for (int64_t i = 0; i < p.m(); ++i) {
       float sum = 0.0f;
@@ -149,14 +214,12 @@ void Multiply(const Problem& p, const Operands& x) {
       const int64_t place = j * p.d.leading + i;
       float value = x.alpha * sum;
       if (x.beta != 0.0f) value += x.beta * At(x.d, p.d.type, place);
-      if (x.bias != nullptr) value += At(x.bias, p.d.type, i);
-      if (HasRelu(p.description.epilogue)) value = std::max(value, 0.0f);
-      if (p.d.type == CUDA_R_32F) {
-        static_cast<float*>(x.d)[place] = value;
-      } else {
-        static_cast<uint16_t*>(x.d)[place] = Narrowed(value);
-      }
+      Store(x.d, p.d.type, place, Finished(p, value, i, j));
     }
+    if (p.description.epilogue != CUBLASLT_EPILOGUE_BGRADB) continue;
+    float sum = 0.0f;
+    for (int64_t depth = 0; depth < p.k(); ++depth) sum += b[j * p.k() + depth];
+    Store(p.description.bias, p.d.type, j, sum);
   }
 }
 
@@ -224,6 +287,10 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_
       return Set(description.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return Set(description.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return Set(description.mask, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return Set(description.mask_leading, value, bytes);
     default:
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -282,7 +349,11 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (const cublasStatus_t status = Check(problem); status != CUBLAS_STATUS_SUCCESS) return status;
   if (asked.workspace_bytes < kWorkspaceBytes) return CUBLAS_STATUS_NOT_SUPPORTED;
-  Algorithm algorithm{.problem = NumberOf(problem), .workspace_bytes = kWorkspaceBytes};
+  if (!surroundings.offers(problem.description.epilogue)) return CUBLAS_STATUS_SUCCESS;  // none found
+  Algorithm algorithm{.problem = NumberOf(problem),
+                      .workspace_bytes = kWorkspaceBytes,
+                      .bias_alignment = AlignmentOf(problem.description.bias),
+                      .mask_alignment = AlignmentOf(problem.description.mask)};
   std::copy_n(asked.alignment, 4, algorithm.alignment);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
@@ -310,15 +381,20 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(matrices[i]) % algorithm.alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const void* const bias = HasBias(problem.description.epilogue) ? problem.description.bias : nullptr;
+  const cublasLtEpilogue_t epilogue = problem.description.epilogue;
+  const void* const bias = HasVector(epilogue) ? problem.description.bias : nullptr;
+  const void* const mask = HasMask(epilogue) ? problem.description.mask : nullptr;
   if (reinterpret_cast<uintptr_t>(bias) % kBiasBoundary != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  if (bias != nullptr && AlignmentOf(bias) < algorithm.bias_alignment) return CUBLAS_STATUS_INVALID_VALUE;
+  if (mask != nullptr && AlignmentOf(mask) < algorithm.mask_alignment) return CUBLAS_STATUS_INVALID_VALUE;
+  const int64_t entries = HasBias(epilogue) ? problem.m() : problem.n();
   const bool owned = surroundings.owns(a, SpanBytes(problem.a)) && surroundings.owns(b, SpanBytes(problem.b)) &&
                      surroundings.owns(d, SpanBytes(problem.d)) &&
                      surroundings.owns(workspace, static_cast<int64_t>(algorithm.workspace_bytes)) &&
-                     (bias == nullptr || surroundings.owns(bias, problem.m() * BytesOf(problem.d.type)));
+                     (bias == nullptr || surroundings.owns(bias, entries * BytesOf(problem.d.type))) &&
+                     (mask == nullptr || surroundings.owns(mask, MaskBytes(problem)));
   if (!owned) return CUBLAS_STATUS_INVALID_VALUE;
-  const Operands operands{a,        b, d, bias, *static_cast<const float*>(alpha), *static_cast<const float*>(beta),
-                          workspace};
+  const Operands operands{a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), workspace};
   surroundings.enqueue(stream, [problem, operands] { Multiply(problem, operands); });
   return CUBLAS_STATUS_SUCCESS;
 }
