@@ -1,74 +1,15 @@
 #include "kernels/device/cublas_matmul.h"
 
-#include <cublasLt.h>
-#include <dlfcn.h>
-
 #include <map>
-#include <string>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "kernels/device/cublas_library.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
 namespace hadal::cuda {
 namespace {
-
-// The functions of cuBLASLt that are used here.
-struct Library {
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtDestroy) destroy;
-  decltype(&cublasLtMatmul) matmul;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) choose;
-  decltype(&cublasLtMatmulDescCreate) create_operation;
-  decltype(&cublasLtMatmulDescDestroy) destroy_operation;
-  decltype(&cublasLtMatmulDescSetAttribute) set_operation;
-  decltype(&cublasLtMatrixLayoutCreate) create_layout;
-  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
-  decltype(&cublasLtMatmulPreferenceCreate) create_preference;
-  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
-  decltype(&cublasLtGetStatusString) status_string;
-};
-
-absl::StatusOr<void*> OpenLibrary() {
-  const std::string name = absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR);
-  const std::string places[] = {name, absl::StrCat("/usr/local/cuda/lib64/", name)};
-  std::string errors;
-  for (const std::string& place : places) {
-    // Never closed: its static objects do not expect it.
-    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
-    absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
-  }
-  return absl::UnavailableError(
-      absl::StrCat("cuBLASLt is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH"));
-}
-
-absl::StatusOr<Library> LoadLibrary() {
-  HADAL_ASSIGN_OR_RETURN(void* const handle, OpenLibrary());
-  std::string missing;
-  const auto load = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-    if (function == nullptr) absl::StrAppend(&missing, " ", name);
-  };
-  Library library{};
-  load(library.create, "cublasLtCreate");
-  load(library.destroy, "cublasLtDestroy");
-  load(library.matmul, "cublasLtMatmul");
-  load(library.choose, "cublasLtMatmulAlgoGetHeuristic");
-  load(library.create_operation, "cublasLtMatmulDescCreate");
-  load(library.destroy_operation, "cublasLtMatmulDescDestroy");
-  load(library.set_operation, "cublasLtMatmulDescSetAttribute");
-  load(library.create_layout, "cublasLtMatrixLayoutCreate");
-  load(library.destroy_layout, "cublasLtMatrixLayoutDestroy");
-  load(library.create_preference, "cublasLtMatmulPreferenceCreate");
-  load(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
-  load(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  load(library.status_string, "cublasLtGetStatusString");
-  if (!missing.empty()) return absl::UnavailableError(absl::StrCat("this cuBLASLt lacks", missing));
-  return library;
-}
 
 // What a plan is a function of.
 struct Shape {
@@ -84,6 +25,12 @@ struct Shape {
                     reads_mask, sums, accumulate, on_16_bytes, operands, result);
   }
   bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
+  bool HasMaskOrSums() const { return writes_mask || reads_mask || sums; }
+  Shape Bare() const {
+    Shape bare = *this;
+    bare.bias = bare.relu = bare.writes_mask = bare.reads_mask = bare.sums = false;
+    return bare;
+  }
 };
 
 cudaDataType_t TypeOf(Storage storage) { return storage == Storage::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -119,8 +66,9 @@ struct Plan {
 
 class CublasMatmul : public Matmul {
  public:
-  CublasMatmul(const Library& library, cublasLtHandle_t handle, StreamHandle stream, void* workspace, bool tf32)
-      : library_(library), handle_(handle), stream_(stream), workspace_(workspace), tf32_(tf32) {}
+  CublasMatmul(const CublasLibrary& library, cublasLtHandle_t handle, StreamHandle stream, void* workspace, int major,
+               bool tf32)
+      : library_(library), handle_(handle), stream_(stream), workspace_(workspace), major_(major), tf32_(tf32) {}
   ~CublasMatmul() override;
 
   bool Offers(const MatmulArgs& args) override;
@@ -128,17 +76,21 @@ class CublasMatmul : public Matmul {
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  const Plan& PlanOf(const MatmulArgs& args);
-  Plan MakePlan(const Shape& shape) const;
+  const Plan& PlanOf(const Shape& shape);
+  Plan MakePlan(const Shape& shape);
+  // Whether what rides costs the product the instructions that it would have alone.
+  bool IsOfAnotherKind(const Shape& shape, const Plan& plan);
+  int32_t KindOf(const Shape& shape, const Plan& plan) const;
   // Where a bias or its gradient lies, and a mask; each is not looked at where the shape has none.
   void SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const;
   // The status is NOT_SUPPORTED where there is none.
   cublasStatus_t ChooseAlgorithm(const Shape& shape, Plan& plan) const;
 
-  const Library library_;
+  const CublasLibrary library_;
   const cublasLtHandle_t handle_;
   const StreamHandle stream_;
   void* const workspace_;
+  const int major_;
   const bool tf32_;
   std::map<Shape, Plan> plans_;
 };
@@ -180,7 +132,19 @@ void CublasMatmul::SetPlaces(const Plan& plan, const Shape& shape, const void* b
   if (shape.writes_mask || shape.reads_mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
 }
 
-Plan CublasMatmul::MakePlan(const Shape& shape) const {
+int32_t CublasMatmul::KindOf(const Shape& shape, const Plan& plan) const {
+  int32_t kind = 0;
+  Check(library_.get_algorithm(&plan.algorithm, CUBLASLT_ALGO_CONFIG_ID, &kind, sizeof(kind), nullptr), shape);
+  return kind;
+}
+
+bool CublasMatmul::IsOfAnotherKind(const Shape& shape, const Plan& plan) {
+  constexpr int kFirstMajorWithItsOwnInstructions = 9;
+  if (!shape.HasMaskOrSums() || major_ < kFirstMajorWithItsOwnInstructions) return false;
+  return KindOf(shape, plan) != KindOf(shape, PlanOf(shape.Bare()));
+}
+
+Plan CublasMatmul::MakePlan(const Shape& shape) {
   Plan plan;
   const auto check = [&](cublasStatus_t status) { Check(status, shape); };
   const bool tf32 = tf32_ && shape.operands == Storage::kFloat32;
@@ -208,7 +172,7 @@ Plan CublasMatmul::MakePlan(const Shape& shape) const {
   const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
   SetPlaces(plan, shape, somewhere, somewhere);
   const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
-  plan.offered = status == CUBLAS_STATUS_SUCCESS;
+  plan.offered = status == CUBLAS_STATUS_SUCCESS && !IsOfAnotherKind(shape, plan);
   // Asked for an epilogue that it does not have, it may find the question invalid.
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);
@@ -237,20 +201,22 @@ cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) con
   return count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-const Plan& CublasMatmul::PlanOf(const MatmulArgs& args) {
-  CheckArgs(args);
-  const Shape shape = ShapeOf(args);
+const Plan& CublasMatmul::PlanOf(const Shape& shape) {
   auto found = plans_.find(shape);
   if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
   return found->second;
 }
 
-bool CublasMatmul::Offers(const MatmulArgs& args) { return !args.HasEpilogue() || PlanOf(args).offered; }
+bool CublasMatmul::Offers(const MatmulArgs& args) {
+  CheckArgs(args);
+  return !args.HasEpilogue() || PlanOf(ShapeOf(args)).offered;
+}
 
 void CublasMatmul::Multiply(const MatmulArgs& args) {
-  const Plan& plan = PlanOf(args);
-  HADAL_CHECK(plan.offered);
+  CheckArgs(args);
   const Shape shape = ShapeOf(args);
+  const Plan& plan = PlanOf(shape);
+  HADAL_CHECK(plan.offered);
   SetPlaces(plan, shape, shape.sums ? args.a_sums.data : args.bias.data,
             shape.writes_mask ? args.written_mask : args.read_mask);
   stream_.CountLaunch();
@@ -263,13 +229,13 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, bool tf32) {
-  HADAL_ASSIGN_OR_RETURN(const Library library, LoadLibrary());
+absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32) {
+  HADAL_ASSIGN_OR_RETURN(const CublasLibrary library, LoadCublasLibrary());
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = library.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("cuBLASLt does not start: ", library.status_string(status)));
   }
-  return std::make_unique<CublasMatmul>(library, handle, stream, workspace, tf32);
+  return std::make_unique<CublasMatmul>(library, handle, stream, workspace, major, tf32);
 }
 
 }  // namespace hadal::cuda

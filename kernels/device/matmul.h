@@ -59,8 +59,8 @@ inline void CheckArgs(const MatmulArgs& args) {
 class Matmul {
  public:
   virtual ~Matmul() = default;
-  // Whether there is such a product. One that nothing rides on there always is. A function of (shape, strides, types, which matrices lie on
-  // 16 bytes, device, library) alone, never of what else ran: no pointer of the arguments is followed.
+  // Whether there is such a product, and no slower than it has to be. One that nothing rides on there always is. A function of (shape, strides,
+  // types, which matrices lie on 16 bytes, device, library) alone, never of what else ran: no pointer of the arguments is followed.
   virtual bool Offers(const MatmulArgs& args) = 0;
   // REQUIRES: it is offered.
   virtual void Multiply(const MatmulArgs& args) = 0;

@@ -33,7 +33,8 @@ EmulatedCuda::EmulatedCuda() {
   const CublasLtSurroundings surroundings = {
       .enqueue = [](cudaStream_t stream, std::function<void()> run) { Instance().Enqueue(stream, std::move(run)); },
       .owns = [](const void* memory, int64_t bytes) { return Instance().Owns(memory, bytes); },
-      .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; }};
+      .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; },
+      .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; }};
   connect(&surroundings);
 }
 
