@@ -101,6 +101,24 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// A bit for each element of the hidden layer, where the products can keep it.
+TEST(DevicePlanTest, TheMaskOfTheReluIsPlanned) {
+  TrainOptions options = SmallRun(1, 0);
+  const int64_t mask_bytes = 16 * int64_t{2 * 48 + 2 * 64} * options.batch.micro_batches;  // 64 bits in rows of 128
+  for (const auto& [precision, most] :
+       {std::pair(TrainingPrecision::kBf16, mask_bytes), {TrainingPrecision::kFp32, 0}}) {
+    options.precision = precision;
+    const auto bytes = [&](double activation_dropout) {
+      options.model.activation_dropout = activation_dropout;
+      const auto report = MakePlanReport(options, 1, kPlanned, MachineRate());
+      return report->layouts[0].device_bytes();
+    };
+    const int64_t more = bytes(0) - bytes(0.1);
+    EXPECT_LE(more, most);
+    EXPECT_GE(more, most / options.batch.micro_batches) << "one in flight at least";
+  }
+}
+
 TEST(DevicePlanTest, WhatRanksExchangeLiesOnTheDeviceUnlessItGoesThroughTheHost) {
   TrainOptions options = SmallRun(2, 0);
   const auto nccl = MakePlanReport(options, 4, kPlanned, MachineRate());
