@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "launch/build_info.h"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
 #include "launch/rank_device.h"
@@ -322,13 +323,8 @@ int RunTrain(const TrainArguments& arguments) {
   }
   const int exit_code = ExitCodeOf(code.status());
   sinks.LogEnd(exit_code, std::string(code.status().message()));
-  // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
-  const bool own = exit_code == kExitHang || exit_code == kExitPeerLost || exit_code == kExitError;
-  if ((*world)->rank() == 0 || own) {
-    std::cerr << "hadal train" << ((*world)->size() > 1 ? absl::StrCat(" [rank ", (*world)->rank(), "]") : "") << ": "
-              << code.status().message() << std::endl;
-  }
-  if ((own || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr);
+  if ((!together || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }
 

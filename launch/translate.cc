@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launch/device_choice.h"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
 #include "launch/world.h"
@@ -29,10 +30,8 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   const absl::Status status = agreed.ok() ? body(**world) : agreed.status();
   if (status.ok()) return kExitDone;
   const int exit_code = ExitCodeOf(status);
-  // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
-  const bool own = exit_code == kExitHang || exit_code == kExitPeerLost;
-  if ((*world)->rank() == 0 || own) std::cerr << "hadal " << name << ": " << status.message() << std::endl;
-  if (own && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
+  if (!together) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }
 

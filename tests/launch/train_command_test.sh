@@ -137,6 +137,8 @@ expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multipl
 expect 2 "$hadal" bench step --precision bf61; says 'none of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
+expect 1 "${mpi[@]}" 3 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "all 3 ranks"
+[ "$(grep -c 'Nearest' out)" -eq 1 ] || fail "an error that every rank finds was not printed exactly once"
 [ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"
 
 finished
