@@ -123,6 +123,22 @@ int32_t ModelPlan::ParameterOf(int32_t sublayer, ParameterRole role) const {
   return -1;
 }
 
+bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
+  const ParameterRecord& record = parameters[parameter];
+  switch (record.role) {
+    case ParameterRole::kQueryBias:
+    case ParameterRole::kKeyBias:
+    case ParameterRole::kValueBias:
+      return true;
+    case ParameterRole::kOutputBias:  // of the residual connection, but where a norm comes in between
+      return ParameterOf(record.sublayer, ParameterRole::kOutputNormScale) >= 0;
+    case ParameterRole::kHiddenBias:  // or first shifted
+      return ParameterOf(record.sublayer, ParameterRole::kHiddenShift) < 0;
+    default:
+      return !record.is_vector();
+  }
+}
+
 int32_t ModelPlan::NormBehind(int32_t sublayer) const {
   return ParameterOf(sublayer, Combines(sublayers[sublayer].stack) ? ParameterRole::kCombinationNormScale
                                                                    : ParameterRole::kClosingNormScale);

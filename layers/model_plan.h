@@ -145,6 +145,12 @@ struct ModelPlan {
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
+  // How a run stores a parameter for the kernels that read it: as compute_storage where those are products alone (matrices, tables, and
+  // biases that ride on a product), else in fp32.
+  Storage read_storage(int32_t parameter) const {
+    return ReadByProductsAlone(parameter) ? compute_storage : Storage::kFloat32;
+  }
+  bool ReadByProductsAlone(int32_t parameter) const;
   // How a run stores a stack's residual stream and its gradient: as what products read where a norm closes every sublayer; where the
   // stream is a sum over the whole depth (pre-norm, no norm), in fp32.
   Storage stream_storage(Stack stack) const {

@@ -1,5 +1,6 @@
 #include "layers/parameter_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/convert.h"
@@ -7,40 +8,88 @@
 namespace hadal {
 
 ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training,
-                               ArenaLayout& layout)
+                               ArenaLayout& layout, const SliceRange& updated)
     : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan.sublayers[s];
-    weight_floats_ = AlignedSublayer(weight_floats_);
-    gradient_floats_ = AlignedSublayer(gradient_floats_);
-    for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
-      const int64_t elements = plan.parameters[p].elements();
-      owned_.push_back(p);
-      weight_offset_[p] = weight_floats_;
-      weight_floats_ += elements;
-      if (p == sublayer.table) continue;
-      gradient_offset_[p] = gradient_floats_;
-      gradient_floats_ += elements;
-    }
-    if (sublayer.table < 0) continue;
-    const int64_t elements = plan.parameters[sublayer.table].elements();
-    if (weight_offset_[sublayer.table] < 0) {
-      weight_offset_[sublayer.table] = weight_floats_;
-      weight_floats_ += elements;
-    }
-    table_uses_.push_back({s, gradient_floats_});
-    gradient_floats_ += elements;
+    for (int32_t p = 0; p < sublayer.parameters; ++p) owned_.push_back(sublayer.first_parameter + p);
   }
+  rounded_elements_ = Place(sublayers, Storage::kBFloat16);
+  weight_floats_ = Place(sublayers, Storage::kFloat32);
+  master_end_ = rounded_elements_;
+  if (training) PlaceMasters(updated);
   weight_slice_ = layout.Reserve<float>("weights", weight_floats_);
-  if (plan.compute_storage == Storage::kBFloat16) rounded_slice_ = layout.Reserve<BFloat16>("weights", weight_floats_);
+  rounded_slice_ = layout.Reserve<BFloat16>("weights", rounded_elements_);
+  master_slice_ = layout.Reserve<float>("weights", master_end_ - master_base_);
   if (!training) return;
   gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
 }
 
+int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage storage) {
+  const auto is_mine = [&](int32_t p) { return plan_.read_storage(p) == storage; };
+  int64_t end = 0;
+  for (const int32_t s : sublayers) {
+    const SublayerRecord& sublayer = plan_.sublayers[s];
+    end = AlignedSublayer(end);
+    gradient_floats_ = AlignedSublayer(gradient_floats_);
+    for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
+      if (!is_mine(p)) continue;
+      weight_offset_[p] = std::exchange(end, end + plan_.parameters[p].elements());
+      if (p == sublayer.table) continue;
+      gradient_offset_[p] = std::exchange(gradient_floats_, gradient_floats_ + plan_.parameters[p].elements());
+    }
+    if (sublayer.table < 0 || !is_mine(sublayer.table)) continue;
+    table_uses_.push_back({s, gradient_floats_});
+    gradient_floats_ += plan_.parameters[sublayer.table].elements();
+  }
+  // Tables of other stages lie behind what this one updates.
+  for (const int32_t s : sublayers) {
+    const int32_t table = plan_.sublayers[s].table;
+    if (table < 0 || !is_mine(table) || weight_offset_[table] >= 0) continue;
+    weight_offset_[table] = AlignedSublayer(end);
+    end = weight_offset_[table] + plan_.parameters[table].elements();
+  }
+  return end;
+}
+
+void ParameterStore::PlaceMasters(const SliceRange& updated) {
+  master_begin_ = rounded_elements_;
+  master_end_ = 0;
+  for (const int32_t p : owned_) {
+    if (!IsRounded(p)) continue;
+    for (int64_t slice = 0; slice < SliceCount(plan_.parameters[p]); ++slice) {
+      if (!updated.Holds(p, slice)) continue;
+      const int64_t first = slice * kSliceElements;
+      const int64_t last = std::min(first + kSliceElements, plan_.parameters[p].elements());
+      master_begin_ = std::min(master_begin_, weight_offset_[p] + first);
+      master_end_ = std::max(master_end_, weight_offset_[p] + last);
+    }
+  }
+  master_begin_ = std::min(master_begin_, master_end_);  // there are none
+  constexpr int64_t kAligned = AlignedSublayer(1);
+  master_base_ = master_begin_ / kAligned * kAligned;
+}
+
 void ParameterStore::Bind(const Arena& arena) {
   weights_ = arena.Get<float>(weight_slice_);
-  if (plan_.compute_storage == Storage::kBFloat16) rounded_ = arena.Get<BFloat16>(rounded_slice_);
+  rounded_ = arena.Get<BFloat16>(rounded_slice_);
+  masters_ = arena.Get<float>(master_slice_);
   gradients_ = arena.Get<float>(gradient_slice_);
+}
+
+float* ParameterStore::Floats(int32_t parameter, int64_t first, int64_t elements) const {
+  HADAL_CHECK_GE(weight_offset_[parameter], 0);
+  const int64_t offset = weight_offset_[parameter] + first;
+  if (!IsRounded(parameter)) return weights_ + offset;
+  const bool here = offset >= master_begin_ && offset + elements <= master_end_;
+  return here ? masters_ + (offset - master_base_) : nullptr;
+}
+
+Matrix ParameterStore::FusedWeight(int32_t first, int32_t count) const {
+  const Matrix shape = Fused(nullptr, 0, first, count);
+  float* const data = Floats(first, 0, shape.rows * shape.columns);
+  HADAL_CHECK(data != nullptr);  // another replica or stage has the master
+  return {data, shape.rows, shape.columns};
 }
 
 Vector ParameterStore::FusedWeightVector(int32_t first, int32_t count) const {
@@ -49,30 +98,42 @@ Vector ParameterStore::FusedWeightVector(int32_t first, int32_t count) const {
   return {fused.data, fused.rows * fused.columns};
 }
 
+Vector ParameterStore::WeightSlice(int32_t parameter, int64_t slice) const {
+  const Vector shape = SliceOf(Vector(nullptr, plan_.parameters[parameter].elements()), slice);
+  float* const data = Floats(parameter, slice * kSliceElements, shape.size);
+  return data == nullptr ? Vector() : Vector(data, shape.size);
+}
+
 ConstAnyMatrix ParameterStore::ProductWeight(int32_t first, int32_t count) const {
-  const Matrix weight = FusedWeight(first, count);
-  if (rounded_ == nullptr) return weight;
-  return MatrixOf<const BFloat16>(rounded_ + weight_offset_[first], weight.rows, weight.columns);
+  if (!IsRounded(first)) return FusedWeight(first, count);
+  HADAL_CHECK_GE(weight_offset_[first], 0);
+  const Matrix shape = Fused(nullptr, 0, first, count);
+  return MatrixOf<const BFloat16>(rounded_ + weight_offset_[first], shape.rows, shape.columns);
 }
 
 ConstAnyVector ParameterStore::ProductBias(int32_t first, int32_t count) const {
-  const Vector bias = FusedWeightVector(first, count);
-  if (rounded_ == nullptr || bias.empty()) return bias;
-  return RoundedOf(bias);
+  if (first < 0 || !IsRounded(first)) return FusedWeightVector(first, count);
+  const ConstAnyMatrix bias = ProductWeight(first, count);
+  return VectorOf<const BFloat16>(bias.of<BFloat16>().data, bias.rows * bias.columns);
 }
 
-VectorOf<BFloat16> ParameterStore::RoundedOf(ConstVector weight) const {
-  if (rounded_ == nullptr) return {};
-  const int64_t offset = weight.data - weights_;
-  HADAL_CHECK(offset >= 0 && offset + weight.size <= weight_floats_);
-  return {rounded_ + offset, weight.size};
+VectorOf<BFloat16> ParameterStore::RoundedSlice(int32_t parameter, int64_t slice) const {
+  if (!IsRounded(parameter)) return {};
+  const int64_t elements = plan_.parameters[parameter].elements();
+  return SliceOf(VectorOf<BFloat16>(rounded_ + weight_offset_[parameter], elements), slice);
 }
 
-void ParameterStore::Round(const Stream& stream, ConstVector weight) const {
-  const VectorOf<BFloat16> rounded = RoundedOf(weight);
-  if (rounded.empty()) return;
-  Convert(stream,
-          {.from = ConstMatrix(weight.data, 1, weight.size), .to = MatrixOf<BFloat16>(rounded.data, 1, rounded.size)});
+AnyMatrix ParameterStore::AsRead(int32_t parameter) const {
+  const int64_t elements = plan_.parameters[parameter].elements();
+  if (!IsRounded(parameter)) return Matrix(Floats(parameter, 0, elements), 1, elements);
+  return MatrixOf<BFloat16>(rounded_ + weight_offset_[parameter], 1, elements);
+}
+
+void ParameterStore::RoundMasters(const Stream& stream) const {
+  const int64_t elements = master_end_ - master_begin_;
+  if (elements == 0) return;
+  Convert(stream, {.from = ConstMatrix(masters_ + (master_begin_ - master_base_), 1, elements),
+                   .to = MatrixOf<BFloat16>(rounded_ + master_begin_, 1, elements)});
 }
 
 Vector ParameterStore::FusedGradientVector(int32_t first, int32_t count) const {
@@ -90,14 +151,7 @@ Matrix ParameterStore::TableGradient(int32_t sublayer) const {
 }
 
 Matrix ParameterStore::View(float* base, int64_t offset, int32_t parameter) const {
-  HADAL_CHECK_GE(offset, 0);
-  const ParameterRecord& record = plan_.parameters[parameter];
-  return {base + offset, record.rows, record.columns};
-}
-
-Vector ParameterStore::Flat(float* base, int64_t offset, int32_t parameter) const {
-  HADAL_CHECK_GE(offset, 0);
-  return {base + offset, plan_.parameters[parameter].elements()};
+  return Fused(base, offset, parameter, 1);
 }
 
 Matrix ParameterStore::Fused(float* base, int64_t offset, int32_t first, int32_t count) const {

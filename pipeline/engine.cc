@@ -192,10 +192,12 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
   return entries;
 }
 
-absl::Status Engine::ShareTiedWeights() {
-  HADAL_RETURN_IF_ERROR(layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_));
-  stage().parameters().RoundAll(stage().stream());
-  return absl::OkStatus();
+absl::Status Engine::ShareWeights() {
+  stage().parameters().RoundMasters(stage().stream());
+  if (layout_.state_.masters_are_spread()) {
+    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
+  }
+  return layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_);
 }
 
 int Engine::RankBehind(int chunk, int chunks) const {
@@ -378,7 +380,7 @@ absl::Status Engine::ReduceOverReplicas() {
 absl::Status Engine::GatherOverReplicas() {
   const Stopwatch watch;
   if (result_.applied && layout_.state_.sharded())
-    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), stage().parameters(), timeout_));
+    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

@@ -123,9 +123,9 @@ class Engine {
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
 
-  // After initialisation and after a load: sends the owners' tied tables to the other stages that use them, and rounds all weights that
-  // products read in bf16.
-  absl::Status ShareTiedWeights();
+  // After initialisation and after a load, which fill what a rank keeps in fp32: rounds what products read in bf16, and sends it to the
+  // replicas that keep other masters, and tied tables to the other stages that use them.
+  absl::Status ShareWeights();
 
  private:
   Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,

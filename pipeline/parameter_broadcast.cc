@@ -35,20 +35,17 @@ absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterS
     if (rank > owner) continue;
     const int64_t elements = plan.parameters[p].elements();
     for (int64_t slice = 0; slice < SliceCount(plan.parameters[p]); ++slice) {
-      const int64_t first = slice * kSliceElements;
-      const int64_t size = std::min(kSliceElements, elements - first);
-      const bool stays = rank == owner && stream.device() == nullptr;
+      const int64_t size = std::min(kSliceElements, elements - slice * kSliceElements);
+      const Vector weight = rank == owner ? parameters.WeightSlice(p, slice) : Vector();
+      const bool stays = !weight.empty() && stream.device() == nullptr;
       if (!stays) passing.resize(size);
-      const Vector values =
-          stays ? Vector(parameters.WeightVector(p).data + first, size) : Vector(passing.data(), size);
+      const Vector values = stays ? weight : Vector(passing.data(), size);
       if (rank == 0) {
         InitializeSlice(stream, plan, seed, p, slice, values);
       } else {
         HADAL_RETURN_IF_ERROR(ReceiveFrom(communicator, rank - 1, values, timeout));
       }
-      if (rank == owner && !stays) {
-        stream.FromHost(parameters.WeightVector(p).data + first, values.data, size * int64_t{sizeof(float)});
-      }
+      if (!weight.empty() && !stays) stream.FromHost(weight.data, values.data, size * int64_t{sizeof(float)});
       if (rank < owner) HADAL_RETURN_IF_ERROR(SendTo(communicator, rank + 1, values, timeout));
     }
   }

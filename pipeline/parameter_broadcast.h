@@ -17,7 +17,7 @@
 
 namespace hadal {
 
-// Fills the weights this rank owns. Tied tables on other ranks are filled by Engine::ShareTiedWeights afterwards.
+// Fills the fp32 weights this rank keeps. Engine::ShareWeights gives the other ranks what they read of them.
 absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout);
 

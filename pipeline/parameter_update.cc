@@ -111,14 +111,17 @@ void UpdateAndMeasure(const Stream& stream, const StageState& state, const Param
 
 void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
   if (update.sizes != nullptr) return UpdateAndMeasure(stream, state, update);
-  Run run;
-  for (const StateSlice& slice : state.updated()) {
-    const Run next = RunOf(slice);
-    if (!run.parameter.empty() && run.Join(next)) continue;
+  for (const bool rounded : {true, false}) {  // as they lie
+    Run run;
+    for (const StateSlice& slice : state.updated()) {
+      if (slice.is_rounded() != rounded) continue;
+      const Run next = RunOf(slice);
+      if (!run.parameter.empty() && run.Join(next)) continue;
+      if (!run.parameter.empty()) Apply(stream, run, update);
+      run = next;
+    }
     if (!run.parameter.empty()) Apply(stream, run, update);
-    run = next;
   }
-  if (!run.parameter.empty()) Apply(stream, run, update);
 }
 
 }  // namespace hadal

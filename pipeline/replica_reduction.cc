@@ -19,7 +19,12 @@ int32_t CompleteAfter(const ModelPlan& plan, int32_t parameter) {
   return tied ? -1 : record.sublayer;
 }
 
-bool Follows(Vector next, Vector values) { return next.data == values.data + values.size; }
+// REQUIRES: both are [1, elements].
+bool Follows(AnyMatrix next, AnyMatrix values) {
+  return next.storage == values.storage && next.data == static_cast<std::byte*>(values.data) + values.bytes();
+}
+
+Matrix RowOf(Vector values) { return {values.data, 1, values.size}; }
 
 }  // namespace
 
@@ -50,10 +55,16 @@ void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communi
   communicator_ = &replicas;
   trace_ = &trace;
   buffers_ = arena.Get<float>(buffer_slice_);
-  for (const StateSlice& slice : state.slices()) AddSlice(slice, CompleteAfter(state.plan(), slice.parameter));
+  for (const bool rounded : {true, false}) {  // as they lie
+    for (const StateSlice& slice : state.slices()) {
+      if (slice.is_rounded() == rounded) AddSlice(slice, CompleteAfter(state.plan(), slice.parameter));
+    }
+  }
   const auto tables =
       std::stable_partition(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.first_sublayer >= 0; });
   std::reverse(buckets_.begin(), tables);
+  std::stable_sort(buckets_.begin(), tables,
+                   [](const Bucket& a, const Bucket& b) { return a.first_sublayer > b.first_sublayer; });
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (Owns(buckets_[b])) mine_.push_back(b);
   }
@@ -67,20 +78,23 @@ void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communi
 }
 
 void ReplicaReduction::AddSlice(const StateSlice& slice, int32_t first_sublayer) {
+  const AnyMatrix weight = slice.as_read();
   if (!buckets_.empty()) {
     Bucket& last = buckets_.back();
     if (last.owner == slice.owner && last.first_sublayer >= 0 && first_sublayer >= 0 &&
-        last.weight.size + slice.weight.size <= kBucketElements && Follows(slice.weight, last.weight) &&
-        Follows(slice.gradient, last.gradient)) {
-      last.weight.size += slice.weight.size;
-      last.gradient.size += slice.weight.size;
+        last.gradient.size + slice.elements <= kBucketElements && Follows(weight, last.weight) &&
+        Follows(RowOf(slice.gradient), RowOf(last.gradient))) {
+      last.weight.columns = last.weight.stride += slice.elements;
+      last.gradient.size += slice.elements;
       return;
     }
   }
-  for (int64_t first = 0; first < slice.weight.size; first += kBucketElements) {
-    const int64_t size = std::min(kBucketElements, slice.weight.size - first);
-    buckets_.push_back({.weight = {slice.weight.data + first, size},
-                        .gradient = {slice.gradient.data + first, size},
+  for (int64_t first = 0; first < slice.elements; first += kBucketElements) {
+    const int64_t size = std::min(kBucketElements, slice.elements - first);
+    AnyMatrix part = weight.Columns(first, size);
+    part.stride = size;
+    buckets_.push_back({.gradient = {slice.gradient.data + first, size},
+                        .weight = part,
                         .owner = slice.owner,
                         .first_sublayer = first_sublayer});
   }
@@ -220,22 +234,22 @@ absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeo
   return absl::OkStatus();
 }
 
-absl::Status ReplicaReduction::Gather(const Stream& stream, Vector Bucket::*values, absl::Duration timeout) {
+template <typename Of>
+absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
   for (const Bucket& bucket : buckets_) {
-    const Vector v = OnHost(bucket, bucket.*values);
-    if (Owns(bucket)) {
-      Fetch(stream, bucket, bucket.*values);
-    } else {
+    const AnyMatrix values = of(bucket);
+    void* const at = bucket.mirror == nullptr ? values.data : bucket.mirror;
+    if (!Owns(bucket)) {
       HADAL_ASSIGN_OR_RETURN(const CommRequest request,
-                             communicator_->Receive(v.data, v.size * sizeof(float), bucket.owner, kGatherTag));
+                             communicator_->Receive(at, values.bytes(), bucket.owner, kGatherTag));
       requests_.push_back(request);
       continue;
     }
+    if (bucket.mirror != nullptr) stream.ToHost(at, values.data, values.bytes());
     for (int r = 0; r < replicas_; ++r) {
       if (r == replica_) continue;
-      HADAL_ASSIGN_OR_RETURN(const CommRequest request,
-                             communicator_->Send(v.data, v.size * sizeof(float), r, kGatherTag));
+      HADAL_ASSIGN_OR_RETURN(const CommRequest request, communicator_->Send(at, values.bytes(), r, kGatherTag));
       requests_.push_back(request);
     }
   }
@@ -244,22 +258,21 @@ absl::Status ReplicaReduction::Gather(const Stream& stream, Vector Bucket::*valu
   }
   requests_.clear();
   for (const Bucket& bucket : buckets_) {
-    if (!Owns(bucket)) Store(stream, bucket, bucket.*values);
+    if (bucket.mirror == nullptr || Owns(bucket)) continue;
+    const AnyMatrix values = of(bucket);
+    stream.FromHost(values.data, bucket.mirror, values.bytes());
   }
   return absl::OkStatus();
 }
 
 absl::Status ReplicaReduction::GatherGradients(const Stream& stream, absl::Duration timeout) {
-  return Gather(stream, &Bucket::gradient, timeout);
+  return Gather(
+      stream, [](const Bucket& bucket) -> AnyMatrix { return RowOf(bucket.gradient); }, timeout);
 }
 
-absl::Status ReplicaReduction::GatherWeights(const Stream& stream, const ParameterStore& parameters,
-                                             absl::Duration timeout) {
-  HADAL_RETURN_IF_ERROR(Gather(stream, &Bucket::weight, timeout));
-  for (const Bucket& bucket : buckets_) {
-    if (!Owns(bucket)) parameters.Round(stream, bucket.weight);
-  }
-  return absl::OkStatus();
+absl::Status ReplicaReduction::GatherWeights(const Stream& stream, absl::Duration timeout) {
+  return Gather(
+      stream, [](const Bucket& bucket) { return bucket.weight; }, timeout);
 }
 
 }  // namespace hadal

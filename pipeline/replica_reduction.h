@@ -3,7 +3,7 @@
 //   g = ((g(replica 0) + g(replica 1)) + g(replica 2)) + …      fp32, in replica order, by the slice's owner, in place
 //
 // Every replica sends the owner its piece; the owner adds in replica order, whatever came first. Then, sharded, the owner updates
-// and sends the new weights to all; not sharded, it sends the sum to all and everybody updates. Both ways the same sums reach the
+// and sends the new weights to all, as their kernels read them: in bf16 those of products as half the bytes; not sharded, it sends the sum to all and everybody updates. Both ways the same sums reach the
 // same Adam, so that sharding changes no bit. Either way a rank sends and receives (R-1)/R of the stage's bytes, twice.
 //
 // Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements. The sum of a step is a
@@ -50,17 +50,17 @@ class ReplicaReduction {
   // All gradients are complete, tied tables included. Afterwards owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
-  // Every replica gets the owners' gradients / weights.
+  // Every replica gets the owners' gradients / weights, as kernels read them.
   absl::Status GatherGradients(const Stream& stream, absl::Duration timeout);
-  // Weights that come are rounded for products.
-  absl::Status GatherWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
+  absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
 
  private:
   static constexpr int kDepth = 2;  // owned buckets being received at once
 
   // Consecutive in memory, of one owner.
   struct Bucket {
-    Vector weight, gradient;
+    Vector gradient;
+    AnyMatrix weight;         // as kernels read it.  [1, elements]
     float* mirror = nullptr;  // null where messages lie where the values are
     int owner = 0;
     int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: only at Finish (tied tables)
@@ -83,7 +83,9 @@ class ReplicaReduction {
   absl::StatusOr<bool> AddNext(const Stream& stream);
   void Sum(const Stream& stream, size_t position) const;
   void SumOnDevice(const Stream& stream, size_t position) const;
-  absl::Status Gather(const Stream& stream, Vector Bucket::*values, absl::Duration timeout);
+  // Every replica gets the owners' `of`(bucket): an AnyMatrix [1, elements].
+  template <typename Of>
+  absl::Status Gather(const Stream& stream, const Of& of, absl::Duration timeout);
 
   int replica_ = 0;
   int replicas_ = 1;

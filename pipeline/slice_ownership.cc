@@ -27,6 +27,18 @@ std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan&
   return slices;
 }
 
+SliceRange UpdatedSlices(const ModelPlan& plan, const PipelinePlan& pipeline, int stage) {
+  if (!pipeline.shard_optimizer_state) return {};
+  constexpr SliceRange::Place kNone(0, 0);
+  SliceRange range{kNone, kNone};
+  for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
+    if (slice.replica != pipeline.replica) continue;
+    if (range.end == kNone) range.begin = {slice.parameter, slice.slice};
+    range.end = {slice.parameter, slice.slice + 1};
+  }
+  return range;
+}
+
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelinePlan& pipeline) {
   std::vector<std::vector<OwnedSlice>> stages;
   stages.reserve(pipeline.grid.stages);

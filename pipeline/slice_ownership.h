@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
+#include "layers/parameter_store.h"
 #include "pipeline/pipeline_plan.h"
 
 namespace hadal {
@@ -24,6 +25,8 @@ struct OwnedSlice {
 
 // The slices of the parameters whose first use is on `stage`, ascending by (parameter, slice).
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan& pipeline, int stage);
+// Those that the replica of `pipeline` updates: its own when the optimizer's state is sharded, else all of the stage's.
+SliceRange UpdatedSlices(const ModelPlan& plan, const PipelinePlan& pipeline, int stage);
 // [S] for each stage the slices of the parameters whose first use is there, ascending by (parameter, slice).
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelinePlan& pipeline);
 

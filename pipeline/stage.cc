@@ -1,12 +1,14 @@
 #include "pipeline/stage.h"
 
+#include "pipeline/slice_ownership.h"
+
 namespace hadal {
 
 Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, bool training,
              ArenaLayout& layout)
     : plan_(plan),
       stream_(stream),
-      parameters_(plan, Sublayers(pipeline, rank), training, layout),
+      parameters_(plan, Sublayers(pipeline, rank), training, layout, UpdatedSlices(plan, pipeline, rank)),
       workspace_(plan, pipeline.capacity, stream, training, layout) {
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),

@@ -1,6 +1,7 @@
 #include "pipeline/stage_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/slice_ownership.h"
 
@@ -15,30 +16,25 @@ Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
   return {table.data, table.rows * table.columns};
 }
 
-Vector SliceOf(Vector values, int64_t slice) {
-  const int64_t first = slice * kSliceElements;
-  return {values.data + first, std::min(kSliceElements, values.size - first)};
-}
-
-// Where the moments of slices lie, one behind the other, with the weights' gaps between sublayers.
-class MomentPlaces {
- public:
-  explicit MomentPlaces(const ModelPlan& plan) : plan_(plan) {}
-  // Of the next slice: `elements` of `parameter`.
-  int64_t Next(int32_t parameter, int64_t elements) {
-    const int32_t sublayer = plan_.parameters[parameter].sublayer;
-    if (sublayer != sublayer_) end_ = AlignedSublayer(end_);
-    sublayer_ = sublayer;
-    end_ += elements;
-    return end_ - elements;
-  }
-  int64_t end() const { return end_; }
-
- private:
-  const ModelPlan& plan_;
-  int32_t sublayer_ = -1;
-  int64_t end_ = 0;
+// Where the moments of `slices` lie, one behind the other as the weights do: those that products read rounded, then the others, with the
+// weights' gaps between sublayers.
+struct MomentPlaces {
+  std::vector<int64_t> places;  // [slices]
+  int64_t end = 0;
 };
+MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const OwnedSlice> slices) {
+  MomentPlaces moments{.places = std::vector<int64_t>(slices.size())};
+  for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {
+    int32_t sublayer = -1;
+    for (size_t i = 0; i < slices.size(); ++i) {
+      if (plan.read_storage(slices[i].parameter) != storage) continue;
+      const int32_t next = plan.parameters[slices[i].parameter].sublayer;
+      if (std::exchange(sublayer, next) != next) moments.end = AlignedSublayer(moments.end);
+      moments.places[i] = std::exchange(moments.end, moments.end + slices[i].elements);
+    }
+  }
+  return moments;
+}
 
 }  // namespace
 
@@ -49,13 +45,14 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   for (const OwnedSlice& slice : slices) {
     if (slice.replica < pipeline.replica) ++owned_.begin;
     if (slice.replica <= pipeline.replica) ++owned_.end;
-    slices_.push_back({.parameter = slice.parameter, .slice = slice.slice, .owner = slice.replica});
+    slices_.push_back(
+        {.parameter = slice.parameter, .slice = slice.slice, .owner = slice.replica, .elements = slice.elements});
   }
   updated_ = sharded_ ? owned_ : Range{0, slices_.size()};
   if (!training) return;
-  MomentPlaces places(plan);
-  for (size_t i = updated_.begin; i < updated_.end; ++i) places.Next(slices[i].parameter, slices[i].elements);
-  moment_floats_ = places.end();
+  MomentPlaces moments = PlaceMoments(plan, std::span(slices).subspan(updated_.begin, updated_.end - updated_.begin));
+  moment_places_ = std::move(moments.places);
+  moment_floats_ = moments.end;
   first_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
   second_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
   constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
@@ -68,18 +65,17 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   device_ = arena.device();
   float* first = training_ ? arena.Get<float>(first_moment_slice_) : nullptr;
   float* second = training_ ? arena.Get<float>(second_moment_slice_) : nullptr;
-  MomentPlaces places(plan_);
   if (training_) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
-    slice.weight = SliceOf(parameters.WeightVector(slice.parameter), slice.slice);
-    slice.rounded = parameters.RoundedOf(slice.weight);
+    slice.weight = parameters.WeightSlice(slice.parameter, slice.slice);
+    slice.rounded = parameters.RoundedSlice(slice.parameter, slice.slice);
     if (!training_) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
     if (i < updated_.begin || i >= updated_.end) continue;
-    const int64_t place = places.Next(slice.parameter, slice.weight.size);
-    slice.first_moment = {first + place, slice.weight.size};
-    slice.second_moment = {second + place, slice.weight.size};
+    const int64_t place = moment_places_[i - updated_.begin];
+    slice.first_moment = {first + place, slice.elements};
+    slice.second_moment = {second + place, slice.elements};
   }
 }
 

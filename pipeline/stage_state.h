@@ -1,7 +1,13 @@
 // The state of one stage's parameters on one rank, slice by slice: weights and gradients, and Adam's moments where they are kept.
 //
 // Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): a replica keeps the moments of the slices it owns
-// (slice_ownership.h), 8 bytes an element; otherwise every replica keeps all. Weights and gradients are whole on every replica.
+// (slice_ownership.h), 8 bytes an element, and of weights that products read rounded the fp32 masters, 4 bytes
+// (layers/parameter_store.h); otherwise every replica keeps all. Gradients, and weights as kernels read them, are whole on every replica:
+//
+//   bytes an element, R replicas      fp32 run     bf16 run, read by products   bf16 run, read by other kernels
+//   not sharded                       16           2 + 4 + 12 = 18              16
+//   sharded                           8 + 8/R      2 + 4 + 12/R                 8 + 8/R
+//
 // Norms, updates, reductions and checkpoints all walk this one list.
 // Thread safety: read-only after Bind; the buffers are the caller's to share.
 #pragma once
@@ -21,10 +27,17 @@ struct StateSlice {
   int32_t parameter = 0;
   int64_t slice = 0;
   int owner = 0;  // replica
-  Vector weight;
-  VectorOf<BFloat16> rounded;  // the weight as products read it; empty where they read the weight
+  int64_t elements = 0;
+  Vector weight;               // empty where another replica keeps it
+  VectorOf<BFloat16> rounded;  // the weight as products read it; empty where kernels read the weight
   Vector gradient;             // of a tied table: the first use's, which TiedTables::ReduceGradients makes the sum
   Vector first_moment, second_moment;  // empty where another replica keeps them
+
+  bool is_rounded() const { return !rounded.empty(); }
+  // The weight as kernels read it.  [1, elements]
+  AnyMatrix as_read() const {
+    return is_rounded() ? AnyMatrix(MatrixOf<BFloat16>(rounded.data, 1, elements)) : Matrix(weight.data, 1, elements);
+  }
 };
 
 class StageState {
@@ -42,6 +55,8 @@ class StageState {
   // Those that this replica updates, because it has their moments: the owned ones when sharded, else all.
   std::span<const StateSlice> updated() const { return Part(updated_); }
   bool sharded() const { return sharded_; }
+  // Whether replicas keep masters for each other, so that a load gives each its part and the rounded weights are to be spread.
+  bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
   // Room for a part of the owned slices' weights and moments, while they are being saved (background_file.h): no more than they
   // take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
   // In the host's memory.
@@ -64,7 +79,8 @@ class StageState {
   bool sharded_;
   std::vector<StateSlice> slices_;
   Range owned_, updated_;
-  int64_t moment_floats_ = 0;  // of one moment
+  std::vector<int64_t> moment_places_;  // of updated_
+  int64_t moment_floats_ = 0;           // of one moment
   int64_t buffer_floats_ = 0;
   ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;
   Vector save_buffer_;

@@ -14,14 +14,20 @@ constexpr int kWeightTag = 30001;
 
 Vector FlatOf(Matrix m) { return {m.data, m.rows * m.columns}; }
 
-// Calls body(slice of `values`) for each slice in order.
-template <typename Body>
-absl::Status ForSlices(Vector values, Body&& body) {
-  for (int64_t first = 0; first < values.size; first += kSliceElements) {
-    const Vector slice(values.data + first, std::min(kSliceElements, values.size - first));
-    HADAL_RETURN_IF_ERROR(body(slice));
+// Calls body(piece of `values`) for each piece of at most `most` in order.
+template <typename T, typename Body>
+absl::Status ForPieces(VectorOf<T> values, int64_t most, Body&& body) {
+  for (int64_t first = 0; first < values.size; first += most) {
+    HADAL_RETURN_IF_ERROR(body(VectorOf<T>(values.data + first, std::min(most, values.size - first))));
   }
   return absl::OkStatus();
+}
+
+// The same for its bytes, as much at once as a slice of floats takes.
+template <typename Body>
+absl::Status ForBytes(AnyMatrix values, Body&& body) {
+  return ForPieces(VectorOf<std::byte>(static_cast<std::byte*>(values.data), values.bytes()),
+                   kSliceElements * int64_t{sizeof(float)}, body);
 }
 
 }  // namespace
@@ -55,31 +61,30 @@ void TiedTables::Bind(const Arena& arena, Communicator& communicator) {
   communicator_ = &communicator;
 }
 
-absl::Status TiedTables::SendSlices(const Stream& stream, Vector values, int peer, int tag, absl::Duration timeout) {
-  return ForSlices(values, [&](Vector slice) -> absl::Status {
-    const int64_t bytes = slice.size * int64_t{sizeof(float)};
-    float* const at = through_host_ ? host_buffer_.data : slice.data;
-    if (through_host_) stream.ToHost(at, slice.data, bytes);
-    HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(at, bytes, peer, tag));
+absl::Status TiedTables::SendPieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout) {
+  return ForBytes(values, [&](VectorOf<std::byte> piece) -> absl::Status {
+    void* const at = through_host_ ? static_cast<void*>(host_buffer_.data) : piece.data;
+    if (through_host_) stream.ToHost(at, piece.data, piece.size);
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(at, piece.size, peer, tag));
     return communicator_->Wait(request, absl::Now() + timeout, "a shared embedding");
   });
 }
 
-absl::Status TiedTables::ReceiveSlices(const Stream& stream, Vector values, int peer, int tag, absl::Duration timeout) {
-  return ForSlices(values, [&](Vector slice) -> absl::Status {
-    const int64_t bytes = slice.size * int64_t{sizeof(float)};
-    float* const at = through_host_ ? host_buffer_.data : slice.data;
-    HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Receive(at, bytes, peer, tag));
+absl::Status TiedTables::ReceivePieces(const Stream& stream, AnyMatrix values, int peer, int tag,
+                                       absl::Duration timeout) {
+  return ForBytes(values, [&](VectorOf<std::byte> piece) -> absl::Status {
+    void* const at = through_host_ ? static_cast<void*>(host_buffer_.data) : piece.data;
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Receive(at, piece.size, peer, tag));
     HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, "a shared embedding"));
-    if (through_host_) stream.FromHost(slice.data, at, bytes);
+    if (through_host_) stream.FromHost(piece.data, at, piece.size);
     return absl::OkStatus();
   });
 }
 
 absl::Status TiedTables::AddReceived(const Stream& stream, Vector sum, const Use& use, absl::Duration timeout) {
-  return ForSlices(sum, [&](Vector slice) -> absl::Status {
+  return ForPieces(sum, kSliceElements, [&](Vector slice) -> absl::Status {
     const Vector piece(buffer_.data, slice.size);
-    HADAL_RETURN_IF_ERROR(ReceiveSlices(stream, piece, use.rank, kGradientTag, timeout));
+    HADAL_RETURN_IF_ERROR(ReceivePieces(stream, Matrix(piece.data, 1, piece.size), use.rank, kGradientTag, timeout));
     Add(stream, {.sum = slice, .values = piece});
     return absl::OkStatus();
   });
@@ -99,8 +104,7 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterSt
           HADAL_RETURN_IF_ERROR(AddReceived(stream, sum, use, timeout));
         }
       } else if (rank_ == use.rank) {
-        HADAL_RETURN_IF_ERROR(
-            SendSlices(stream, FlatOf(parameters.TableGradient(use.sublayer)), owner, kGradientTag, timeout));
+        HADAL_RETURN_IF_ERROR(SendPieces(stream, parameters.TableGradient(use.sublayer), owner, kGradientTag, timeout));
       }
     }
   }
@@ -117,10 +121,9 @@ absl::Status TiedTables::ShareWeights(const Stream& stream, const ParameterStore
     for (const int reader : readers) {
       if (reader == owner) continue;
       if (rank_ != owner && rank_ != reader) continue;
-      const Vector weight = parameters.WeightVector(table.parameter);
-      HADAL_RETURN_IF_ERROR(rank_ == owner ? SendSlices(stream, weight, reader, kWeightTag, timeout)
-                                           : ReceiveSlices(stream, weight, owner, kWeightTag, timeout));
-      if (rank_ == reader) parameters.Round(stream, weight);
+      const AnyMatrix weight = parameters.AsRead(table.parameter);
+      HADAL_RETURN_IF_ERROR(rank_ == owner ? SendPieces(stream, weight, reader, kWeightTag, timeout)
+                                           : ReceivePieces(stream, weight, owner, kWeightTag, timeout));
     }
   }
   return absl::OkStatus();

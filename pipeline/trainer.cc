@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   const ParameterStore& parameters = trainer->engine_->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream,
                                              trainer->engine_->grid().pipeline(), WaitTimeout(options)));
-  HADAL_RETURN_IF_ERROR(trainer->engine_->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(trainer->engine_->ShareWeights());
   if (options.depth.enabled) {
     HADAL_ASSIGN_OR_RETURN(trainer->depth_,
                            DepthRecorder::Create(options, plan, pipeline, surroundings.train, *trainer->engine_,
@@ -97,20 +97,20 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
   if (!progress.has_value()) return false;
   progress_ = *progress;
   weights_loaded_ = true;
-  HADAL_RETURN_IF_ERROR(engine_->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
   return true;
 }
 
 absl::Status Trainer::Resume(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(directory, /*weights_only=*/false));
   weights_loaded_ = true;
-  return engine_->ShareTiedWeights();
+  return engine_->ShareWeights();
 }
 
 absl::Status Trainer::InitializeFrom(const std::string& directory) {
   HADAL_RETURN_IF_ERROR(checkpoints_->Load(directory, /*weights_only=*/true).status());
   weights_loaded_ = true;
-  return engine_->ShareTiedWeights();
+  return engine_->ShareWeights();
 }
 
 RunInfo Trainer::DescribeRun() const {

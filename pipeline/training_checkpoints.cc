@@ -50,7 +50,7 @@ std::vector<SliceState> TrainingCheckpoints::Describe(std::span<const StateSlice
     SliceState& state = result.emplace_back();
     state.parameter = slice.parameter;
     state.slice = slice.slice;
-    state.weight = slice.weight;
+    state.weight = slice.weight;  // or empty: another replica keeps it
     if (weights_only) continue;
     state.first_moment = slice.first_moment;
     state.second_moment = slice.second_moment;

@@ -3,7 +3,7 @@
 // Saving goes on beside training: every rank's thread writes the slices it owns (background_file.h); at the ends of steps the ranks
 // vote whether all files are there; then a thread of rank 0 commits (checkpoint_writer.h), and the ranks vote whether it has. Threads
 // that write never talk to other ranks; a step waits for them only before its update, for what does not fit the buffer. Loading: rank 0 finds the newest good checkpoint,
-// every rank reads its stage's weights and the moments it keeps — whatever layout wrote them — and the ranks vote; a checkpoint
+// every rank reads the weights and moments it keeps of its stage's — whatever layout wrote them — and the ranks vote; a checkpoint
 // that any rank refuses is passed over, loudly, for the next older one.
 // Threads: one a rank. Blocking: all. Every rank calls each method at the same place.
 #pragma once

@@ -96,7 +96,7 @@ absl::Status StepBench::Prepare() {
                          Engine::Create(plan_, pipeline_, stream_, /*training=*/true, communicator_, kTimeout));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator_, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine_->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
   const BenchBatchOptions batch{.vocabulary = options_.vocabulary,
                                 .tokens = options_.tokens,
                                 .length = options_.length,

@@ -122,8 +122,8 @@ double LayoutEstimate::StageBytesOf(const LayoutPrediction& layout, const std::v
   const double received = kReceiveBuffers * (layout.pipeline.replicas - 1) * bucket;
   const bool half = machine_.precision == Precision::kBf16;
   const double shards = layout.pipeline.shard_optimizer_state ? layout.pipeline.replicas : 1;
-  const double weight_bytes = half ? 6 : 4, gradient_bytes = 4, moment_bytes = 8;
-  return owned * (weight_bytes + gradient_bytes + moment_bytes / shards) + foreign * (weight_bytes + gradient_bytes) +
+  const double read_bytes = half ? 2 : 4, gradient_bytes = 4, updated_bytes = half ? 4 + 8 : 8;
+  return owned * (read_bytes + gradient_bytes + updated_bytes / shards) + foreign * (read_bytes + gradient_bytes) +
          floats * StreamBytes(model_.options, machine_.precision) + 4 * (ScratchFloats(kept) + received);
 }
 

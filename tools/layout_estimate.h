@@ -1,6 +1,6 @@
 // A quick estimate of a layout's memory: close to the exact one (layout_prediction.h) without laying anything out.
 //
-//   state         elements of the stage's parameters, with moments divided by the replicas that share them
+//   state         elements of the stage's parameters, with moments and masters divided by the replicas that share them
 //   activations   micro-batches live at once × what their sublayers keep (Segment::saved_bytes, added up), or with checkpointing
 //                 every k: inputs of segments, and one segment's saved tensors
 //   scratch       workspace, borders' buffers, replicas' receive buffers

@@ -25,22 +25,41 @@ bool IsState(const std::string& category) {
   return category == "weights" || category == "gradients" || category == "optimizer";
 }
 
-// Bytes on a GPU of a category that takes `bytes` in fp32.
-int64_t GpuBytes(const std::string& category, int64_t bytes, int64_t stream_bytes) {
-  if (category == "weights") return bytes + bytes / 2;
-  const bool flows = category == "activations" || category == "borders";
-  return flows ? bytes * stream_bytes / int64_t{sizeof(float)} : bytes;
+// Elements of a stage's parameters: those whose state the replica that updates most keeps, and of those that a GPU has rounded for
+// products, what the stage reads, other stages' tables included, and the replica's masters.
+struct StageElements {
+  int64_t updated = 0;
+  int64_t rounded = 0, masters = 0;
+};
+
+// [S]
+std::vector<StageElements> CountElements(const ModelPlan& model, const PipelinePlan& plan) {
+  std::vector<StageElements> stages;
+  for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, plan)) {
+    std::vector<StageElements> replicas(plan.grid.replicas);
+    for (const OwnedSlice& slice : slices) {
+      StageElements& replica = replicas[plan.shard_optimizer_state ? slice.replica : 0];
+      replica.updated += slice.elements;
+      if (model.ReadByProductsAlone(slice.parameter)) replica.masters += slice.elements;
+    }
+    const auto less = [](const StageElements& a, const StageElements& b) { return a.updated < b.updated; };
+    stages.push_back(*std::max_element(replicas.begin(), replicas.end(), less));
+  }
+  for (int32_t p = 0; p < std::ssize(model.parameters); ++p) {
+    if (!model.ReadByProductsAlone(p)) continue;
+    std::set<int> readers;
+    for (const int32_t use : model.Uses(p)) readers.insert(plan.RankOfSublayer(use));
+    for (const int reader : readers) stages[reader].rounded += model.parameters[p].elements();
+  }
+  return stages;
 }
 
-// The most elements whose moments one replica of each stage keeps.  [S]
-std::vector<int64_t> MostMoments(const ModelPlan& model, const PipelinePlan& plan) {
-  std::vector<int64_t> most;
-  for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, plan)) {
-    std::vector<int64_t> owned(plan.grid.replicas, 0);
-    for (const OwnedSlice& slice : slices) owned[plan.shard_optimizer_state ? slice.replica : 0] += slice.elements;
-    most.push_back(*std::max_element(owned.begin(), owned.end()));
-  }
-  return most;
+// Bytes on a GPU of a category that takes `bytes` in fp32.
+int64_t GpuBytes(const std::string& category, int64_t bytes, int64_t stream_bytes, const StageElements& elements) {
+  constexpr int64_t kFloat = BytesOf(Storage::kFloat32), kRounded = BytesOf(Storage::kBFloat16);
+  if (category == "weights") return bytes - (kFloat - kRounded) * elements.rounded + kFloat * elements.masters;
+  const bool flows = category == "activations" || category == "borders";
+  return flows ? bytes * stream_bytes / kFloat : bytes;
 }
 
 class Prediction {
@@ -113,6 +132,9 @@ class Prediction {
     return costs;
   }
 
+  // What an element of a weight takes on its way to who reads it.
+  double WeightBytes() const { return machine_.precision == Precision::kBf16 ? 2 : 4; }
+
   // A table used on several stages: its gradient goes to the owner, the new table comes back.
   double TiedSeconds() const {
     double seconds = 0;
@@ -124,8 +146,8 @@ class Prediction {
       for (const int stage : stages) {
         if (stage == owner) continue;
         const LinkRate link = machine_.costs.Link(LeavesNode(owner, stage, plan_.grid.replicas, machine_));
-        seconds +=
-            2 * (link.HeldSeconds(4.0 * static_cast<double>(model_.parameters[p].elements())) + link.latency_seconds);
+        const double table = static_cast<double>(model_.parameters[p].elements());
+        seconds += link.HeldSeconds(4 * table) + link.HeldSeconds(WeightBytes() * table) + 2 * link.latency_seconds;
       }
     }
     return seconds;
@@ -134,8 +156,7 @@ class Prediction {
   // What follows a stage's last backward; the norm waits for the slowest stage.
   void AddTail(const Replay& replay, LayoutPrediction& result) const {
     const int replicas = plan_.grid.replicas;
-    const std::vector<int64_t> updated = MostMoments(model_, plan_);
-    const double weight_bytes = machine_.precision == Precision::kBf16 ? 2 : 4;
+    const std::vector<StageElements> elements = CountElements(model_, plan_);
     double end = replay.makespan_seconds, update = 0, gather = 0;
     for (int stage = 0; stage < plan_.shape.stages; ++stage) {
       const ComputeSpan& last = replay.spans[stage].back();
@@ -143,9 +164,9 @@ class Prediction {
       reduce += (replicas - 1.0) / replicas * elements_[stage] * machine_.costs.SumSeconds();
       const double hidden = machine_.costs.overlap() ? last.end_seconds - last.begin_seconds : 0;
       end = std::max(end, last.end_seconds + std::max(0.0, reduce - hidden));
-      const double moments = static_cast<double>(updated[stage]);
+      const double moments = static_cast<double>(elements[stage].updated);
       update = std::max(update, machine_.costs.UpdateSeconds(elements_[stage], moments));
-      const double back = plan_.shard_optimizer_state ? weight_bytes : 4.0;
+      const double back = plan_.shard_optimizer_state ? WeightBytes() : 4.0;
       gather = std::max(gather, ExchangeSeconds(back * elements_[stage], replicas, machine_));
     }
     result.parts.reduction = end - replay.makespan_seconds + gather + TiedSeconds();
@@ -191,7 +212,7 @@ std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePla
   const Stream stream = Stream::Cpu(machine.threads);
   const bool gpu = machine.precision == Precision::kBf16;
   const int64_t stream_bytes = StreamBytes(model.options, machine.precision);
-  const std::vector<int64_t> moments = MostMoments(model, plan);
+  const std::vector<StageElements> elements = CountElements(model, plan);
   std::vector<StageBytes> stages;
   for (int stage = 0; stage < plan.shape.stages; ++stage) {
     const RankLayout rank(model, plan, stage, stream, /*training=*/true);
@@ -200,8 +221,8 @@ std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePla
       int64_t of_category = category.bytes;
       // Replicas own a little more or less of the moments than this one.
       if (category.name == "optimizer")
-        of_category = std::max(of_category, 2 * int64_t{sizeof(float)} * moments[stage]);
-      if (gpu) of_category = GpuBytes(category.name, of_category, stream_bytes);
+        of_category = std::max(of_category, 2 * int64_t{sizeof(float)} * elements[stage].updated);
+      if (gpu) of_category = GpuBytes(category.name, of_category, stream_bytes, elements[stage]);
       (IsState(category.name) ? bytes.state : bytes.activations) += of_category;
     }
     bytes.total = bytes.state + bytes.activations;

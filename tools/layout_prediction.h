@@ -3,8 +3,9 @@
 //   step = replay (computation, bubble, links) + gradients over replicas that nothing hides + update + gathering of weights
 //
 // Memory is the arena's, category by category, as training would lay it out (memory_fit.h). With bf16 the same list is charged
-// by what each category holds on a GPU: weights 4 + 2 bytes an element (fp32 master and bf16), gradients and moments 4 each (18
-// bytes a parameter), activations and borders 2 where the residual stream is bf16 (post-norm methods), else 4.
+// by what each category holds on a GPU: what products read 2 bytes an element and 4 for the fp32 master where it is updated, other weights,
+// gradients and moments 4 each, activations and borders 2 where the residual stream is bf16 (post-norm methods), else 4. All told a
+// parameter that products read takes 18 bytes, with the optimizer's state cut over R replicas 6 + 12/R.
 //
 // Gradients over replicas (replica_reduction.h): a rank sends (R-1)/R of its stage's gradients and receives as much, and after
 // the update the same of its weights. Where transfers run beside computation the first part hides behind the stage's last backward.

@@ -42,7 +42,7 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
                            Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
     const ParameterStore& parameters = engine->stage().parameters();
     HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 1, stream, engine->grid().pipeline(), kTimeout));
-    HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+    HADAL_RETURN_IF_ERROR(engine->ShareWeights());
     HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
                            SamplingOrder::Create(corpus, {.seed = 1,
                                                           .capacity = {kBatch.source_tokens, kBatch.target_tokens},

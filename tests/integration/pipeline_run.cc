@@ -32,6 +32,7 @@ struct Shared {
     outcome.weights.resize(plan.parameters.size());
     outcome.first_moments.resize(plan.parameters.size());
     outcome.moment_bytes.resize(run.ranks);
+    outcome.device_bytes.resize(run.ranks);
   }
 
   // Every replica's plan. The schedule of hundreds of ranks is checked once, not on every rank.
@@ -82,15 +83,28 @@ void Collect(Shared& shared, Engine& engine) {
   shared.outcome.moment_bytes[engine.grid().world().rank()] = engine.state().moment_bytes();
 }
 
-// REQUIRES: all ranks have collected.
+template <typename T>
+std::vector<T> OnHost(const Stream& stream, VectorOf<T> values) {
+  std::vector<T> host(values.size);
+  stream.ToHost(host.data(), values.data, values.size * static_cast<int64_t>(sizeof(T)));
+  return host;
+}
+
+// What this rank has of every slice, in fp32 and rounded, is what its owner has.  REQUIRES: all ranks have collected.
 void ExpectCollectedWeights(Shared& shared, Engine& engine) {
   const std::lock_guard lock(shared.mutex);
+  const Stream& stream = engine.stage().stream();
   for (const StateSlice& slice : engine.state().slices()) {
+    ASSERT_TRUE(!slice.weight.empty() || slice.is_rounded()) << "nothing here of parameter " << slice.parameter;
     const float* collected = shared.outcome.weights[slice.parameter].data() + slice.slice * kSliceElements;
-    std::vector<float> weight(slice.weight.size);
-    engine.stage().stream().ToHost(weight.data(), slice.weight.data, weight.size() * sizeof(float));
+    const std::vector<float> weight = OnHost(stream, slice.weight);
     ASSERT_EQ(std::memcmp(collected, weight.data(), weight.size() * sizeof(float)), 0)
         << "replica " << engine.grid().replica() << " has other weights of parameter " << slice.parameter;
+    const std::vector<BFloat16> rounded = OnHost(stream, slice.rounded);
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      ASSERT_EQ(rounded[i].bits, RoundedToBFloat16(collected[i]).bits)
+          << "replica " << engine.grid().replica() << " reads other weights of parameter " << slice.parameter;
+    }
   }
 }
 
@@ -117,12 +131,14 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
                        Communicator& communicator) {
   const RunSpec& spec = shared.spec;
   const Stream stream = device ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
+  const int64_t free = device == nullptr ? 0 : device->FreeBytes();
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout, devices));
+  if (device != nullptr) shared.outcome.device_bytes[communicator.rank()] = free - device->FreeBytes();
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, parameters, spec.seed, stream, engine->grid().pipeline(), kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
   HADAL_ASSIGN_OR_RETURN(
       SamplingOrder order,
       SamplingOrder::Create(shared.corpus, {.seed = spec.seed,

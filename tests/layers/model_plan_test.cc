@@ -31,6 +31,32 @@ TEST(ModelPlanTest, ParameterCountsAreExact) {
   }
 }
 
+// What runs in bf16 have rounded: matrices, and the biases that cuBLASLt adds.
+TEST(ModelPlanTest, ProductsReadMatricesAndSomeBiases) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kAdmin}) {
+    ModelOptions options = Options(2, 2, 64, 128, 100);
+    ApplyResidualMethod(method, options);
+    options.linear_bias = true;
+    const ModelPlan plan = ModelPlan::Make(options);
+    for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) {
+      const ParameterRecord& record = plan.parameters[p];
+      bool expected = record.columns > 1;
+      if (record.role == ParameterRole::kQueryBias || record.role == ParameterRole::kKeyBias ||
+          record.role == ParameterRole::kValueBias) {
+        expected = true;
+      }
+      if (record.role == ParameterRole::kHiddenBias) expected = method != ResidualMethod::kRFixup;
+      if (record.role == ParameterRole::kOutputBias) {
+        expected = method == ResidualMethod::kNormFormer &&
+                   plan.sublayers[record.sublayer].kind == SublayerKind::kSelfAttention;
+      }
+      EXPECT_EQ(plan.ReadByProductsAlone(p), expected) << plan.ParameterName(p);
+      EXPECT_EQ(plan.read_storage(p), Storage::kFloat32);
+    }
+  }
+}
+
 TEST(ModelPlanTest, TheListIsInOrder) {
   const ModelPlan plan = ModelPlan::Make(Options(500, 500, 64, 256, 100));
   EXPECT_EQ(plan.sublayers.size(), 2503u);  // 2,500 residual sublayers, two embeddings and the head

@@ -47,6 +47,22 @@ TEST(SliceOwnership, EverySliceOfTheModelOnceInOrder) {
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
 }
 
+TEST(SliceOwnership, AReplicaUpdatesWhatItOwnsOrAll) {
+  const ModelPlan plan = PlanOf(64, 40000);
+  for (const bool sharded : {true, false}) {
+    PipelinePlan pipeline = PipelineOf(plan, 2, 3);
+    pipeline.shard_optimizer_state = sharded;
+    for (int stage = 0; stage < 2; ++stage) {
+      for (pipeline.replica = 0; pipeline.replica < 3; ++pipeline.replica) {
+        const SliceRange updated = UpdatedSlices(plan, pipeline, stage);
+        for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
+          EXPECT_EQ(updated.Holds(slice.parameter, slice.slice), !sharded || slice.replica == pipeline.replica);
+        }
+      }
+    }
+  }
+}
+
 // No replica has more than its even share and one slice.
 TEST(SliceOwnership, BalancedByBytes) {
   for (const auto& [d_model, vocabulary] : {std::pair(64, 40000), std::pair(512, 1000)}) {

@@ -44,7 +44,7 @@ class Training {
     HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create(plan_, pipeline_, stream_, true, communicator, absl::Minutes(1)));
     HADAL_RETURN_IF_ERROR(
         InitializeParameters(pipeline_, engine_->stage().parameters(), 1, stream_, communicator, absl::Minutes(1)));
-    return engine_->ShareTiedWeights();
+    return engine_->ShareWeights();
   }
   // The gradient's norm: of equal bits where every gradient is.
   absl::StatusOr<double> Step() {

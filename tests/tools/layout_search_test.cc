@@ -176,6 +176,39 @@ TEST(MemoryOfStages, AGpuHolds18BytesAParameter) {
   EXPECT_NEAR(static_cast<double>(stage.state), expected, 0.01 * expected);
 }
 
+// With replicas: what a bf16 run's fullest replica allocates, moments and masters of its slices alone.
+TEST(MemoryOfStages, OfAGpuIsWhatTheFullestReplicaAllocates) {
+  TrainOptions options = SmallRun();
+  options.pipeline.stages = 2;
+  options.pipeline.replicas = 3;
+  const Machine machine = SmallMachine(1, 6, 1000);
+  const auto costs = CostsOf(machine);
+  ModelPlan model = ModelPlan::Make(options.model);
+  for (const bool sharded : {true, false}) {
+    options.pipeline.shard_optimizer_state = sharded;
+    std::vector<int64_t> state(2, 0);
+    model.compute_storage = Storage::kBFloat16;
+    for (int rank = 0; rank < 6; ++rank) {
+      const auto own = MakePipelinePlan(model, options.batch, options.pipeline, 6, rank);
+      ASSERT_TRUE(own.ok()) << own.status();
+      const RankLayout layout(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
+      int64_t bytes = 0;
+      for (const ArenaLayout::Category& category : layout.layout().categories()) {
+        const bool is_state =
+            category.name == "weights" || category.name == "gradients" || category.name == "optimizer";
+        if (is_state) bytes += category.bytes;
+      }
+      int64_t& most = state[own->grid.StageOf(rank)];
+      most = std::max(most, bytes);
+    }
+    model.compute_storage = Storage::kFloat32;
+    const auto plan = MakePipelinePlan(model, options.batch, options.pipeline, 6);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const std::vector<StageBytes> stages = MemoryOfStages(model, *plan, {*costs, 6, Precision::kBf16, 1});
+    for (int stage = 0; stage < 2; ++stage) EXPECT_NEAR(stages[stage].state, state[stage], 1024) << sharded;
+  }
+}
+
 TEST(LayoutSearch, RefusesWhatDoesNotFitAndSaysWhatWould) {
   TrainOptions options = SmallRun();
   options.model.encoder_layers = options.model.decoder_layers = 30;

@@ -46,7 +46,7 @@ absl::Status SaveLanguageModel(const std::string& run_directory, Communicator& c
                          Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kTimeout));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, engine->stage().parameters(), 7, Stream::Cpu(1), communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
   Collectives collectives(communicator, kTimeout);
   const TrainingCheckpointsOptions saving{
       .run_directory = run_directory,

@@ -83,7 +83,7 @@ absl::Status SaveModel(const std::string& run_directory, const Vocabulary& vocab
                          Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kTimeout));
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 7, Stream::Cpu(1), communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
   HADAL_ASSIGN_OR_RETURN(const int64_t steps, Learn(vocabulary, *engine));
   Collectives collectives(communicator, kTimeout);
   TrainingCheckpointsOptions saving{.run_directory = run_directory, .config_text = "none"};
