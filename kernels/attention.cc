@@ -42,10 +42,6 @@ void CheckDropout(const Dropout& dropout, const AttentionShape& shape, int64_t q
   HADAL_CHECK_LE(cpu::MaxLength(shape), 65536);
 }
 
-}  // namespace
-
-namespace {
-
 AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstAnyMatrix& q) {
   return {.query_rows = q.rows,
           .max_length = cpu::MaxLength(shape),
@@ -53,33 +49,33 @@ AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstAnyMatrix& 
           .head_width = q.columns / shape.heads};
 }
 
-}  // namespace
-
-void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
+// What both directions have.
+template <typename Args>
+void CheckShared(const Stream& stream, const Args& args) {
   CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);
   CheckMatrix(args.q, args.q.rows, args.q.columns);
   CheckMatrix(args.k, args.k.rows, args.q.columns);
   CheckMatrix(args.v, args.k.rows, args.q.columns);
-  CheckMatrix(args.context, args.q.rows, args.q.columns);
   CheckMatrix(args.log_sum_exp, args.q.rows, args.shape.heads);
   CheckDropout(args.dropout, args.shape, args.q.rows);
   HADAL_CHECK_GE(args.scratch.size, AttentionScratch(stream, CapacityOf(args.shape, args.q)));
+}
+
+}  // namespace
+
+void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
+  CheckShared(stream, args);
+  CheckMatrix(args.context, args.q.rows, args.q.columns);
   if (stream.device() != nullptr) return stream.device()->kernels().attention_forward(stream, args);
   cpu::AttentionForward(stream, args);
 }
 
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) {
-  CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);
-  CheckMatrix(args.q, args.q.rows, args.q.columns);
-  CheckMatrix(args.k, args.k.rows, args.q.columns);
-  CheckMatrix(args.v, args.k.rows, args.q.columns);
-  CheckMatrix(args.log_sum_exp, args.q.rows, args.shape.heads);
+  CheckShared(stream, args);
   CheckMatrix(args.d_context, args.q.rows, args.q.columns);
   CheckMatrix(args.d_q, args.q.rows, args.q.columns);
   CheckMatrix(args.d_k, args.k.rows, args.q.columns);
   CheckMatrix(args.d_v, args.k.rows, args.q.columns);
-  CheckDropout(args.dropout, args.shape, args.q.rows);
-  HADAL_CHECK_GE(args.scratch.size, AttentionScratch(stream, CapacityOf(args.shape, args.q)));
   if (stream.device() != nullptr) return stream.device()->kernels().attention_backward(stream, args);
   cpu::AttentionBackward(stream, args);
 }

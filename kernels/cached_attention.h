@@ -6,6 +6,7 @@
 // Why its own op: a step has one query a hypothesis, so the cost is one read of the cached rows; nothing is gathered or copied.
 // Source: Vaswani et al. 2017 eq. 1.
 // Shapes: B hypotheses, H heads of width D; a cache row is [key (H·D) | value (H·D)].
+// Storage: q, cache and context are fp32, or on a device bf16, all alike.
 // Numerics: fp32, on a CPU positions in ascending order, one thread a row (a device: cuda/cached_attention.h): a row's result depends neither on the other rows nor on where
 // in the cache its entries lie.
 // REQUIRES: 1 ≤ lengths[i] ≤ index_stride; every index read is a cache row (aborts otherwise). On a CPU blocking; allocates nothing.
@@ -17,14 +18,16 @@
 namespace hadal {
 
 struct CachedAttentionArgs {
-  ConstMatrix q;      // [B, H·D]
-  ConstMatrix cache;  // [cache rows, 2·H·D]
-  ConstTokens index;  // [B · index_stride]
+  ConstAnyMatrix q;      // [B, H·D]
+  ConstAnyMatrix cache;  // [cache rows, 2·H·D]
+  ConstTokens index;     // [B · index_stride]
   int64_t index_stride = 0;
-  ConstTokens lengths;  // [B], each ≥ 1
+  ConstTokens lengths;                   // [B], each ≥ 1
+  const int32_t* index_place = nullptr;  // where a device finds both; null: the launch brings them
+  const int32_t* lengths_place = nullptr;
   int32_t heads = 1;
-  Matrix context;  // [B, H·D] (=)
-  Vector scratch;  // threads · index_stride floats; not on a device
+  AnyMatrix context;  // [B, H·D] (=)
+  Vector scratch;     // threads · index_stride floats; not on a device
 };
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
 

@@ -20,7 +20,7 @@ namespace hadal {
 
 struct CrossEntropyArgs {
   AnyMatrix logits;                             // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else left
-  ConstTokens targets;                          // t [R]
+  ConstTokens targets;                          // t [R]; empty where only the device knows them, at targets_place
   float label_smoothing = 0;                    // eps
   float gradient_scale = 0;                     // 1 / (target tokens of the step); 0: loss only
   const int32_t* targets_place = nullptr;       // where a device finds them; null: the launch brings them

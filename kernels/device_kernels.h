@@ -42,6 +42,7 @@ struct DeviceKernels {
   DeviceKernel<EmbeddingBackwardArgs> embedding_backward = nullptr;
   DeviceKernel<HeadScaleForwardArgs> head_scale_forward = nullptr;
   DeviceKernel<HeadScaleBackwardArgs> head_scale_backward = nullptr;
+  bool (*has_relu_mask)(const Stream& stream, const ReluMaskArgs& args) = nullptr;
   DeviceKernel<LinearForwardArgs> linear_forward = nullptr;
   DeviceKernel<LinearBackwardInputArgs> linear_backward_input = nullptr;
   DeviceKernel<LinearBackwardWeightArgs> linear_backward_weight = nullptr;

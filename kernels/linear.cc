@@ -15,6 +15,14 @@ void CheckRowMajor(const ConstAnyMatrix& m) {
 
 }  // namespace
 
+bool HasReluMask(const Stream& stream, const ReluMaskArgs& args) {
+  CheckRowMajor(args.hidden_weight);
+  CheckRowMajor(args.contraction_weight);
+  HADAL_CHECK_EQ(args.contraction_weight.columns, args.hidden_weight.rows);
+  if (stream.device() == nullptr || args.rows == 0) return false;
+  return stream.device()->kernels().has_relu_mask(stream, args);
+}
+
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   CheckRowMajor(args.weight);
   if (args.y.rows == 0 && args.x.rows == 0) return;
@@ -24,6 +32,7 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   HADAL_CHECK_EQ(args.y.columns, args.weight.rows);
   HADAL_CHECK_EQ(args.y.rows, args.x.rows);
   if (!args.bias.empty()) HADAL_CHECK_EQ(args.bias.size, args.weight.rows);
+  if (args.relu_mask != nullptr) HADAL_CHECK(args.relu && !args.dropout.active() && stream.device() != nullptr);
   if (stream.device() != nullptr) return stream.device()->kernels().linear_forward(stream, args);
   cpu::LinearForward(stream, args);
 }
@@ -40,6 +49,10 @@ void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& ar
     HADAL_CHECK(!args.accumulate);
     HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
     HADAL_CHECK_EQ(args.relu_output.columns, args.dx.columns);
+  }
+  if (args.relu_mask != nullptr) {
+    HADAL_CHECK(args.relu_output.empty() && !args.accumulate && stream.device() != nullptr);
+    HADAL_CHECK_EQ(args.mask_scale, 1.0f);
   }
   if (stream.device() != nullptr) return stream.device()->kernels().linear_backward_input(stream, args);
   cpu::LinearBackwardInput(stream, args);

@@ -12,6 +12,7 @@ void TopCandidates(const Stream& stream, const TopCandidatesArgs& args) {
   HADAL_CHECK_EQ(args.values.rows, args.tokens.rows);
   HADAL_CHECK_EQ(args.values.columns, args.tokens.columns);
   HADAL_CHECK_EQ(args.also_values.size, args.logits.rows);
+  HADAL_CHECK_EQ(args.best.size, args.logits.rows);
   HADAL_CHECK_GE(args.also, 0);
   HADAL_CHECK_LT(args.also, args.logits.columns);
   if (stream.device() != nullptr) return stream.device()->kernels().top_candidates(stream, args);

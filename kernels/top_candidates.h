@@ -1,7 +1,7 @@
 // The K largest logits of each row, largest first, and one named logit: what a beam search looks at.
 //
 //   tokens[i, 0 … K) = the columns of the K largest z[i, v], in descending order; of equal logits the lower column first
-//   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also]
+//   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also],  best[i] = tokens[i, 0], or 0 where that is -1
 // Why its own op: a beam of 4 wants about 10 of 8,000 logits; one read of the row finds them, most vectors fail one comparison.
 // Shapes: R rows, V vocabulary.
 // Numerics: comparisons only; a NaN is never chosen. One thread a row: a row's result does not depend on the other rows.
@@ -19,6 +19,7 @@ struct TopCandidatesArgs {
   MatrixOf<int32_t> tokens;  // [R, K] (=); -1 behind the last when a row has fewer than K numbers
   Matrix values;             // [R, K] (=); -∞ behind the last
   Vector also_values;        // [R] (=)
+  VectorOf<int32_t> best;    // [R] (=) back to back: the targets of kernels/cross_entropy.h
 };
 void TopCandidates(const Stream& stream, const TopCandidatesArgs& args);
 

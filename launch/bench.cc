@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/text_format.h"
 #include "launch/device_choice.h"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/world.h"
 #include "layers/method_presets.h"
@@ -117,8 +118,8 @@ int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
   if (!world.ok()) return ReportNoWorld("bench", world.status());
   const absl::Status status = measure(**world);
   if (status.ok()) return kExitDone;
-  std::cerr << "hadal bench: " << status.message() << "\n";
-  if ((*world)->size() > 1) (*world)->communicator().Abort(ExitCodeOf(status));
+  const bool together = ReportError("bench", status, (*world)->communicator(), std::cerr);
+  if (!together) (*world)->communicator().Abort(ExitCodeOf(status));
   return ExitCodeOf(status);
 }
 

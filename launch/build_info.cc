@@ -63,7 +63,7 @@ std::string BuildInfo() {
       {"CLI11", CLI11_VERSION},
       {"CUDA", HADAL_CUDA_TEXT},
       {"GPU", GpuText()},
-      {"this CPU", InstructionSetName()}};
+      {"this CPU", InstructionSetName(AvailableInstructionSets())}};
   std::string text;
   for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-14s %s\n", name, value);
   return text;

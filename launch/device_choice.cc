@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "kernels/device/cuda_device.h"
+#include "launch/rank_agreement.h"
 #include "layers/device_support.h"
 #include "pipeline/device_precision.h"
 #include "runtime/status_macros.h"
@@ -17,13 +18,7 @@ namespace {
 absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const Device& device) {
   ModelPlan stored = plan;
   stored.compute_storage = DeviceStorage(options.precision);
-  HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device.kernels()));
-  if (options.validation.every_steps > 0 && options.validation.bleu_sentences > 0) {
-    return absl::UnimplementedError(
-        "validation.bleu_sentences has no GPU version yet; set it to 0 and translate with the checkpoints (`hadal "
-        "translate`), or train with --device cpu");
-  }
-  return absl::OkStatus();
+  return CheckDeviceSupport(stored, device.kernels());
 }
 
 // The CPU instead of a GPU, for a run of this precision.
@@ -83,9 +78,12 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
   }
   chosen.device = *std::move(device);
   chosen.compute_storage = DeviceStorage(options.precision);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, collectives.AllGather(chosen.device->Name(), "devices"));
+  const std::string unlike = UnlikeDevices(names);
   if (world.rank() == 0) {
-    chosen.notice = absl::StrCat(request.doing, " on ", chosen.device->Name(), ", products in ",
-                                 ProductsIn(chosen.compute_storage, options.precision));
+    chosen.notice =
+        absl::StrCat(request.doing, " on ", chosen.device->Name(), ", products in ",
+                     ProductsIn(chosen.compute_storage, options.precision), unlike.empty() ? "" : "; ", unlike);
   }
   return chosen;
 }

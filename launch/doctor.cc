@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "CLI/CLI.hpp"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/world.h"
 #include "runtime/files.h"
@@ -36,8 +37,8 @@ int RunDoctor(const DoctorArguments& arguments) {
   if (!world.ok()) return ReportNoWorld("doctor", world.status());
   const absl::StatusOr<int> code = DoctorInWorld(arguments, **world);
   if (code.ok()) return *code;
-  std::cerr << "hadal doctor: " << code.status().message() << "\n";
-  if ((*world)->size() > 1) (*world)->communicator().Abort(ExitCodeOf(code.status()));
+  const bool together = ReportError("doctor", code.status(), (*world)->communicator(), std::cerr);
+  if (!together) (*world)->communicator().Abort(ExitCodeOf(code.status()));
   return ExitCodeOf(code.status());
 }
 

@@ -21,22 +21,37 @@ bool StartedForMpi(const Environment& environment) {
   return false;
 }
 
-std::optional<SlurmTask> TaskOfStep(const Environment& environment) {
+std::optional<StartedTask> TaskOfStep(const Environment& environment) {
   // Open MPI's daemons are tasks of a step too; the ranks they start are not.
   if (environment("OMPI_COMM_WORLD_SIZE") != nullptr) return std::nullopt;
   const std::optional<int> tasks = Integer(environment, "SLURM_STEP_NUM_TASKS");
   const std::optional<int> task = Integer(environment, "SLURM_PROCID");
   if (!tasks || !task) return std::nullopt;
-  return SlurmTask{.task = *task, .tasks = *tasks};
+  return StartedTask{.task = *task, .tasks = *tasks};
+}
+
+std::optional<StartedTask> TaskOfTorchrun(const Environment& environment) {
+  if (environment("TORCHELASTIC_RUN_ID") == nullptr) return std::nullopt;
+  const std::optional<int> tasks = Integer(environment, "WORLD_SIZE");
+  const std::optional<int> task = Integer(environment, "RANK");
+  if (!tasks || !task) return std::nullopt;
+  return StartedTask{.task = *task, .tasks = *tasks};
 }
 
 absl::Status CheckTasks(const Environment& environment, int ranks) {
-  const std::optional<SlurmTask> slurm = TaskOfStep(environment);
-  if (!slurm || slurm->tasks == ranks) return absl::OkStatus();
-  if (slurm->task != 0) return absl::InvalidArgumentError("");
-  return absl::InvalidArgumentError(absl::StrCat("srun started ", slurm->tasks, " tasks, but ", ranks,
-                                                 ranks == 1 ? " rank" : " ranks",
-                                                 " found each other: srun was not asked for an MPI that this binary's "
+  const std::optional<StartedTask> slurm = TaskOfStep(environment);
+  const std::optional<StartedTask> started = slurm ? slurm : TaskOfTorchrun(environment);
+  if (!started || started->tasks == ranks) return absl::OkStatus();
+  if (started->task != 0) return absl::InvalidArgumentError("");
+  const std::string found = absl::StrCat(" started ", started->tasks, " tasks, but ", ranks,
+                                         ranks == 1 ? " rank" : " ranks", " found each other: ");
+  if (!slurm) {
+    return absl::InvalidArgumentError(absl::StrCat("torchrun", found,
+                                                   "hadal's ranks meet by MPI. Start it with mpirun -n ",
+                                                   started->tasks, ", or with srun --mpi=pmix."));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("srun", found,
+                                                 "srun was not asked for an MPI that this binary's "
                                                  "MPI speaks. Start it with srun --mpi=pmix (srun "
                                                  "--mpi=list shows what your Slurm has; Debian's Open MPI has no "
                                                  "PMI-2), or with mpirun inside sbatch or salloc."));

@@ -1,7 +1,8 @@
 // Did whoever started this process start others with it, and will they find each other?
 //
 // `srun` without an MPI plugin (or with --mpi=pmi2, which Debian's Open MPI does not speak) starts every task as if it were alone: each
-// would train the whole model into the same run directory. Slurm says how many tasks it started; that is compared with the ranks found.
+// would train the whole model into the same run directory; so does torchrun, whose processes meet by a store of PyTorch's own. Both say how
+// many tasks they started; that is compared with the ranks found.
 #pragma once
 
 #include <functional>
@@ -19,12 +20,14 @@ using Environment = std::function<const char*(const char* name)>;
 // A launcher that MPI knows started this process (mpirun, or srun with PMIx).
 bool StartedForMpi(const Environment& environment);
 
-// What a job step of Slurm says of this process; none where it is not a task of one.
-struct SlurmTask {
+// What a launcher says of this process: its number among those that it started.
+struct StartedTask {
   int task = 0;
   int tasks = 1;
 };
-std::optional<SlurmTask> TaskOfStep(const Environment& environment);
+// A job step of Slurm, torchrun; none where it did not start this process.
+std::optional<StartedTask> TaskOfStep(const Environment& environment);
+std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
 
 // OK where as many ranks found each other as were started. Errors: InvalidArgument, with what to try; on other tasks than the first
 // its message is empty, so that people read it once.

@@ -11,25 +11,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "launch/device_choice.h"
+#include "launch/build_info.h"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
-#include "launch/memory_limit.h"
+#include "launch/rank_agreement.h"
+#include "launch/rank_device.h"
 #include "launch/signals.h"
 #include "launch/time_limit.h"
 #include "launch/training_sinks.h"
-#include "launch/transport_choice.h"
 #include "launch/watchdog.h"
 #include "launch/world.h"
 #include "layers/model_plan.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/trainer.h"
-#include "pipeline/transfer_pairs.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
-#include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 #include "tools/config_arguments.h"
 #include "tools/config_difference.h"
@@ -122,34 +121,6 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
   return ModelPlan::Parse(bytes);
 }
 
-// Where the config sets no limit: launch/memory_limit.h's.
-absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
-                         Collectives& collectives, PipelineOptions& options) {
-  if (options.memory_limit_bytes != 0) return absl::OkStatus();
-  int64_t driver_bytes = 0;
-  if (device != nullptr) {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, world.size()));
-    driver_bytes = DriverBytes(plan, pipeline);
-  }
-  const int64_t free =
-      device != nullptr ? device->FreeBytes() : AvailableHostMemoryBytes().value_or(MemoryFacts::kUnknown);
-  const double mine[] = {static_cast<double>(free), static_cast<double>(world.ranks_on_host())};
-  const std::string place = device != nullptr ? device->Identity() : "";
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> places, collectives.AllGather(place, "devices"));
-  std::vector<MemoryFacts> facts;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    facts.push_back({.device = places[rank],
-                     .free_bytes = static_cast<int64_t>(all[rank][0]),
-                     .ranks_on_host = static_cast<int>(all[rank][1])});
-  }
-  if (const std::string nothing = NothingIsLeft(facts, driver_bytes); !nothing.empty()) {
-    return absl::ResourceExhaustedError(nothing);
-  }
-  options.memory_limit_bytes = MemoryLimitBytes(facts, driver_bytes);
-  return absl::OkStatus();
-}
-
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckResumable(const TrainArguments& arguments, const Prepared& prepared, const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
@@ -220,16 +191,10 @@ std::string ReasonText(StopReason reason) {
 absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepared& prepared, const ModelPlan& plan,
                                                                    const PipelinePlan& pipeline) {
   const TrainOptions& options = prepared.options.train;
-  if (options.validation.bleu_sentences == 0 || !prepared.validation) return nullptr;
+  if (!pipeline.decoder || !prepared.validation) return nullptr;
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(*prepared.validation));
-  const config::Decode& decode = prepared.config.decode();
-  const DecoderOptions decoder{.beam = {.beam = decode.beam(),
-                                        .length_penalty = decode.length_penalty(),
-                                        .max_length_a = decode.max_length_a(),
-                                        .max_length_b = static_cast<double>(decode.max_length_b())}};
   return std::make_unique<ValidationBleu>(*prepared.validation, vocabularies.target, options.validation.bleu_sentences,
-                                          plan, pipeline, decoder,
-                                          absl::Seconds(options.pipeline.wait_timeout_seconds));
+                                          plan, pipeline, absl::Seconds(options.pipeline.wait_timeout_seconds));
 }
 
 // The steps of --trace and where they go.
@@ -252,10 +217,19 @@ absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, c
 }
 
 // Makes the run directory, with what the run was started from.
-absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, bool is_main, int64_t first_step,
-                     TrainingSinks& sinks) {
-  HADAL_RETURN_IF_ERROR(sinks.Open(prepared.config_text, first_step));
-  return is_main ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
+absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, const World& world,
+                     const PipelinePlan& pipeline, int64_t first_step, TrainingSinks& sinks) {
+  const GridShape& grid = pipeline.grid;
+  const RankPlace place{.version = Version(),
+                        .rank = world.rank(),
+                        .ranks = world.size(),
+                        .stage = grid.StageOf(world.rank()),
+                        .stages = grid.stages,
+                        .replica = grid.ReplicaOf(world.rank()),
+                        .replicas = grid.replicas,
+                        .threads = world.stream().threads()};
+  HADAL_RETURN_IF_ERROR(sinks.Open(place, prepared.config_text, first_step));
+  return world.rank() == 0 ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
 
 // Which host has which part, where there are several.
@@ -267,31 +241,12 @@ absl::Status PrintPlacement(const World& world, Collectives& collectives, const 
   return absl::OkStatus();
 }
 
-// What a rank computes on and how its devices talk. Apart from what uses it, because it must last until a failed job has been aborted.
-struct RankDevice {
-  ChosenDevice chosen;
-  ChosenTransport transport;
-  std::unique_ptr<NcclCommunicator> devices;  // null: what ranks exchange goes through the host
-};
-
-// Connects the ranks' devices where they exchange by NCCL.
-absl::Status ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world, absl::Duration timeout,
-                            RankDevice& device) {
-  if (device.transport.nccl == nullptr) return absl::OkStatus();
-  const int64_t free_before = device.chosen.device->FreeBytes();
-  const std::vector<RankPair> pairs = TransferPairs(plan, pipeline);
-  HADAL_ASSIGN_OR_RETURN(device.devices, NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device,
-                                                                  world.communicator(), pairs, timeout));
-  const std::string more =
-      NcclTookMore(free_before - device.chosen.device->FreeBytes(), MostLinks(pairs), world.rank());
-  if (!more.empty()) std::cerr << "warning: " << more << "\n";
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, RankDevice& device) {
+absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, RankDevice& device,
+                                 TrainingSinks& sinks) {
   absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
   Collectives collectives(world.communicator(), absl::Seconds(timeout_seconds));
+  HADAL_ASSIGN_OR_RETURN(const std::string agreed, AgreeWithRanks(world, collectives));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
   Prepared prepared = *std::move(prepared_or);
   TrainOptions& options = prepared.options.train;
@@ -309,13 +264,14 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                          MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));
 
-  TrainingSinks sinks(world.rank() == 0, options);
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
-  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
-  for (const std::string& notice : {chosen.notice, device.transport.notice}) {
-    if (!notice.empty()) std::cerr << notice << "\n";
+  if (!world.warning().empty()) sinks.Tell(absl::StrCat("warning: ", world.warning()));
+  for (const std::string& notice : {agreed, chosen.notice, device.transport.notice}) {
+    if (!notice.empty()) sinks.Tell(notice);
   }
-  HADAL_RETURN_IF_ERROR(ConnectDevices(plan, pipeline, world, absl::Seconds(timeout_seconds), device));
+  HADAL_ASSIGN_OR_RETURN(const std::string more,
+                         ConnectDevices(plan, pipeline, world, absl::Seconds(timeout_seconds), device));
+  if (!more.empty()) sinks.Tell(absl::StrCat("warning: ", more));
   TrainingSurroundings surroundings{
       .communicator = world.communicator(),
       .devices = device.devices.get(),
@@ -334,13 +290,14 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
                                           .config_text = prepared.config_text,
                                           .attachments = std::move(prepared.vocabularies),
-                                          .warn = [&](std::string_view text) { sinks.Warn(text); }}));
+                                          .warn = [&](std::string_view text) { sinks.Warn(std::string(text)); }}));
   HADAL_RETURN_IF_ERROR(PrintPlacement(world, collectives, pipeline.grid));
   HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(
-      OpenRun(arguments, prepared, world.rank() == 0, trainer->progress().step, sinks), "run directory"));
+      OpenRun(arguments, prepared, world, pipeline, trainer->progress().step, sinks), "run directory"));
   const Watchdog watchdog(world.communicator(), trainer->engine().place(),
-                          absl::Seconds(options.pipeline.wait_timeout_seconds), std::cerr);
+                          absl::Seconds(options.pipeline.wait_timeout_seconds),
+                          [&sinks](const std::string& line) { sinks.Tell(line); });
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
   HADAL_RETURN_IF_ERROR(collectives.AllOk(sinks.Finish(ReasonText(outcome.reason)), "writing metrics"));
   return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;
@@ -352,22 +309,22 @@ int RunTrain(const TrainArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(config.ok() ? config->pipeline().threads() : 1);
   if (!world.ok()) return ReportNoWorld("train", world.status());
   RankDevice device;
-  absl::StatusOr<int> code = TrainInWorld(arguments, **world, device);
+  TrainingSinks sinks((*world)->rank(), arguments.run_directory);
+  absl::StatusOr<int> code = TrainInWorld(arguments, **world, device, sinks);
   const auto part = [&device] {
     return device.devices == nullptr ? absl::OkStatus() : device.devices->Close(kFarewellTimeout);
   };
   if (code.ok()) {
     if (const absl::Status parted = part(); !parted.ok()) code = parted;
   }
-  if (code.ok()) return *code;
-  const int exit_code = ExitCodeOf(code.status());
-  // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
-  const bool own = exit_code == kExitHang || exit_code == kExitPeerLost || exit_code == kExitError;
-  if ((*world)->rank() == 0 || own) {
-    std::cerr << "hadal train" << ((*world)->size() > 1 ? absl::StrCat(" [rank ", (*world)->rank(), "]") : "") << ": "
-              << code.status().message() << std::endl;
+  if (code.ok()) {
+    sinks.LogEnd(*code, "");
+    return *code;
   }
-  if ((own || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  const int exit_code = ExitCodeOf(code.status());
+  sinks.LogEnd(exit_code, std::string(code.status().message()));
+  const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr);
+  if ((!together || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,12 +15,11 @@
 
 namespace hadal {
 
-TrainingSinks::TrainingSinks(bool is_main, const TrainOptions& options)
-    : is_main_(is_main), run_directory_(options.run_directory) {}
-
-absl::Status TrainingSinks::Open(const std::string& config_text, int64_t first_step) {
-  if (!is_main_) return absl::OkStatus();
-  HADAL_RETURN_IF_ERROR(MakeDirectories(run_directory_));
+absl::Status TrainingSinks::Open(const RankPlace& place, const std::string& config_text, int64_t first_step) {
+  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, "logs"), rank_));
+  log_->Say(StartLines(place, environ));
+  log_->Say(std::exchange(told_, ""));
+  if (rank_ != 0) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(
       ReplaceFile(JoinPath(run_directory_, "config.resolved.textproto"), config_text, absl::StrCat(getpid())));
   HADAL_ASSIGN_OR_RETURN(
@@ -29,19 +27,33 @@ absl::Status TrainingSinks::Open(const std::string& config_text, int64_t first_s
       MetricsJsonl::Open({.path = JoinPath(run_directory_, "metrics.jsonl"), .first_step = first_step}));
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<TensorBoard> board,
                          TensorBoard::Open({.directory = JoinPath(run_directory_, "tb")}));
+  progress_log_ = std::make_unique<RankLogStream>(*log_);
   fan_out_.Add(std::move(jsonl));
   fan_out_.Add(std::move(board));
   fan_out_.Add(std::make_unique<Progress>(std::cout, Progress::Options{.style = DetectTerminal(STDOUT_FILENO)}));
+  fan_out_.Add(std::make_unique<Progress>(*progress_log_, Progress::Options{}));
   return absl::OkStatus();
 }
 
-void TrainingSinks::Warn(std::string_view text) {
-  if (is_main_) std::cerr << "warning: " << text << "\n";
+void TrainingSinks::Tell(const std::string& text) {
+  std::cerr << absl::StrCat(text, "\n") << std::flush;
+  if (log_ == nullptr) return absl::StrAppend(&told_, text, "\n");
+  log_->Say(text);
+}
+
+void TrainingSinks::Warn(const std::string& text) {
+  if (rank_ == 0) Tell(absl::StrCat("warning: ", text));
 }
 
 absl::Status TrainingSinks::Finish(std::string_view reason) {
   fan_out_.OnFinish(reason);
-  return fan_out_.Flush();
+  absl::Status status = fan_out_.Flush();
+  status.Update(log_->Flush());
+  return status;
+}
+
+void TrainingSinks::LogEnd(int exit_code, const std::string& message) {
+  if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, message.empty() ? "" : ": ", message));
 }
 
 }  // namespace hadal

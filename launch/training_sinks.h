@@ -1,30 +1,38 @@
-// Where a run's metrics go: metrics.jsonl, TensorBoard events and the progress line, all on rank 0.
+// Where a run's words and numbers go: each rank's log; on rank 0 also metrics.jsonl, TensorBoard events and the progress line.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "pipeline/train_options.h"
 #include "runtime/metrics_sink.h"
+#include "tools/rank_log.h"
 
 namespace hadal {
 
 class TrainingSinks {
  public:
-  // `is_main`: this is rank 0; other ranks have sinks that do nothing.
-  TrainingSinks(bool is_main, const TrainOptions& options);
+  TrainingSinks(int rank, std::string run_directory) : rank_(rank), run_directory_(std::move(run_directory)) {}
 
   MetricsSink& sink() { return fan_out_; }
-  // Makes the run directory, writes config.resolved.textproto and opens the files. Call before training starts.
-  absl::Status Open(const std::string& config_text, int64_t first_step);
-  // For people, at once.
-  void Warn(std::string_view text);
+  // Makes the run directory and opens the files; rank 0 writes config.resolved.textproto. Call before training starts.  `place`: this rank's.
+  absl::Status Open(const RankPlace& place, const std::string& config_text, int64_t first_step);
+  // For people, at once, on stderr; and into the log, when it is open.  Threads: any, once it is open.
+  void Tell(const std::string& text);
+  // A warning that all ranks have: rank 0 tells it.
+  void Warn(const std::string& text);
+  // The run is over, by `reason`.  Errors: the first trouble that writing has had.
   absl::Status Finish(std::string_view reason);
+  // The process's last words, which are only logged.
+  void LogEnd(int exit_code, const std::string& message);
 
  private:
-  bool is_main_;
+  int rank_;
   std::string run_directory_;
+  std::string told_;              // before the log was open
+  std::unique_ptr<RankLog> log_;  // null: not open
+  std::unique_ptr<RankLogStream> progress_log_;
   MetricsFanOut fan_out_;
 };
 

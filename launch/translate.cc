@@ -5,7 +5,9 @@
 #include <string>
 
 #include "launch/device_choice.h"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
+#include "launch/rank_agreement.h"
 #include "launch/world.h"
 #include "pipeline/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
@@ -22,13 +24,14 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
   if (!world.ok()) return ReportNoWorld(name, world.status());
   if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
-  const absl::Status status = body(**world);
+  Collectives collectives((*world)->communicator(), absl::Minutes(10));
+  const absl::StatusOr<std::string> agreed = AgreeWithRanks(**world, collectives);
+  if (agreed.ok() && !agreed->empty()) std::cerr << *agreed << "\n";
+  const absl::Status status = agreed.ok() ? body(**world) : agreed.status();
   if (status.ok()) return kExitDone;
   const int exit_code = ExitCodeOf(status);
-  // An error that all ranks share is printed once, a rank's own (a lost peer, a deadline) by that rank.
-  const bool own = exit_code == kExitHang || exit_code == kExitPeerLost;
-  if ((*world)->rank() == 0 || own) std::cerr << "hadal " << name << ": " << status.message() << std::endl;
-  if (own && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
+  const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
+  if (!together) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,9 +16,10 @@ std::string Since(absl::Time since) {
 
 }  // namespace
 
-Watchdog::Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout,
-                   std::ostream& log)
-    : communicator_(communicator), place_(place), patience_(timeout / 2), log_(log), thread_([this] { Watch(); }) {}
+Watchdog::Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say)
+    : communicator_(communicator), place_(place), patience_(timeout / 2), say_(std::move(say)), thread_([this] {
+        Watch();
+      }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -31,7 +33,7 @@ Watchdog::~Watchdog() {
 void Watchdog::Watch() {
   std::unique_lock lock(mutex_);
   while (!end_.wait_for(lock, absl::ToChronoMilliseconds(patience_ / 8), [this] { return ending_; })) {
-    if (const std::string text = Look(); !text.empty()) log_ << text << std::flush;
+    if (const std::string text = Look(); !text.empty()) say_(text);
   }
 }
 
@@ -42,7 +44,7 @@ std::string Watchdog::Look() {
   reported_ = since;
   const std::string doing = wait.has_value() ? absl::StrCat("waiting for ", Since(since), ": ", wait->description)
                                              : absl::StrCat("busy for ", Since(since));
-  return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", place_.Describe(), "\n");
+  return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", place_.Describe());
 }
 
 }  // namespace hadal

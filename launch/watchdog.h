@@ -1,5 +1,5 @@
-// The watchdog: when a rank has not got on for half of pipeline.wait_timeout_seconds, it says on stderr what the rank waits for, from
-// whom, since when, and where in the schedule it is.
+// The watchdog: when a rank has not got on for half of pipeline.wait_timeout_seconds, it says what the rank waits for, from whom, since when,
+// and where in the schedule it is.
 //
 //   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3; at step 12,
 //   instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
@@ -10,8 +10,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
-#include <ostream>
 #include <string>
 #include <thread>
 
@@ -23,8 +23,10 @@ namespace hadal {
 
 class Watchdog {
  public:
-  // Watches until destroyed. All arguments must outlive it; `log` is written by its thread, a line at a time.
-  Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, std::ostream& log);
+  // Gets a line, from the watchdog's thread.
+  using Say = std::function<void(const std::string& line)>;
+  // Watches until destroyed. All arguments must outlive it.
+  Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say);
   ~Watchdog();
 
  private:
@@ -35,7 +37,7 @@ class Watchdog {
   const Communicator& communicator_;
   const ProgramPlace& place_;
   const absl::Duration patience_;
-  std::ostream& log_;
+  const Say say_;
   absl::Time reported_ = absl::InfinitePast();  // beginning of what was last reported
 
   std::mutex mutex_;

@@ -2,9 +2,12 @@
 //
 //   log p(v) = (z_v − z_best) − nll(best),  z = x·Eᵀ,  nll(best) = logsumexp(z) − z_best
 // Shapes: x [B, d]; K candidates a row.
+// Storage: x and E as products read them, logits in fp32.
 // Numerics: fp32; normalised over the whole vocabulary, then the K best taken: what a search forbids still has its share of the
-// probability, as in fairseq. A row's result does not depend on its neighbours (REQUIRES: 16 ≤ B ≤ Workspace::kLogitRows).
-// A row with a NaN among its logits has only candidates of log-probability NaN. Blocking; allocates nothing.
+// probability, as in fairseq. A row's result does not depend on its neighbours (REQUIRES: 16 ≤ B ≤ Workspace::kLogitRows), on a device as long
+// as B is always the same.
+// A row with a NaN among its logits has only candidates of log-probability NaN. Allocates nothing.
+// Forward only launches, the same every time for as many rows, so that a device may record it; Table waits for the answer.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +17,7 @@
 
 namespace hadal {
 
-// Of B rows, on the host. Views into the head's buffers, valid until its next Forward.
+// Of B rows, on the host. Views into the head's buffers, valid until its next Table.
 struct CandidateTable {
   MatrixOf<const int32_t> tokens;  // [B, K] most likely first; -1 behind the last where a row has fewer
   ConstMatrix log_probabilities;   // [B, K]
@@ -27,17 +30,31 @@ class CandidateHead {
   CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  CandidateTable Forward(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
-                         ConstMatrix x) const;
+  // Finds the candidates of x [B, d].
+  void Forward(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
+               ConstAnyMatrix x) const;
+  // What the last Forward found, of `rows` = B rows. Blocking.
+  CandidateTable Table(const Stream& stream, int64_t rows) const;
 
  private:
+  // One range of words, so that one copy brings it to the host: for B rows of K candidates.
+  struct Answer {
+    MatrixOf<int32_t> tokens;
+    Matrix values;    // logits; on the host then log-probabilities
+    Vector end, nll;  // the logit of </s>; nll of the best
+    Answer(void* words, int64_t rows, int32_t candidates);
+  };
+  static int64_t AnswerWords(int64_t rows, int32_t candidates) { return rows * (2 * candidates + 2); }
+
   int32_t table_;
   int64_t rows_;
   int32_t candidates_;
-  ArenaSlice tokens_slice_, values_slice_, end_slice_;  // where kernels write
-  ArenaSlice host_tokens_slice_, best_slice_, log_probabilities_slice_, host_end_slice_, nll_slice_;
-  int32_t *tokens_ = nullptr, *host_tokens_ = nullptr, *best_ = nullptr;
-  float *values_ = nullptr, *end_ = nullptr, *log_probabilities_ = nullptr, *host_end_ = nullptr, *nll_ = nullptr;
+  int64_t vocabulary_;
+  bool own_logits_;  // where the workspace's are not fp32
+  ArenaSlice logits_slice_, answer_slice_, best_slice_, host_answer_slice_;
+  float* logits_ = nullptr;
+  void *answer_ = nullptr, *host_answer_ = nullptr;
+  int32_t* best_ = nullptr;  // [rows] where kernels write
 };
 
 }  // namespace hadal

@@ -19,7 +19,9 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
-      dropout_(plan.options.activation_dropout) {
+      dropout_(plan.options.activation_dropout),
+      keeps_mask_(storage_ == Storage::kBFloat16 && dropout_ == 0 && !hidden_norm_.present() && hidden_shift_ < 0 &&
+                  !contraction_shift_.present()) {
   HADAL_CHECK(!hidden_norm_.present() || !contraction_shift_.present());
 }
 
@@ -32,12 +34,22 @@ FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, int64_t rows) const {
   if (hidden_norm_.present()) s.statistics = tensors.TakeFloats(rows, 2).data;
   if (input_shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
   if (hidden_shift_ >= 0) s.bias = tensors.Take(storage_, 1, d_ff_);
+  if (keeps_mask_) s.mask = tensors.TakeBytes(ReluMaskBytes(rows, d_ff_));
   s.bytes = tensors.bytes();
   return s;
 }
 
 int64_t FeedForward::SavedBytes(const ActivationCapacity& capacity) const {
   return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
+}
+
+bool FeedForward::UsesMask(const SublayerContext& context, int64_t rows) const {
+  if (!keeps_mask_ || !context.scalars.training) return false;
+  const ParameterStore& parameters = context.parameters;
+  return HasReluMask(context.stream, {.rows = rows,
+                                      .hidden_weight = parameters.ProductWeight(hidden_weight_),
+                                      .hidden_bias = hidden_bias_ >= 0,
+                                      .contraction_weight = parameters.ProductWeight(contraction_weight_)});
 }
 
 void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
@@ -48,6 +60,7 @@ void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std:
                               .bias = parameters.ProductBias(hidden_bias_),
                               .relu = true,
                               .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation),
+                              .relu_mask = UsesMask(context, x.rows) ? s.mask : nullptr,
                               .y = s.hidden};
   if (hidden_shift_ >= 0) {
     MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, s.bias);
@@ -88,8 +101,12 @@ void FeedForward::BackwardInput(const SublayerContext& context, ConstAnyMatrix d
     BackwardHidden(context, s, d_hidden);
   } else {
     const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation);
-    contraction.relu_output = s.hidden;
-    contraction.mask_scale = dropout.active() ? dropout.scale() : 1.0f;
+    if (UsesMask(context, d_y.rows)) {
+      contraction.relu_mask = s.mask;
+    } else {
+      contraction.relu_output = s.hidden;
+      contraction.mask_scale = dropout.active() ? dropout.scale() : 1.0f;
+    }
     LinearBackwardInput(context.stream, contraction);
   }
   input_shift_.BackwardInput(

@@ -3,7 +3,10 @@
 // Dauphin and Ma 2019), which has no biases.
 // Source: Vaswani et al. 2017 eq. 2.
 // Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, where they exist, what W_2
-// reads instead [R, d_ff], the inner norm's statistics [2R], the shifted input [R, d] and the bias of the hidden layer [d_ff].
+// reads instead [R, d_ff], the inner norm's statistics [2R], the shifted input [R, d] and the bias of the hidden layer [d_ff]. Where nothing
+// but the ReLU stands between the two products (no activation dropout, norm or shift) and they are bf16, a bit for each element of the hidden
+// layer too: the products write and read it (kernels/linear.h, ReluMaskArgs), where the device's library can. In fp32 a product takes too long
+// for the trips that it spares to matter, and CPUs have none.
 #pragma once
 
 #include "layers/branch.h"
@@ -30,6 +33,7 @@ class FeedForward : public Branch {
   struct Saved {
     SavedMatrix<Byte> hidden, inner, shifted, bias;  // but for the first, empty where they do not exist
     SavedFloat<Byte>* statistics = nullptr;
+    Byte* mask = nullptr;
     int64_t bytes = 0;
 
     // What W_2 reads.
@@ -37,6 +41,8 @@ class FeedForward : public Branch {
   };
   template <typename Byte>
   Saved<Byte> Views(Byte* saved, int64_t rows) const;
+  // Whether the products of `rows` rows write and read the mask.
+  bool UsesMask(const SublayerContext& context, int64_t rows) const;
   // d_hidden: of what W_2 reads, turned into that of the first product's output.
   void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_hidden) const;
 
@@ -49,6 +55,7 @@ class FeedForward : public Branch {
   Storage storage_;
   int64_t d_model_, d_ff_;
   double dropout_;
+  bool keeps_mask_;
 };
 
 }  // namespace hadal

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cached_attention.h"
+#include "kernels/convert.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
@@ -12,35 +13,50 @@
 
 namespace hadal {
 
-IncrementalScratch::IncrementalScratch(const ModelPlan& plan, int64_t rows, int64_t longest, const Stream& stream,
+IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream,
                                        ArenaLayout& layout)
-    : rows_(rows), width_(plan.options.d_model), attention_floats_(stream.threads() * longest) {
-  const auto reserve = [&](int64_t floats) { return layout.Reserve<float>("decode workspace", floats); };
-  inner_slice_ = reserve(rows * std::max<int64_t>(3 * width_, plan.options.d_ff));
-  attended_slice_ = reserve(rows * width_);
-  branch_slice_ = reserve(rows * width_);
-  normed_slice_ = reserve(rows * width_);
-  if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_);
+    : storage_(plan.compute_storage),
+      stream_storage_(plan.stream_storage(Stack::kDecoder)),
+      rows_(capacity.rows),
+      width_(plan.options.d_model),
+      attention_floats_(stream.threads() * capacity.longest) {
+  const int64_t rows = capacity.rows;
+  const auto reserve = [&](int64_t elements, Storage storage) {
+    return layout.ReserveBytes("decode workspace", elements * BytesOf(storage));
+  };
+  const auto reserve_floats = [&](int64_t floats) { return reserve(floats, Storage::kFloat32); };
+  inner_slice_ = reserve(
+      std::max(rows * std::max<int64_t>(3 * width_, plan.options.d_ff), capacity.memory_rows * 2 * width_), storage_);
+  attended_slice_ = reserve(rows * width_, storage_);
+  branch_slice_ = reserve(rows * width_, storage_);
+  normed_slice_ = reserve(rows * width_, storage_);
+  if (stream_storage_ != storage_) sum_slice_ = reserve(rows * width_, stream_storage_);
+  if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, stream_storage_);
   if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
-    normed_hidden_slice_ = reserve(rows * plan.options.d_ff);
-  statistics_slice_ = reserve(2 * rows);
-  attention_slice_ = reserve(attention_floats_);
+    normed_hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
+  statistics_slice_ = reserve_floats(2 * rows);
+  attention_slice_ = reserve_floats(attention_floats_);
 }
 
 void IncrementalScratch::Bind(const Arena& arena) {
-  inner_ = arena.Get<float>(inner_slice_);
-  attended_ = arena.Get<float>(attended_slice_);
-  branch_ = arena.Get<float>(branch_slice_);
-  normed_ = arena.Get<float>(normed_slice_);
-  layer_input_ = arena.Get<float>(layer_input_slice_);
-  normed_hidden_ = arena.Get<float>(normed_hidden_slice_);
+  inner_ = arena.Get<std::byte>(inner_slice_);
+  attended_ = arena.Get<std::byte>(attended_slice_);
+  branch_ = arena.Get<std::byte>(branch_slice_);
+  normed_ = arena.Get<std::byte>(normed_slice_);
+  layer_input_ = arena.Get<std::byte>(layer_input_slice_);
+  normed_hidden_ = arena.Get<std::byte>(normed_hidden_slice_);
+  if (sum_slice_.bytes > 0) sum_ = arena.Get<std::byte>(sum_slice_);
   statistics_ = arena.Get<float>(statistics_slice_);
   attention_ = arena.Get<float>(attention_slice_);
 }
 
 IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer)
-    : record_(plan.sublayers[sublayer]),
+    : sublayer_(sublayer),
+      record_(plan.sublayers[sublayer]),
       kind_(record_.kind),
+      storage_(plan.compute_storage),
+      stream_storage_(plan.stream_storage(Stack::kDecoder)),
+      out_storage_(plan.ends_stack(sublayer + 1) && !plan.Combines(Stack::kDecoder) ? storage_ : stream_storage_),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
       heads_(plan.options.heads),
@@ -68,24 +84,29 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   HADAL_CHECK_GE(std::min(input_weight_, output_weight_), 0);
 }
 
-void IncrementalSublayer::CacheMemory(const Stream& stream, const ParameterStore& parameters, ConstMatrix memory,
-                                      Matrix key_value) const {
+void IncrementalSublayer::CacheMemory(const Stream& stream, const ParameterStore& parameters,
+                                      const IncrementalScratch& scratch, ConstAnyMatrix memory, const CacheRows& rows,
+                                      AnyMatrix cache) const {
   HADAL_CHECK(kind_ == SublayerKind::kCrossAttention);
   HADAL_CHECK_GE(memory.rows, kFewestDecodeRows);
+  const AnyMatrix key_value = scratch.inner(memory.rows, 2 * d_model_);
   LinearForward(stream, {.x = memory,
-                         .weight = parameters.FusedWeight(key_value_weight_, 2),
-                         .bias = parameters.FusedWeightVector(key_value_bias_, 2),
+                         .weight = parameters.ProductWeight(key_value_weight_, 2),
+                         .bias = parameters.ProductBias(key_value_bias_, 2),
                          .y = key_value});
+  ScatterRows(stream, {.x = key_value, .index = rows.rows, .index_place = rows.place, .y = cache});
 }
 
-void IncrementalSublayer::Attend(const IncrementalContext& context, ConstMatrix q, ConstMatrix cache,
-                                 const CacheIndex& index, Matrix y) const {
-  const Matrix attended = context.scratch.attended(q.rows);
+void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache,
+                                 const CacheIndex& index, AnyMatrix y) const {
+  const AnyMatrix attended = context.scratch.attended(q.rows);
   CachedAttention(context.stream, {.q = q,
                                    .cache = cache,
                                    .index = index.indices,
                                    .index_stride = index.stride,
                                    .lengths = index.lengths,
+                                   .index_place = index.indices_place,
+                                   .lengths_place = index.lengths_place,
                                    .heads = heads_,
                                    .context = attended,
                                    .scratch = context.scratch.attention()});
@@ -94,63 +115,68 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstMatrix 
                      {.x = attended, .gain = context.parameters.WeightVector(head_scale_), .y = attended});
   }
   // The sublayer's input has been read: its norm's place is free.
-  const Matrix normed = context.scratch.normed(q.rows);
+  const AnyMatrix normed = context.scratch.normed(q.rows);
   if (inner_norm_scale_ >= 0) Norm(context, inner_norm_scale_, attended, normed);
-  LinearForwardArgs product{
-      .x = inner_norm_scale_ >= 0 ? normed : attended, .weight = context.parameters.Weight(output_weight_), .y = y};
+  LinearForwardArgs product{.x = inner_norm_scale_ >= 0 ? normed : attended,
+                            .weight = context.parameters.ProductWeight(output_weight_),
+                            .y = y};
   if (output_norm_scale_ < 0) return LinearForward(context.stream, product);
-  product.bias = context.parameters.WeightVector(output_bias_);
+  product.bias = context.parameters.ProductBias(output_bias_);
   product.y = inner_norm_scale_ >= 0 ? attended : normed;
   LinearForward(context.stream, product);
-  Norm(context, output_norm_scale_, product.y.floats(), y);
+  Norm(context, output_norm_scale_, product.y, y);
 }
 
-void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstMatrix x, Matrix cache,
-                                        Matrix y) const {
-  const Matrix qkv = context.scratch.inner(x.rows, 3 * d_model_);
+void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
+                                        AnyMatrix y) const {
+  const AnyMatrix qkv = context.scratch.inner(x.rows, 3 * d_model_);
   LinearForward(context.stream, {.x = x,
-                                 .weight = context.parameters.FusedWeight(input_weight_, 3),
-                                 .bias = context.parameters.FusedWeightVector(input_bias_, 3),
+                                 .weight = context.parameters.ProductWeight(input_weight_, 3),
+                                 .bias = context.parameters.ProductBias(input_bias_, 3),
                                  .y = qkv});
-  ScatterRows(context.stream, {.x = qkv.Columns(d_model_, 2 * d_model_), .index = context.rows.cache_rows, .y = cache});
+  const CacheRows& to = context.rows.cache_rows;
+  ScatterRows(context.stream,
+              {.x = qkv.Columns(d_model_, 2 * d_model_), .index = to.rows, .index_place = to.place, .y = cache});
   Attend(context, qkv.Columns(0, d_model_), cache, context.rows.self, y);
 }
 
-void IncrementalSublayer::CrossAttention(const IncrementalContext& context, ConstMatrix x, ConstMatrix cache,
-                                         Matrix y) const {
-  const Matrix query = context.scratch.inner(x.rows, d_model_);
+void IncrementalSublayer::CrossAttention(const IncrementalContext& context, ConstAnyMatrix x, ConstAnyMatrix cache,
+                                         AnyMatrix y) const {
+  const AnyMatrix query = context.scratch.inner(x.rows, d_model_);
   LinearForward(context.stream, {.x = x,
-                                 .weight = context.parameters.Weight(input_weight_),
-                                 .bias = context.parameters.WeightVector(input_bias_),
+                                 .weight = context.parameters.ProductWeight(input_weight_),
+                                 .bias = context.parameters.ProductBias(input_bias_),
                                  .y = query});
   Attend(context, query, cache, context.rows.memory, y);
 }
 
-void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstMatrix x, Matrix y) const {
-  const Matrix hidden = context.scratch.inner(x.rows, d_ff_);
+void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const {
+  const AnyMatrix hidden = context.scratch.inner(x.rows, d_ff_);
   LinearForwardArgs expansion{.x = x,
-                              .weight = context.parameters.Weight(input_weight_),
-                              .bias = context.parameters.WeightVector(input_bias_),
+                              .weight = context.parameters.ProductWeight(input_weight_),
+                              .bias = context.parameters.ProductBias(input_bias_),
                               .relu = true,
                               .y = hidden};
   if (hidden_shift_ >= 0) {
-    const Matrix bias = context.scratch.normed_hidden(1, d_ff_);
+    const AnyMatrix bias = context.scratch.normed_hidden(1, d_ff_);
     MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_, bias);
-    expansion.bias = Vector(bias.data, d_ff_);
+    expansion.bias.data = bias.data;
+    expansion.bias.size = d_ff_;
+    expansion.bias.storage = storage_;
   }
   LinearForward(context.stream, expansion);
   Shift(context, contraction_shift_, hidden, hidden);
-  ConstMatrix read = hidden;
+  ConstAnyMatrix read = hidden;
   if (inner_norm_scale_ >= 0) {
-    const Matrix normed = context.scratch.normed_hidden(x.rows, d_ff_);
+    const AnyMatrix normed = context.scratch.normed_hidden(x.rows, d_ff_);
     Norm(context, inner_norm_scale_, hidden, normed);
     read = normed;
   }
-  LinearForward(context.stream, {.x = read, .weight = context.parameters.Weight(output_weight_), .y = y});
+  LinearForward(context.stream, {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .y = y});
 }
 
-void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstMatrix x,
-                               Matrix normed) const {
+void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
+                               AnyMatrix normed) const {
   ResidualNormForward(context.stream, {.stream = x,
                                        .scale = context.parameters.WeightVector(norm_scale),
                                        .shift = context.parameters.WeightVector(norm_scale + 1),
@@ -159,28 +185,37 @@ void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_s
                                        .rstd = context.scratch.rstd(x.rows)});
 }
 
-void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstMatrix x, Matrix y) const {
+void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const {
   if (shift < 0) return;
   ShiftScaleForward(context.stream, {.x = x, .shift = context.parameters.WeightVector(shift), .y = y});
 }
 
-ConstMatrix IncrementalSublayer::BranchInput(const IncrementalContext& context, ConstMatrix x) const {
+ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const {
   const bool pre_norm = record_.norm == NormPlacement::kPre;
-  if (!pre_norm && input_shift_ < 0) return x;
-  const Matrix input = context.scratch.normed(x.rows);
-  if (pre_norm) Norm(context, norm_scale_, x, input);
-  Shift(context, input_shift_, pre_norm ? input : x, input);
+  if (!pre_norm && input_shift_ < 0 && x.storage == storage_) return x;
+  const AnyMatrix input = context.scratch.normed(x.rows);
+  if (pre_norm) {
+    Norm(context, norm_scale_, x, input);
+  } else if (x.storage != storage_) {
+    Convert(context.stream, {.from = x, .to = input});
+  }
+  Shift(context, input_shift_, pre_norm || x.storage != storage_ ? input : x, input);
   return input;
 }
 
-void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const {
+void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch,
+                                   AnyMatrix out) const {
   const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : norm_behind_;
+  const bool sum_is_output = norm < 0 && out.storage == stream_storage_;
   ResidualNormForwardArgs args{.stream = x,
                                .branch = branch,
                                .residual_gain = record_.residual_gain,
                                .branch_gain = BranchGain(record_, context.update),
                                .learned_residual_gain = context.parameters.WeightVector(omega_),
-                               .sum = norm >= 0 ? branch : out};
+                               .sum = sum_is_output ? out : context.scratch.sum(x.rows)};
+  if (context.branch_gains != nullptr && HasBranchGain(record_)) {
+    args.branch_gain_place = context.branch_gains + (sublayer_ - context.first_sublayer);
+  }
   if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
   if (record_.skip_gain != 0) {
     args.skip = context.scratch.layer_input(x.rows);
@@ -190,26 +225,35 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstMatri
   if (norm >= 0) {
     args.scale = context.parameters.WeightVector(norm);
     args.shift = context.parameters.WeightVector(norm + 1);
-    args.normed = out;
+    // The norm's kernel writes what products read; the sublayer's input is no longer needed there.
+    args.normed = out.storage == storage_ ? out : context.scratch.normed(x.rows);
     args.mean = context.scratch.mean(x.rows);
     args.rstd = context.scratch.rstd(x.rows);
   }
   ResidualNormForward(context.stream, args);
-  if (closing_shift_ < 0) return;
-  ShiftScaleForward(context.stream, {.x = out,
-                                     .shift = context.parameters.WeightVector(closing_shift_),
-                                     .scale = context.parameters.WeightVector(closing_scale_),
-                                     .y = out});
+  if (norm < 0) return Close(context, args.sum, out);
+  if (out.storage != storage_) Convert(context.stream, {.from = args.normed, .to = out});
 }
 
-void IncrementalSublayer::Step(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix out) const {
+void IncrementalSublayer::Close(const IncrementalContext& context, ConstAnyMatrix sum, AnyMatrix out) const {
+  if (closing_shift_ >= 0) {
+    ShiftScaleForward(context.stream, {.x = sum,
+                                       .shift = context.parameters.WeightVector(closing_shift_),
+                                       .scale = context.parameters.WeightVector(closing_scale_),
+                                       .y = out});
+  } else if (out.storage != sum.storage) {
+    Convert(context.stream, {.from = sum, .to = out});
+  }
+}
+
+void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
+                               AnyMatrix out) const {
   HADAL_CHECK_GE(x.rows, kFewestDecodeRows);
   if (keeps_input_) {
-    context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data,
-                        x.rows * d_model_ * static_cast<int64_t>(sizeof(float)));
+    context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data, x.bytes());
   }
-  const ConstMatrix input = BranchInput(context, x);
-  const Matrix branch = context.scratch.branch(x.rows);
+  const ConstAnyMatrix input = BranchInput(context, x);
+  const AnyMatrix branch = context.scratch.branch(x.rows);
   switch (kind_) {
     case SublayerKind::kSelfAttention:
       SelfAttention(context, input, cache, branch);

@@ -7,15 +7,19 @@
 // norm runs alone in front, bit-equal to the fused one. Where layers combine all outputs in front of them, the caller does
 // (layers/layer_combination.h): x of a layer's first sublayer is the combination.
 //
-// Cache: one matrix a decoder layer, rows [k | v] of 2d floats, for self- and cross-attention alike. A row is written once and
+// Cache: one matrix a decoder layer, rows [k | v] of 2d numbers, for self- and cross-attention alike. A row is written once and
 // never moved: which rows a hypothesis sees is an index (kernels/cached_attention.h), so reordering a beam moves integers only.
-// Numerics: a row's result does not depend on its neighbours as long as B ≥ 16 (kernels/linear.h); it agrees with the training
-// forward to rounding, not to the bit, because the attention kernel differs.
+// Storage: weights, caches and what touches products as ModelPlan::compute_storage says, the stream as stream_storage does, in bf16 as in
+// training (layers/segment.h): fp32 masters are not read, but for norms, learned scalars and the biases of residual_norm.
+// What changes from step to step a device may find at places of its memory (pipeline/decode_block.h): then a step launches the same every time.
+// Numerics: a row's result does not depend on its neighbours as long as B ≥ 16 (kernels/linear.h), on a device as long as B is always the same;
+// it agrees with the training forward to rounding, not to the bit, because the attention kernel differs.
 // Thread safety: const after construction; one step at a time a scratch. Blocking; allocates nothing.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/device_batch.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
 #include "runtime/arena.h"
@@ -32,43 +36,61 @@ struct CacheIndex {
   ConstTokens indices;  // [B · stride]
   int64_t stride = 0;
   ConstTokens lengths;  // [B], each ≥ 1
+  // Where a device finds both; null: launches bring them.
+  const int32_t* indices_place = nullptr;
+  const int32_t* lengths_place = nullptr;
+};
+
+// The cache rows that as many rows go to.
+struct CacheRows {
+  ConstTokens rows;
+  const int32_t* place = nullptr;  // where a device finds them; null: launches bring them
 };
 
 // One step's rows.
 struct IncrementalRows {
-  ConstTokens tokens;      // [B] the decoder's input
-  ConstTokens positions;   // [B] of those tokens in their hypotheses, from 0
-  ConstTokens cache_rows;  // [B] where this step's k|v go
-  CacheIndex self;         // the path of each hypothesis, this step included
-  CacheIndex memory;       // the rows of its sentence's memory
+  ConstTokens tokens;     // [B] the decoder's input
+  ConstTokens positions;  // [B] of those tokens in their hypotheses, from 0
+  CacheRows cache_rows;   // [B] where this step's k|v go
+  CacheIndex self;        // the path of each hypothesis, this step included
+  CacheIndex memory;      // the rows of its sentence's memory
+  TokenPlaces places;     // where a device finds tokens and positions; or none
 
   int64_t rows() const { return tokens.size; }
 };
 
-// Scratch of a step; one set a rank.
+// Scratch of a step; one set a rank. Stored as products read and write, where not said otherwise.
 class IncrementalScratch {
  public:
-  // For at most `rows` rows and paths or memories of at most `longest` positions.
-  IncrementalScratch(const ModelPlan& plan, int64_t rows, int64_t longest, const Stream& stream, ArenaLayout& layout);
+  struct Capacity {
+    int64_t rows = 0;         // of a step
+    int64_t memory_rows = 0;  // of a group's sources
+    int64_t longest = 0;      // positions of a path or a memory
+  };
+  IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  Matrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns}; }
-  Matrix attended(int64_t rows) const { return {attended_, rows, width_}; }
-  Matrix branch(int64_t rows) const { return {branch_, rows, width_}; }
-  Matrix normed(int64_t rows) const { return {normed_, rows, width_}; }
-  // What the layer under way read; kept where its last sum adds it.
-  Matrix layer_input(int64_t rows) const { return {layer_input_, rows, width_}; }
-  Matrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns}; }
+  AnyMatrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
+  AnyMatrix attended(int64_t rows) const { return {attended_, rows, width_, storage_}; }
+  AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
+  AnyMatrix normed(int64_t rows) const { return {normed_, rows, width_, storage_}; }
+  AnyMatrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns, storage_}; }
+  // A sum that is not the sublayer's output, stored as the stream; the branch's place where both are stored alike.
+  AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, stream_storage_}; }
+  // What the layer under way read, stored as the stream; kept where its last sum adds it.
+  AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, stream_storage_}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
   Vector rstd(int64_t rows) const { return {statistics_ + rows_, rows}; }
   Vector attention() const { return {attention_, attention_floats_}; }
 
  private:
+  Storage storage_, stream_storage_;
   int64_t rows_ = 0, width_ = 0, attention_floats_ = 0;
-  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, layer_input_slice_,
-      statistics_slice_, attention_slice_;
-  float *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
-        *layer_input_ = nullptr, *statistics_ = nullptr, *attention_ = nullptr;
+  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, sum_slice_,
+      layer_input_slice_, statistics_slice_, attention_slice_;
+  void *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
+       *sum_ = nullptr, *layer_input_ = nullptr;
+  float *statistics_ = nullptr, *attention_ = nullptr;
 };
 
 // What a step's sublayers share.
@@ -78,6 +100,9 @@ struct IncrementalContext {
   const IncrementalScratch& scratch;
   const IncrementalRows& rows;
   int64_t update = 1;  // whose branch gain is used, ≥ 1
+  const float* branch_gains =
+      nullptr;  // where a device finds those of sublayers ≥ first_sublayer; null: launches bring them
+  int32_t first_sublayer = 0;
 };
 
 class IncrementalSublayer {
@@ -87,28 +112,35 @@ class IncrementalSublayer {
 
   SublayerKind kind() const { return kind_; }
 
-  // Cross-attention: the memory's keys and values, key_value [R, 2d] (=).  REQUIRES: R ≥ kFewestDecodeRows.
-  void CacheMemory(const Stream& stream, const ParameterStore& parameters, ConstMatrix memory, Matrix key_value) const;
+  // Cross-attention: the keys and values of memory [R, d] into the rows of `cache` that `rows` [R] names.  REQUIRES: R ≥ kFewestDecodeRows.
+  void CacheMemory(const Stream& stream, const ParameterStore& parameters, const IncrementalScratch& scratch,
+                   ConstAnyMatrix memory, const CacheRows& rows, AnyMatrix cache) const;
 
-  // x' = the sublayer with its residual connection.  x, out [B, d]; `out` may not alias x. `cache` [cache rows, 2d]: the layer's.
-  void Step(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix out) const;
+  // x' = the sublayer with its residual connection.  x, out [B, d], stored as the stream or, out behind a stack that does not combine its layers,
+  // as products read it (out_storage()); `out` may not alias x. `cache` [cache rows, 2d]: the layer's.
+  void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
+  Storage out_storage() const { return out_storage_; }
 
  private:
-  void SelfAttention(const IncrementalContext& context, ConstMatrix x, Matrix cache, Matrix y) const;
-  void CrossAttention(const IncrementalContext& context, ConstMatrix x, ConstMatrix cache, Matrix y) const;
-  void FeedForward(const IncrementalContext& context, ConstMatrix x, Matrix y) const;
-  void Attend(const IncrementalContext& context, ConstMatrix q, ConstMatrix cache, const CacheIndex& index,
-              Matrix y) const;
+  void SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix y) const;
+  void CrossAttention(const IncrementalContext& context, ConstAnyMatrix x, ConstAnyMatrix cache, AnyMatrix y) const;
+  void FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const;
+  void Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache, const CacheIndex& index,
+              AnyMatrix y) const;
   // normed = LN(x) with the scale that is parameter `norm_scale`.
-  void Norm(const IncrementalContext& context, int32_t norm_scale, ConstMatrix x, Matrix normed) const;
+  void Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x, AnyMatrix normed) const;
   // y = x − the parameter `shift`, or nothing where that is −1.
-  void Shift(const IncrementalContext& context, int32_t shift, ConstMatrix x, Matrix y) const;
+  void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
   // What the branch reads: x behind the norm of a pre-norm sublayer and behind a shift.
-  ConstMatrix BranchInput(const IncrementalContext& context, ConstMatrix x) const;
-  void Residual(const IncrementalContext& context, ConstMatrix x, Matrix branch, Matrix out) const;
+  ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
+  void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out) const;
+  // What stands between the sum and `out`, where it is no norm: learned scalars, or a rounding, or nothing.
+  void Close(const IncrementalContext& context, ConstAnyMatrix sum, AnyMatrix out) const;
 
+  const int32_t sublayer_;
   const SublayerRecord record_;
   SublayerKind kind_;
+  Storage storage_, stream_storage_, out_storage_;
   int64_t d_model_, d_ff_;
   int32_t heads_;
   bool keeps_input_;  // a layer's first sublayer whose input the last one adds

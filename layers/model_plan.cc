@@ -59,6 +59,10 @@ float BranchGain(const SublayerRecord& sublayer, int64_t update) {
   return static_cast<float>(sublayer.branch_gain * std::min(1.0, growth));
 }
 
+bool HasBranchGain(const SublayerRecord& sublayer) {
+  return sublayer.branch_growth != BranchGrowth::kConstant || sublayer.branch_gain != 1.0f;
+}
+
 bool ParameterRecord::is_vector() const {
   switch (role) {
     case ParameterRole::kEmbedding:

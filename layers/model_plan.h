@@ -54,6 +54,8 @@ struct SublayerRecord {
 
 // b of the residual connection at an update (1-based), without its learned factor.
 float BranchGain(const SublayerRecord& sublayer, int64_t update);
+// Whether it is another number than 1 at some update: where not, no kernel reads it.
+bool HasBranchGain(const SublayerRecord& sublayer);
 
 enum class ParameterRole : int32_t {
   kEmbedding,  // embedding table or untied output projection

@@ -51,4 +51,6 @@ LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) cons
   return sums;
 }
 
+std::unique_ptr<LossHead> MakeLossHead(const ModelPlan& plan) { return std::make_unique<OutputHead>(plan); }
+
 }  // namespace hadal

@@ -61,9 +61,7 @@ void Workspace::Bind(const Arena& arena) {
 }
 
 const float* SublayerContext::branch_gain_place(int32_t sublayer) const {
-  const SublayerRecord& record = plan().sublayers[sublayer];
-  const bool always_one = record.branch_growth == BranchGrowth::kConstant && record.branch_gain == 1.0f;
-  if (places == nullptr || always_one) return nullptr;
+  if (places == nullptr || !HasBranchGain(plan().sublayers[sublayer])) return nullptr;
   return places->branch_gains + (sublayer - places->first_sublayer);
 }
 

@@ -42,12 +42,13 @@ void TokenEmbedding::Forward(const SublayerContext& context, AnyMatrix x) const 
 }
 
 void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
-                               ConstTokens positions, Matrix x) const {
+                               ConstTokens positions, const TokenPlaces& places, AnyMatrix x) const {
   EmbeddingForward(stream, {.tokens = tokens,
                             .row_positions = positions,
-                            .table = parameters.Weight(table_),
+                            .table = parameters.ProductWeight(table_),
                             .positions = positions_,
                             .multiplier = multiplier_,
+                            .places = places,
                             .x = x});
 }
 
@@ -59,6 +60,10 @@ void TokenEmbedding::Backward(const SublayerContext& context, ConstAnyMatrix d_x
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                      .places = context.token_places(stack_),
                                      .d_table = context.parameters.TableGradient(sublayer_)});
+}
+
+std::unique_ptr<FrontEnd> MakeFrontEnd(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout) {
+  return std::make_unique<TokenEmbedding>(plan, sublayer, layout);
 }
 
 }  // namespace hadal

@@ -4,24 +4,23 @@
 
 #include <cstdint>
 
-#include "layers/sublayer_context.h"
-#include "runtime/arena.h"
+#include "layers/front_end.h"
 
 namespace hadal {
 
-class TokenEmbedding {
+class TokenEmbedding final : public FrontEnd {
  public:
   // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions.
   TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout);
-  void Bind(const Arena& arena);
+  void Bind(const Arena& arena) override;
 
-  // x [rows, d] (=).
-  void Forward(const SublayerContext& context, AnyMatrix x) const;
-  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
+  void Forward(const SublayerContext& context, AnyMatrix x) const override;
+  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0;
+  // `places`: where a device finds both, or none.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
-                 Matrix x) const;
+                 const TokenPlaces& places, AnyMatrix x) const;
   // Adds to this use's table gradient.
-  void Backward(const SublayerContext& context, ConstAnyMatrix d_x) const;
+  void Backward(const SublayerContext& context, ConstAnyMatrix d_x) const override;
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;

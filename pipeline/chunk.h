@@ -25,11 +25,11 @@
 #include <vector>
 
 #include "layers/border.h"
+#include "layers/front_end.h"
 #include "layers/layer_combination.h"
-#include "layers/output_head.h"
+#include "layers/loss_head.h"
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
-#include "layers/token_embedding.h"
 #include "pipeline/batch_slots.h"
 #include "pipeline/graph_cache.h"
 #include "pipeline/layer_history.h"
@@ -90,7 +90,7 @@ class Chunk {
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
   // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else zeros.
-  // `row_nll`: see OutputHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
+  // `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
   LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
   // Backward of a micro-batch whose forward was the last in its slot. `output_gradients`: one for each output edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times);
@@ -119,10 +119,10 @@ class Chunk {
   };
   struct Piece {
     enum class Kind { kEmbedding, kSegment, kCombination, kHead } kind = Kind::kSegment;
-    std::optional<TokenEmbedding> embedding;
+    std::unique_ptr<FrontEnd> embedding;
     std::unique_ptr<Segment> segment;
     std::optional<LayerCombination> combination;
-    std::optional<OutputHead> head;
+    std::unique_ptr<LossHead> head;
     Stack stack = Stack::kEncoder;
     int64_t history_entries = 0;  // that the piece reads; 0: it reads `input`
     SlotTensor input;             // segments

@@ -79,7 +79,7 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
     Piece& piece = pieces_.emplace_back();
     piece.kind = Piece::Kind::kEmbedding;
     piece.stack = stack;
-    piece.embedding.emplace(plan_, sublayer, layout);
+    piece.embedding = MakeFrontEnd(plan_, sublayer, layout);
   };
   if (spec_.first == plan_.source_embedding()) add_embedding(plan_.source_embedding(), Stack::kEncoder);
   AddHistory(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, layout);
@@ -98,7 +98,7 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   Piece& head = pieces_.emplace_back();
   head.kind = Piece::Kind::kHead;
   head.stack = Stack::kDecoder;
-  head.head.emplace(plan_);
+  head.head = MakeLossHead(plan_);
   head_input_slice_ =
       layout.ReserveBytes("workspace", capacity.target_rows * d_model_ * BytesOf(plan_.compute_storage));
   if (spec_.training) {

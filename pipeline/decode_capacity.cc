@@ -49,7 +49,7 @@ int64_t CacheRowBytes(const ModelPlan& plan, const PipelinePlan& pipeline, int r
       ++layers;
     }
   }
-  return layers * 2 * plan.options.d_model * static_cast<int64_t>(sizeof(float));
+  return layers * 2 * plan.options.d_model * BytesOf(plan.compute_storage);
 }
 
 absl::StatusOr<DecodeCapacity> PlanDecodeCapacity(const ModelPlan& plan, const PipelinePlan& pipeline,
@@ -58,7 +58,7 @@ absl::StatusOr<DecodeCapacity> PlanDecodeCapacity(const ModelPlan& plan, const P
   int64_t row_bytes = 1;
   for (int r = 0; r < pipeline.shape.stages; ++r) row_bytes = std::max(row_bytes, CacheRowBytes(plan, pipeline, r));
   const int64_t paths = options.beam.beam * capacity.longest_path;
-  const int64_t fewest = 1 + std::max(kFewestDecodeRows, capacity.longest_source) + paths;
+  const int64_t fewest = 1 + capacity.longest_source + paths;
   const int64_t most = 1 + capacity.source_rows + capacity.sentences * paths;
   const int64_t limit =
       options.cache_limit_bytes > 0 ? options.cache_limit_bytes : std::max(kDefaultCacheBytes, fewest * row_bytes);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "layers/incremental_sublayer.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -33,7 +32,7 @@ DecodeCommand DecodeGroup::Start(std::span<const int32_t> sentences, std::span<c
     command.source.insert(command.source.end(), source.begin(), source.end());
     command.source_offsets.push_back(static_cast<int32_t>(command.source.size()));
   }
-  const int64_t memory = std::max(static_cast<int64_t>(command.source.size()), kFewestDecodeRows);
+  const auto memory = static_cast<int64_t>(command.source.size());
   HADAL_CHECK_LT(memory, cache_rows_);
   free_.clear();
   for (auto row = static_cast<int32_t>(cache_rows_ - 1); row > memory; --row) free_.push_back(row);

@@ -7,8 +7,10 @@
 
 namespace hadal {
 
-DecodeLane::DecodeLane(const DecodeCapacity& capacity)
-    : path_stride_(capacity.longest_path),
+DecodeLane::DecodeLane(const DecodeCapacity& capacity, bool on_device)
+    : capacity_(capacity),
+      on_device_(on_device),
+      path_stride_(capacity.longest_path),
       memory_stride_(capacity.longest_source),
       tokens_(capacity.rows),
       positions_(capacity.rows),
@@ -21,22 +23,35 @@ DecodeLane::DecodeLane(const DecodeCapacity& capacity)
   batch_.source.reserve(capacity.source_rows);
   batch_.source_offsets.reserve(capacity.sentences + 1 + kFewestDecodeRows);
   batch_.samples.reserve(capacity.sentences + kFewestDecodeRows);
+  memory_rows_.reserve(capacity.source_rows);
 }
 
 void DecodeLane::BeginGroup(const DecodeCommand& command) {
   HADAL_CHECK(command.kind == DecodeCommand::Kind::kEncode);
   batch_.source = command.source;
   batch_.source_offsets = command.source_offsets;
+  memory_rows_.resize(command.source.size());
+  std::iota(memory_rows_.begin(), memory_rows_.end(), 1);
+  HADAL_CHECK_LT(batch_.source_rows(), capacity_.cache_rows);
+  if (on_device_) {
+    HADAL_CHECK_LE(batch_.source_rows(), capacity_.source_rows);
+    batch_.source.resize(capacity_.source_rows, kPaddingRow);
+  }
   while (batch_.source_rows() < kFewestDecodeRows) {
     batch_.source.push_back(kEosToken);
     batch_.source_offsets.push_back(static_cast<int32_t>(batch_.source.size()));
   }
+  memory_rows_.resize(batch_.source.size(), 0);
+  batch_.target_offsets.assign(batch_.source_offsets.size(), 0);
   batch_.samples.assign(batch_.source_offsets.size() - 1, 0);
+  batch_.micro_batch = command.lane;
 }
 
 void DecodeLane::SetRow(int64_t row, const StepRow& step, bool first) {
   tokens_[row] = step.token;
   positions_[row] = step.position;
+  HADAL_CHECK_GE(step.cache_row, 0);
+  HADAL_CHECK_LT(step.cache_row, capacity_.cache_rows);
   cache_rows_[row] = step.cache_row;
   int32_t* const path = paths_.data() + row * path_stride_;
   HADAL_CHECK_LT(step.position, path_stride_);
@@ -63,13 +78,14 @@ void DecodeLane::BeginStep(const DecodeCommand& command) {
   HADAL_CHECK(command.kind == DecodeCommand::Kind::kStep);
   std::swap(paths_, previous_paths_);
   const auto used = static_cast<int64_t>(command.rows.size());
-  const int64_t rows = std::max(used, kFewestDecodeRows);
+  const int64_t rows = on_device_ ? capacity_.rows : std::max(used, kFewestDecodeRows);
+  HADAL_CHECK_LE(used, rows);
   HADAL_CHECK_LE(rows, static_cast<int64_t>(tokens_.size()));
   for (int64_t i = 0; i < used; ++i) SetRow(i, command.rows[i], command.rows[i].position == 0);
   for (int64_t i = used; i < rows; ++i) FillRow(i);
   rows_ = {.tokens = {tokens_.data(), rows},
            .positions = {positions_.data(), rows},
-           .cache_rows = {cache_rows_.data(), rows},
+           .cache_rows = {{cache_rows_.data(), rows}},
            .self = {{paths_.data(), rows * path_stride_}, path_stride_, {path_lengths_.data(), rows}},
            .memory = {{memory_.data(), rows * memory_stride_}, memory_stride_, {memory_lengths_.data(), rows}}};
 }

@@ -36,8 +36,6 @@ int64_t MostReceived(const ModelPlan& plan, const PipelinePlan& pipeline, int ra
   return most;
 }
 
-int64_t BytesOf(ConstMatrix stream) { return stream.rows * stream.columns * static_cast<int64_t>(sizeof(float)); }
-
 }  // namespace
 
 DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
@@ -111,31 +109,31 @@ absl::Status DecodeLinks::ReceiveCommand(DecodeCommand& command) {
   return command.Read({reinterpret_cast<const int32_t*>(commands_), static_cast<size_t>(bytes) / sizeof(int32_t)});
 }
 
-absl::Status DecodeLinks::SendStream(int chunk, ConstMatrix stream) {
+absl::Status DecodeLinks::SendStream(int chunk, ConstAnyMatrix stream) {
   const std::string_view what = "the decoder's stream";
   const Channel channel = ChannelOf(shape_, rank_, {Operation::kSendForward, chunk, 0});
   Ring& ring = stream_rings_[chunk];
   HADAL_RETURN_IF_ERROR(WaitForRoom(ring, kBuffers, what));
   std::byte* const buffer = streams_ + (chunk * kBuffers + ring.sent % kBuffers) * stream_bytes_;
-  HADAL_CHECK_LE(BytesOf(stream), stream_bytes_);
-  stream_.ToHost(buffer, stream.data, BytesOf(stream));
-  return Post(ring, kBuffers, buffer, BytesOf(stream), channel.receiver, channel.number, what);
+  HADAL_CHECK_LE(stream.bytes(), stream_bytes_);
+  stream_.ToHost(buffer, stream.data, stream.bytes());
+  return Post(ring, kBuffers, buffer, stream.bytes(), channel.receiver, channel.number, what);
 }
 
-absl::Status DecodeLinks::ReceiveStream(int chunk, Matrix stream) {
+absl::Status DecodeLinks::ReceiveStream(int chunk, AnyMatrix stream) {
   const Channel channel = ChannelOf(shape_, rank_, {Operation::kReceiveForward, chunk, 0});
-  HADAL_CHECK(received_ == nullptr || BytesOf(stream) <= received_bytes_);
+  HADAL_CHECK(received_ == nullptr || stream.bytes() <= received_bytes_);
   void* const place = received_ == nullptr ? static_cast<void*>(stream.data) : received_;
   HADAL_ASSIGN_OR_RETURN(CommRequest request,
-                         communicator_->Receive(place, BytesOf(stream), channel.sender, channel.number));
+                         communicator_->Receive(place, stream.bytes(), channel.sender, channel.number));
   int64_t bytes = 0;
   HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the decoder's stream", &bytes));
-  if (bytes == BytesOf(stream)) {
+  if (bytes == stream.bytes()) {
     if (received_ != nullptr) stream_.FromHost(stream.data, received_, bytes);
     return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("rank ", channel.sender, " sent ", bytes,
-                                          " bytes of the decoder's stream where ", BytesOf(stream),
+                                          " bytes of the decoder's stream where ", stream.bytes(),
                                           " were expected; start every rank with the same binary"));
 }
 

@@ -39,8 +39,8 @@ class DecodeLinks {
 
   // The stream behind chunk `chunk` of this rank, to the next chunk's rank; the stream in front of it. Of a combining stack it is all
   // its entries so far (layers/border.h).
-  absl::Status SendStream(int chunk, ConstMatrix stream);
-  absl::Status ReceiveStream(int chunk, Matrix stream);
+  absl::Status SendStream(int chunk, ConstAnyMatrix stream);
+  absl::Status ReceiveStream(int chunk, AnyMatrix stream);
 
   // Waits until everything sent has been received.
   absl::Status Drain();

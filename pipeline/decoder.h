@@ -6,10 +6,13 @@
 // Several groups (lanes) are under way at once, so that every stage has work while another group's step is elsewhere.
 //
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of ranks,
-// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU the last bits depend on how many
-// rows a step has, by which cuBLASLt chooses: so do layers/incremental_sublayer.h, candidate_head.h and pair_scorer.h there. Log-probabilities
-// agree with an evaluation of the same pair to rounding.
-// Memory: one arena, planned by capacity (decode_capacity.h); bytes() states it. The search itself keeps small vectors.
+// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU, where cuBLASLt chooses how to add by a
+// product's shape, every group and every step is filled up to the capacity: there the same holds for one set of options (beam, longest source,
+// most sentences a group), as long as the algorithm chosen treats all rows of a product alike. Log-probabilities agree with an evaluation of the
+// same pair to rounding.
+// On a device a group's encoding and a step are one launch each a chunk, from the third on (graph_cache.h), with the same bits.
+// Memory: planned by capacity (decode_capacity.h), in an arena of its own, which bytes() states, or in a training run's. The search itself keeps
+// small vectors.
 // Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the chunks of
 // one command run one after the other.
 // Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end.
@@ -27,8 +30,7 @@
 #include "pipeline/beam_search.h"
 #include "pipeline/decode_capacity.h"
 #include "pipeline/decode_lane.h"
-#include "pipeline/decode_links.h"
-#include "pipeline/decoder_chunk.h"
+#include "pipeline/decoder_parts.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 
@@ -46,6 +48,9 @@ class Decoder {
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout);
+  // The same in memory that is reserved and bound already, a training engine's: `parts` must outlive the decoder.
+  static std::unique_ptr<Decoder> Over(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
+                                       Communicator& communicator, DecoderParts& parts, absl::Duration timeout);
 
   // Translates `sources` (token ids without </s>, the same on every rank); the result is on every rank, in the same order.
   // `update`: updates applied to the weights; its branch gain is used (BranchNorm), at least 1.
@@ -53,16 +58,15 @@ class Decoder {
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update);
 
   // Tokens, </s> not counted.
-  int64_t longest_source_tokens() const { return capacity_.longest_source - 1; }
-  const DecodeCapacity& capacity() const { return capacity_; }
-  // The arena of this rank, and what is in it.
+  int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
+  const DecodeCapacity& capacity() const { return parts_.capacity; }
+  // The decoder's own arena on this rank, and what is in it.
   int64_t bytes() const { return arena_.bytes(); }
   const ArenaLayout& layout() const { return layout_; }
 
  private:
-  Decoder(const ModelPlan& plan, const PipelinePlan& pipeline, const ParameterStore& parameters, const Stream& stream,
-          Communicator& communicator, const DecoderOptions& options, const DecodeCapacity& capacity,
-          absl::Duration timeout);
+  Decoder(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream, Communicator& communicator,
+          DecoderParts& parts, absl::Duration timeout);
 
   absl::StatusOr<std::vector<std::vector<int32_t>>> WithEnds(std::span<const std::vector<int32_t>> sources) const;
   // The searching rank: gives commands and executes them until every sentence is done.
@@ -75,16 +79,13 @@ class Decoder {
 
   const ModelPlan& plan_;
   const ParameterStore& parameters_;
-  Stream stream_;
+  const Stream stream_;
   Communicator& communicator_;
   Collectives collectives_;
-  BeamOptions beam_;
-  DecodeCapacity capacity_;
-  absl::Duration timeout_;
+  // Where the decoder has memory of its own.
   ArenaLayout layout_;
-  DecodeBuffers buffers_;
-  DecodeLinks links_;
-  std::vector<std::unique_ptr<DecoderChunk>> chunks_;
+  std::unique_ptr<DecoderParts> own_parts_;
+  DecoderParts& parts_;
   std::vector<DecodeLane> lanes_;
   Arena arena_;
   std::function<void()> progress_;

@@ -54,7 +54,11 @@ RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int 
       state_(plan, pipeline, stage, training, layout_),
       channels_(plan, pipeline, stage, training, layout_),
       tied_(plan, pipeline, stage, stream, layout_),
-      reduction_(pipeline, state_, stream, training, layout_) {}
+      reduction_(pipeline, state_, stream, training, layout_) {
+  if (training && pipeline.decoder) {
+    decoder_.emplace(plan, pipeline, stage, *pipeline.decoder, pipeline.decode_capacity, stream, layout_);
+  }
+}
 
 Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
                Communicator& world, absl::Duration timeout, Communicator* devices)
@@ -88,8 +92,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   layout.channels_.Bind(engine->arena_, transfers.pipeline());
   layout.tied_.Bind(engine->arena_, transfers.pipeline());
   layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_);
+  if (layout.decoder_) layout.decoder_->Bind(engine->arena_, engine->grid_.pipeline(), timeout);
   if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;
+}
+
+int64_t Engine::graph_bytes() const {
+  return layout_.stage_.graph_bytes() + (layout_.decoder_ ? layout_.decoder_->graph_bytes() : 0);
 }
 
 void Engine::UseGraphs(bool use) {

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pipeline/channels.h"
+#include "pipeline/decoder_parts.h"
 #include "pipeline/gradient_norm.h"
 #include "pipeline/parameter_update.h"
 #include "pipeline/pipeline_plan.h"
@@ -73,6 +74,7 @@ class RankLayout {
   Channels channels_;
   TiedTables tied_;
   ReplicaReduction reduction_;
+  std::optional<DecoderParts> decoder_;  // of validations, where the plan has one
 };
 
 class Engine {
@@ -92,6 +94,10 @@ class Engine {
   // Where in its program this rank is; any thread may read it.
   const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
+  // What translates with the weights as they are (decoder.h); null where the plan has no decoder.
+  DecoderParts* decoder() { return layout_.decoder_ ? &*layout_.decoder_ : nullptr; }
+  // What the device's free memory fell by as graphs were made.
+  int64_t graph_bytes() const;
   // What training steps record into while it records (off by default).
   TraceBuffer& trace() { return trace_; }
   // Who looks at the tensors of the programs that follow (it changes no bit of them); null: nobody.

@@ -24,7 +24,7 @@
 
 namespace hadal {
 
-enum class GraphPhase : int32_t { kForward, kEvaluation, kBackward, kLastBackward };
+enum class GraphPhase : int32_t { kForward, kEvaluation, kBackward, kLastBackward, kDecodeEncode, kDecodeStep };
 
 struct GraphKey {
   GraphPhase phase = GraphPhase::kForward;

@@ -2,7 +2,7 @@
 // pipeline, without dropout.
 //
 // Batches are filled up so that no product and no block of logits has fewer than 16 rows: a pair's score has the same bits
-// whatever is scored beside it.
+// whatever is scored beside it. (On a GPU its last bits depend on the batch's size, one of row_bucket.h's, by which cuBLASLt chooses.)
 // Threads: one a rank. Blocking: Score; all ranks call it together.
 #pragma once
 

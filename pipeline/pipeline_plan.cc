@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/decode_capacity.h"
 #include "pipeline/partition.h"
 #include "pipeline/schedule_check.h"
 #include "pipeline/schedule_replay.h"
@@ -177,6 +178,13 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
+  if (options.decoder && plan.options.has_encoder()) {
+    result.decoder = options.decoder;
+    result.decoder->graphs = result.graphs;
+    result.decoder->longest_source = static_cast<int32_t>(
+        std::min<int64_t>({options.decoder->longest_source, result.capacity.max_length, result.capacity.source_rows}));
+    HADAL_ASSIGN_OR_RETURN(result.decode_capacity, PlanDecodeCapacity(plan, result, *result.decoder));
+  }
   return result;
 }
 

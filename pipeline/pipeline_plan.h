@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "layers/sublayer_context.h"
+#include "pipeline/decoder_options.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/schedule.h"
 #include "pipeline/train_options.h"
@@ -47,6 +49,8 @@ struct PipelinePlan {
   int32_t checkpoint_every = 0;
   bool graphs = true;                       // PipelineOptions': launched as graphs where there is a device
   int64_t bucket_rows = 128;                // PipelineOptions'
+  std::optional<DecoderOptions> decoder;    // PipelineOptions': no longer sources than training's
+  DecodeCapacity decode_capacity;           // its, where there is one
   std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;                // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;        // [S]

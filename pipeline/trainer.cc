@@ -9,9 +9,7 @@
 #include "pipeline/learning_rate.h"
 #include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
-#include "pipeline/stage_survey.h"
 #include "runtime/clock.h"
-#include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -48,7 +46,8 @@ Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const Pipel
       pipeline_(pipeline),
       surroundings_(surroundings),
       order_(std::move(order)),
-      collectives_(surroundings.communicator, WaitTimeout(options)) {
+      collectives_(surroundings.communicator, WaitTimeout(options)),
+      report_(options_, plan, pipeline, collectives_, IsMain() ? &surroundings.sink : nullptr) {
   progress_.seed = options.seed;
 }
 
@@ -142,7 +141,7 @@ StepScalars Trainer::Scalars() const {
 
 StopVote Trainer::Vote() const {
   if (surroundings_.stop_requested && surroundings_.stop_requested()) return StopVote::kRequested;
-  const bool out_of_time = options_.stop.minutes > 0 && session_.Seconds() >= options_.stop.minutes * 60;
+  const bool out_of_time = options_.stop.minutes > 0 && report_.Seconds() >= options_.stop.minutes * 60;
   return IsMain() && out_of_time ? StopVote::kOutOfTime : StopVote::kContinue;
 }
 
@@ -170,7 +169,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
-  HADAL_RETURN_IF_ERROR(Report(result, learning_rate));
+  HADAL_RETURN_IF_ERROR(report_.Send(*engine_, result, progress_, learning_rate));
   if (depth_) HADAL_RETURN_IF_ERROR(RecordDepth(result));
   HADAL_RETURN_IF_ERROR(CheckHealth(result, where));
   return result;
@@ -237,63 +236,6 @@ absl::Status Trainer::RollBack() {
   return absl::OkStatus();
 }
 
-void Trainer::MeasureMemory() {
-  constexpr double kEverySeconds = 10;  // what is given back has to be fetched again: a millisecond
-  if (held_bytes_ > 0 && since_measured_.Seconds() < kEverySeconds) return;
-  ReturnFreeMemory();
-  held_bytes_ = std::max(held_bytes_, HeldBytes());
-  since_measured_.Restart();
-}
-
-absl::Status Trainer::Report(const StepResult& result, double learning_rate) {
-  const int64_t step = progress_.step - 1;
-  StageSurvey stages;
-  if (progress_.step % options_.log_every_steps == 0) {
-    MeasureMemory();
-    const StageMemory memory = {.arena_bytes = engine_->arena_bytes(),
-                                .held_bytes = held_bytes_,
-                                .peak_resident_bytes = PeakResidentBytes(),
-                                .graph_bytes = engine_->stage().graph_bytes()};
-    HADAL_ASSIGN_OR_RETURN(stages, SurveyStages(pipeline_.grid, result.times, memory, collectives_));
-  }
-  if (!IsMain()) return absl::OkStatus();
-  const LossSums& sums = result.gradient.loss;
-  double waited = 0;
-  for (const StageTimes& stage : stages.times) waited += stage.wait_seconds;
-  StepMetrics metrics{.step = step,
-                      .update = progress_.update,
-                      .total_steps = options_.stop.steps,
-                      .loss = sums.MeanLoss(),
-                      .nll = sums.MeanNll(),
-                      .perplexity = std::exp(sums.MeanNll()),
-                      .learning_rate = learning_rate,
-                      .gradient_norm = result.gradient.norm,
-                      .target_tokens = sums.tokens,
-                      .tokens_per_second = static_cast<double>(sums.tokens) / result.seconds,
-                      .step_seconds = result.seconds,
-                      .elapsed_seconds = session_.Seconds(),
-                      .epoch = progress_.epochs_done,
-                      .skipped = !result.applied,
-                      .stages = std::move(stages.times),
-                      .memory = std::move(stages.memory),
-                      .analytic_bubble = pipeline_.analytic_bubble};
-  if (!metrics.stages.empty()) {
-    metrics.measured_bubble = waited / (result.seconds * static_cast<double>(metrics.stages.size()));
-  }
-  const double per_step = session_.Seconds() / static_cast<double>(progress_.step - first_step_);
-  if (options_.stop.steps > 0)
-    metrics.eta_seconds = per_step * static_cast<double>(options_.stop.steps - progress_.step);
-  if (options_.stop.minutes > 0) {
-    const double left = std::max(0.0, options_.stop.minutes * 60 - session_.Seconds());
-    metrics.eta_seconds = std::min(metrics.eta_seconds.value_or(left), left);
-  }
-  for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
-    if (plan_.sublayers[s].layer >= 0) metrics.depth_gradient_norms.push_back(result.gradient.sublayer_norms[s]);
-  }
-  surroundings_.sink.OnStep(metrics);
-  return absl::OkStatus();
-}
-
 absl::Status Trainer::ProfileNewWeights() {
   if (weights_loaded_) return absl::OkStatus();
   order_.At(progress_.step, batches_);
@@ -357,9 +299,8 @@ void Trainer::Announce() {
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
-  first_step_ = progress_.step;
-  session_.Restart();
-  saves_->Restart(first_step_);
+  report_.Restart(progress_.step);
+  saves_->Restart(progress_.step);
   if (IsMain()) Announce();
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());
   if (depth_) {

@@ -24,10 +24,10 @@
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/save_cycle.h"
+#include "pipeline/step_report.h"
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
 #include "pipeline/training_checkpoints.h"
-#include "runtime/clock.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
@@ -85,9 +85,6 @@ class Trainer {
 
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
-  absl::Status Report(const StepResult& result, double learning_rate);
-  // What this process holds between steps, now and then.
-  void MeasureMemory();
   // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
   absl::Status ProfileNewWeights();
   absl::Status Validate();
@@ -113,6 +110,7 @@ class Trainer {
   int64_t validation_sentences_ = 0;
   int64_t validation_too_long_ = 0;
   Collectives collectives_;
+  StepReport report_;
   std::unique_ptr<Engine> engine_;
   std::optional<StepTracer> tracer_;
   std::unique_ptr<DepthRecorder> depth_;  // null: off
@@ -120,11 +118,7 @@ class Trainer {
   std::optional<SaveCycle> saves_;
   TrainingProgress progress_;
   bool weights_loaded_ = false;  // from a checkpoint
-  int64_t first_step_ = 0;
-  Stopwatch session_;          // since Run began
-  int64_t skipped_steps_ = 0;  // since Run began
-  int64_t held_bytes_ = 0;     // the most that MeasureMemory has seen
-  Stopwatch since_measured_;   // memory
+  int64_t skipped_steps_ = 0;    // since Run began
   int32_t skipped_in_a_row_ = 0;
   int64_t rolled_back_to_ = -1;  // update of the weights last gone back to
 };

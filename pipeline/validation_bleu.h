@@ -3,7 +3,8 @@
 // The first `sentences` samples of the corpus are translated by the run's own ranks and compared with their own targets, both
 // turned into text by the target vocabulary (what the vocabulary lacks is "<unk>" on both sides). Changes no state of training.
 // Every replica translates all of them, with the same result.
-// Memory: the decoder's arena beside the training one, from the first call on; kept for the next.
+// Memory: the engine's decoder, a part of the training run's arena. On a device products are in the run's precision, by the weights that they read
+// in training: in bf16 no fp32 master is looked at that training's forward does not look at.
 // Threads: one a rank. Blocking: all ranks call together.
 #pragma once
 
@@ -24,10 +25,10 @@ namespace hadal {
 
 class ValidationBleu {
  public:
-  // `sentences`: 0 means all. Sources too long for the model or for decoder.longest_source are left out; skipped() counts them.
-  // `plan` and `pipeline` must outlive the object, and be the engine's.
+  // `sentences`: 0 means all. Sources longer than pipeline.decoder's longest are left out; skipped() counts them.
+  // `plan` and `pipeline` must outlive the object, and be the engine's.  REQUIRES: pipeline.decoder.
   ValidationBleu(const Corpus& corpus, const Vocabulary& target, int64_t sentences, const ModelPlan& plan,
-                 const PipelinePlan& pipeline, const DecoderOptions& decoder, absl::Duration timeout);
+                 const PipelinePlan& pipeline, absl::Duration timeout);
 
   // BLEU in [0, 100] on every rank; `update` as in Decoder::Translate. The engine is the same in every call.
   absl::StatusOr<double> operator()(Engine& engine, int64_t update);
@@ -40,8 +41,6 @@ class ValidationBleu {
 
  private:
   const ModelPlan& plan_;
-  const PipelinePlan& pipeline_;
-  DecoderOptions options_;
   absl::Duration timeout_;
   Vocabulary target_;
   std::vector<std::vector<int32_t>> sources_;

@@ -8,6 +8,16 @@
 #include "tools/resolved_config.h"
 
 namespace hadal {
+namespace {
+
+// A value, and what it follows from where that is another way to give it: "500 (warmup_fraction 0.1 of 5000 steps)".
+std::string Shown(const EffectiveValue& value) {
+  const bool given_otherwise =
+      value.origin == EffectiveValue::Origin::kDerived && value.field->real_containing_oneof() != nullptr;
+  return given_otherwise ? absl::StrCat(value.value, " (", value.from, ")") : value.value;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunConfig& before,
                                                              const config::RunConfig& after) {
@@ -21,7 +31,7 @@ absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunCo
     if (old_values[i].value == new_values[i].value) continue;
     const bool may_change =
         MayChangeOnResume(*old_values[i].field) && !(old_values[i].path == "stop.steps" && end_shapes_rate);
-    differences.push_back({old_values[i].path, old_values[i].value, new_values[i].value, may_change});
+    differences.push_back({old_values[i].path, Shown(old_values[i]), Shown(new_values[i]), may_change});
   }
   return differences;
 }

@@ -17,7 +17,8 @@ void AppendMap(const DoctorReport& report, std::string& text) {
                         "kernels", "launcher");
   for (const RankFacts& facts : report.ranks) {
     absl::StrAppendFormat(&text, "%4d  %-20s %2d/%-2d %7d  %-14s %-8s %s\n", facts.rank, facts.host, facts.local_rank,
-                          facts.ranks_on_host, facts.threads, CpuList(facts.cpus), facts.instructions,
+                          facts.ranks_on_host, facts.threads, CpuList(facts.cpus),
+                          InstructionSetName(facts.instruction_sets),
                           facts.environment_rank.empty() ? "-" : facts.environment_rank);
   }
 }

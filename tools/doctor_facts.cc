@@ -15,7 +15,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "kernels/instruction_set.h"
 #include "runtime/crc32c.h"
 
 namespace hadal {
@@ -88,7 +87,7 @@ RankFacts GatherFacts(int rank, int threads) {
           .cpus = AllowedCpus(),
           .online_cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
           .threads = threads,
-          .instructions = InstructionSetName(),
+          .instruction_sets = AvailableInstructionSets(),
           .binary_crc32c = BinaryCrc32c(),
           .environment_rank = EnvironmentRank(),
           .open_files_limit = Limit(RLIMIT_NOFILE),
@@ -121,7 +120,7 @@ std::string FactsToJson(const RankFacts& facts) {
                         {"cpus", facts.cpus},
                         {"online_cpus", facts.online_cpus},
                         {"threads", facts.threads},
-                        {"instructions", facts.instructions},
+                        {"instruction_sets", facts.instruction_sets},
                         {"binary_crc32c", facts.binary_crc32c},
                         {"environment_rank", facts.environment_rank},
                         {"open_files_limit", facts.open_files_limit},
@@ -141,7 +140,7 @@ absl::StatusOr<RankFacts> FactsFromJson(const std::string& text) {
                    .cpus = json.value("cpus", std::vector<int>()),
                    .online_cpus = json.value("online_cpus", 0),
                    .threads = json.value("threads", 1),
-                   .instructions = json.value("instructions", ""),
+                   .instruction_sets = json.value("instruction_sets", InstructionSets{0}),
                    .binary_crc32c = json.value("binary_crc32c", uint32_t{0}),
                    .environment_rank = json.value("environment_rank", ""),
                    .open_files_limit = json.value("open_files_limit", int64_t{-1}),

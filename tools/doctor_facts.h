@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/instruction_set.h"
 
 namespace hadal {
 
@@ -17,10 +18,10 @@ struct RankFacts {
   std::string host;
   int local_rank = 0;  // among the ranks of its host, in rank order
   int ranks_on_host = 1;
-  std::vector<int> cpus;     // that this process may run on
-  int online_cpus = 0;       // of the host
-  int threads = 1;           // that the rank will use
-  std::string instructions;  // the widest set its kernels can use: "avx3", "avx2", …
+  std::vector<int> cpus;                 // that this process may run on
+  int online_cpus = 0;                   // of the host
+  int threads = 1;                       // that the rank will use
+  InstructionSets instruction_sets = 0;  // that its kernels can use
   uint32_t binary_crc32c = 0;
   std::string environment_rank;  // what the launcher's variables say: "OMPI_COMM_WORLD_RANK=3"; empty: nothing set
   int64_t open_files_limit = -1;

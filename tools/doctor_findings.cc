@@ -33,11 +33,12 @@ class Comparison {
 
   std::vector<Finding> Run() {
     Majority(
-        "binary", [](const RankFacts& f) { return absl::StrFormat("CRC %08x", f.binary_crc32c); },
+        Severity::kBad, "binary", [](const RankFacts& f) { return absl::StrFormat("CRC %08x", f.binary_crc32c); },
         "Start every rank with the same file.");
     Majority(
-        "instruction set", [](const RankFacts& f) { return f.instructions; },
-        "Ranks with different sets give different bits; use nodes of one kind.");
+        Severity::kWarning, "instruction set",
+        [](const RankFacts& f) { return InstructionSetName(f.instruction_sets); },
+        "All ranks will use the widest set that all have; nodes of one kind would be faster.");
     Cpus();
     Limits();
     Slow(
@@ -58,7 +59,7 @@ class Comparison {
   }
 
   // Those whose value is not the most frequent one.
-  void Majority(const std::string& what, const std::function<std::string(const RankFacts&)>& value,
+  void Majority(Severity severity, const std::string& what, const std::function<std::string(const RankFacts&)>& value,
                 const std::string& remedy) {
     std::map<std::string, std::vector<int>> by_value;
     for (const RankFacts& facts : ranks_) by_value[value(facts)].push_back(facts.rank);
@@ -66,7 +67,7 @@ class Comparison {
                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
     for (const auto& [found, ranks] : by_value) {
       if (found == most->first) continue;
-      Add(Severity::kBad, ranks,
+      Add(severity, ranks,
           absl::StrCat("another ", what, ", ", found, ", than the others', ", most->first, ". ", remedy));
     }
   }

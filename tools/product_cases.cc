@@ -140,6 +140,56 @@ KernelCase LinearForwardCase(const LinearShape& of, bool epilogue) {
           .prepare = prepare};
 }
 
+// A feed-forward layer's ReLU as it is trained in bf16 without activation dropout: by its mask, where the products have one for the shape, else
+// by its output. `of`: the first product; the second goes back.
+ReluMaskArgs MaskOf(const LinearShape& of, const ConstAnyMatrix& weight, const ConstAnyMatrix& contraction) {
+  return {.rows = of.rows, .hidden_weight = weight, .hidden_bias = true, .contraction_weight = contraction};
+}
+std::byte* MaskMemory(const LinearShape& of, Traffic traffic, KernelTensors& t) {
+  return reinterpret_cast<std::byte*>(t.Floats(traffic, ReluMaskBytes(of.rows, of.out) / 4).data);
+}
+
+KernelCase MaskedForwardCase(const LinearShape& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    LinearForwardArgs args = {.x = t.Matrix(kRead, of.rows, of.in, of.storage),
+                              .weight = t.Matrix(kRead, of.out, of.in, of.storage),
+                              .relu = true,
+                              .y = t.Matrix(kWritten, of.rows, of.out, of.storage)};
+    const ConstAnyMatrix bias = t.Matrix(kRead, 1, of.out, of.storage);
+    const ConstAnyMatrix contraction = t.Matrix(kScratch, of.in, of.out, of.storage);
+    if (!t.status().ok()) return t.status();
+    args.bias = VectorOf<const BFloat16>(bias.of<BFloat16>().data, of.out);
+    if (HasReluMask(stream, MaskOf(of, args.weight, contraction))) args.relu_mask = MaskMemory(of, kWritten, t);
+    return OrStatus(t, [stream, args] { LinearForward(stream, args); });
+  };
+  return {.kernel = "linear forward, bias, ReLU, mask",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
+KernelCase MaskedBackwardCase(const LinearShape& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    LinearBackwardInputArgs args = {.dy = t.Matrix(kRead, of.rows, of.in, of.storage),
+                                    .weight = t.Matrix(kRead, of.in, of.out, of.storage),
+                                    .dx = t.Matrix(kWritten, of.rows, of.out, of.storage)};
+    const ConstAnyMatrix weight = t.Matrix(kScratch, of.out, of.in, of.storage);
+    if (!t.status().ok()) return t.status();
+    if (HasReluMask(stream, MaskOf(of, weight, args.weight))) {
+      args.relu_mask = MaskMemory(of, kRead, t);
+    } else {
+      args.relu_output = t.Matrix(kRead, of.rows, of.out, of.storage);
+    }
+    return OrStatus(t, [stream, args] { LinearBackwardInput(stream, args); });
+  };
+  return {.kernel = "linear backward input, mask",
+          .shape = LinearShape{of.rows, of.out, of.in, of.storage}.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
 KernelCase LinearBackwardInputCase(const LinearShape& of) {
   const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
     const LinearBackwardInputArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
@@ -156,15 +206,15 @@ KernelCase LinearBackwardInputCase(const LinearShape& of) {
           .prepare = prepare};
 }
 
-KernelCase LinearBackwardWeightCase(const LinearShape& of) {
-  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
-    const LinearBackwardWeightArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
-                                           .x = t.Matrix(kRead, of.rows, of.in, of.storage),
-                                           .d_weight = t.Matrix(kUpdated, of.out, of.in, Storage::kFloat32).floats(),
-                                           .d_bias = t.Floats(kUpdated, of.out)};
+KernelCase LinearBackwardWeightCase(const LinearShape& of, bool bias) {
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+    LinearBackwardWeightArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
+                                     .x = t.Matrix(kRead, of.rows, of.in, of.storage),
+                                     .d_weight = t.Matrix(kUpdated, of.out, of.in, Storage::kFloat32).floats()};
+    if (bias) args.d_bias = t.Floats(kUpdated, of.out);
     return OrStatus(t, [stream, args] { LinearBackwardWeight(stream, args); });
   };
-  return {.kernel = "linear backward weight, bias",
+  return {.kernel = bias ? "linear backward weight, bias" : "linear backward weight",
           .shape = of.text(),
           .storage = of.storage,
           .flops = of.flops(),
@@ -192,7 +242,10 @@ std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& s
         const LinearShape linear = {rows, width, 4 * width, storage};
         for (const bool epilogue : {false, true}) cases.push_back(LinearForwardCase(linear, epilogue));
         cases.push_back(LinearBackwardInputCase({rows, 4 * width, width, storage}));
-        cases.push_back(LinearBackwardWeightCase(linear));
+        for (const bool bias : {false, true}) cases.push_back(LinearBackwardWeightCase(linear, bias));
+        if (storage != Storage::kBFloat16) continue;
+        cases.push_back(MaskedForwardCase(linear));
+        cases.push_back(MaskedBackwardCase(linear));
       }
     }
   }

@@ -47,12 +47,15 @@ DerivedValues Derive(const config::RunConfig& config, const TrainOptions& option
         absl::StrCat("branch_growth \"", BranchGrowthName(options.model.branch_growth), "\"")};
   }
   if (residual.has_growth_fraction() && options.model.branch_growth != BranchGrowth::kConstant) {
-    derived["model.residual.growth_updates"] = {absl::StrCat(static_cast<int64_t>(options.model.branch_growth_updates)),
-                                                "growth_fraction of stop.steps"};
+    derived["model.residual.growth_updates"] = {
+        absl::StrCat(static_cast<int64_t>(options.model.branch_growth_updates)),
+        absl::StrCat("growth_fraction ", residual.growth_fraction(), " of ", options.stop.steps, " steps")};
   }
   if (config.learning_rate().has_warmup_fraction()) {
-    derived["learning_rate.warmup_updates"] = {absl::StrCat(static_cast<int64_t>(options.rate.warmup_updates)),
-                                               "warmup_fraction of stop.steps"};
+    derived["learning_rate.warmup_updates"] = {
+        absl::StrCat(static_cast<int64_t>(options.rate.warmup_updates)),
+        absl::StrCat("warmup_fraction ", config.learning_rate().warmup_fraction(), " of ", options.stop.steps,
+                     " steps")};
   }
   return derived;
 }

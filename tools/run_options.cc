@@ -216,6 +216,14 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.validation.every_steps = from.validation().every_steps();
   to.validation.max_sentences = from.validation().max_sentences();
   to.validation.bleu_sentences = from.validation().bleu_sentences();
+  if (to.validation.every_steps > 0 && to.validation.bleu_sentences > 0) {
+    const config::Decode& decode = from.decode();
+    to.pipeline.decoder = {.beam = {.beam = decode.beam(),
+                                    .length_penalty = decode.length_penalty(),
+                                    .max_length_a = decode.max_length_a(),
+                                    .max_length_b = static_cast<double>(decode.max_length_b())},
+                           .sentences = to.validation.bleu_sentences};
+  }
   to.checkpoint.every_steps = from.checkpoint().every_steps();
   to.checkpoint.keep_last = from.checkpoint().keep_last();
   to.checkpoint.keep_every = from.checkpoint().keep_every();

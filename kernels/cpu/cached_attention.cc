@@ -98,17 +98,19 @@ HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT we
 void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64_t end, float* weights) {
   const int64_t columns = args.q.columns;
   const int64_t head_width = columns / args.heads;
+  const ConstMatrix q = args.q.floats(), cache = args.cache.floats();
+  const Matrix context = args.context.floats();
   for (int64_t i = begin; i < end; ++i) {
     for (int64_t column = 0; column < columns; column += head_width) {
-      const CachedHead head = {.query = args.q.row(i) + column,
-                               .keys = args.cache.data + column,
-                               .values = args.cache.data + columns + column,
+      const CachedHead head = {.query = q.row(i) + column,
+                               .keys = cache.data + column,
+                               .values = cache.data + columns + column,
                                .index = args.index.data + i * args.index_stride,
-                               .cache_row_width = args.cache.stride,
+                               .cache_row_width = cache.stride,
                                .length = args.lengths[i],
                                .head_width = head_width};
       const float sum = Exponentials(head, weights);
-      SumOfValues(head, weights, 1.0f / sum, args.context.row(i) + column);
+      SumOfValues(head, weights, 1.0f / sum, context.row(i) + column);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/top_candidates.h"
 
+#include <algorithm>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -62,6 +63,7 @@ void TopCandidatesKernel(const TopCandidatesArgs& args, int64_t begin, int64_t e
       args.values.row(i)[k] = tokens[k] >= 0 ? logits[tokens[k]] : -kInfinity;
     }
     args.also_values[i] = logits[args.also];
+    args.best[i] = std::max(tokens[0], 0);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cached_attention.h"
 
+#include "kernels/cuda/eight.h"
 #include "kernels/cuda/row_team.h"
 #include "kernels/cuda/thread_layer.h"
 
@@ -35,7 +36,8 @@ HADAL_DEVICE float SumOfBlock(float x, Shared<float> slots) {
 }
 
 // Block (x, y): row x, head y.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAttentionArgs args) {
+template <typename T>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAttentionArgs<T> args) {
   HADAL_SHARED(float, query, kWidestCachedHead);
   HADAL_SHARED(float, weights, kThreads);
   HADAL_SHARED(float, maxima, kWarps);
@@ -43,7 +45,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
   const int thread = ThreadIndex();
   const int64_t width = args.heads * args.head_width, first_column = BlockY() * args.head_width;
   const bool has_column = thread < args.head_width;
-  if (has_column) query[thread] = Load(args.q.row(BlockX()) + first_column + thread);
+  if (has_column) query[thread] = ToFloat(Load(args.q.row(BlockX()) + first_column + thread));
   Barrier();
   const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));
   const int32_t length = Load(args.lengths + BlockX());
@@ -53,9 +55,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
     const int count = length - first < kThreads ? length - first : kThreads;
     float score = MinusInfinity();
     if (thread < count) {
-      const DevicePointer<const float> key = args.cache.row(Load(index + thread)) + first_column;
+      const DevicePointer<const T> key = args.cache.row(Load(index + thread)) + first_column;
       float dot = 0.0f;
-      for (int j = 0; j < args.head_width; ++j) dot = MulAdd(query[j], Load(key + j), dot);
+      for (int j = 0; j < args.head_width; ++j) dot = MulAdd(query[j], ToFloat(Load(key + j)), dot);
       score = scale * dot;
     }
     const float highest = MaximumOfBlock(score, maxima), before = maximum;
@@ -66,21 +68,25 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
     context *= correction;
     if (has_column) {
       for (int p = 0; p < count; ++p) {
-        context = MulAdd(weights[p], Load(args.cache.row(Load(index + p)) + width + first_column + thread), context);
+        const DevicePointer<const T> value = args.cache.row(Load(index + p)) + width + first_column;
+        context = MulAdd(weights[p], ToFloat(Load(value + thread)), context);
       }
     }
     Barrier();  // the weights have been read
   }
-  if (has_column) Store(args.context.row(BlockX()) + first_column + thread, context / sum);
+  if (has_column) Store(args.context.row(BlockX()) + first_column + thread, FromFloat<T>(context / sum));
 }
 
 }  // namespace
 
-void CachedAttention(StreamHandle stream, const CachedAttentionArgs& args) {
+template <typename T>
+void CachedAttention(StreamHandle stream, const CachedAttentionArgs<T>& args) {
   if (args.rows == 0) return;
   HADAL_CHECK(args.q && args.cache && args.index && args.lengths && args.context);
   HADAL_CHECK(args.heads >= 1 && args.head_width >= 1 && args.head_width <= kWidestCachedHead);
-  Launch(stream, {.blocks_x = args.rows, .blocks_y = args.heads, .threads = kThreads}, CachedAttentionKernel, args);
+  Launch(stream, {.blocks_x = args.rows, .blocks_y = args.heads, .threads = kThreads}, CachedAttentionKernel<T>, args);
 }
+template void CachedAttention(StreamHandle stream, const CachedAttentionArgs<float>& args);
+template void CachedAttention(StreamHandle stream, const CachedAttentionArgs<BFloat16>& args);
 
 }  // namespace hadal::cuda

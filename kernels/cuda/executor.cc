@@ -98,23 +98,23 @@ void Executor::StartBlock() {
   if (fibers_.size() < static_cast<size_t>(shape_.threads)) fibers_.resize(shape_.threads);
   for (int t = 0; t < shape_.threads; ++t) {
     Fiber& fiber = fibers_[t];
-    if (fiber.stack == nullptr) fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
     fiber.state = State::kRunnable;
-    fiber.entered = false;
     runnable_.push_back(t);
   }
 }
 
+// A fiber is a thread of block after block. Between them it holds nothing that would have to be destroyed.
 void Executor::FiberMain() {
   Executor& executor = Current();
-  (*executor.body_)();
-  executor.fibers_[executor.running_].state = State::kReturned;
-  _longjmp(executor.scheduler_, 1);
+  while (true) {
+    (*executor.body_)();
+    executor.Wait(State::kReturned, std::source_location());
+  }
 }
 
 void Executor::RunBlock() {
   while (!runnable_.empty()) {
-    const size_t choice = random_() % runnable_.size();
+    const size_t choice = (random_() >> 32) * runnable_.size() >> 32;
     const int thread = runnable_[choice];
     runnable_[choice] = runnable_.back();
     runnable_.pop_back();
@@ -140,8 +140,8 @@ void Executor::Resume(int thread) {
   Fiber& fiber = fibers_[thread];
   running_ = thread;
   if (_setjmp(scheduler_) == 0) {
-    if (fiber.entered) _longjmp(fiber.jump, 1);
-    fiber.entered = true;
+    if (fiber.stack != nullptr) _longjmp(fiber.jump, 1);
+    fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
     // Stacks begin at different offsets of a page: at equal ones their tops would share a few sets of the CPU's cache.
     const size_t offset = thread % 64 * 64;
     getcontext(&fiber.entry);

@@ -89,8 +89,7 @@ class Executor {
   struct Fiber {
     ucontext_t entry;  // for the first switch to the fiber; later ones jump, which makes no system call
     jmp_buf jump;
-    bool entered = false;
-    std::unique_ptr<std::byte[]> stack;
+    std::unique_ptr<std::byte[]> stack;  // null until then
     State state = State::kReturned;
     std::source_location where;
     void* brought = nullptr;  // to the warp's work

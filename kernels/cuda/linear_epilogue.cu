@@ -25,6 +25,22 @@ HADAL_DEVICE EightPlace ThisEight(int64_t rows, int64_t width) {
 int64_t BlocksOfEights(int64_t rows, int64_t width) { return (rows * ((width + 7) / 8) + kThreads - 1) / kThreads; }
 
 template <typename T, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) BiasRowsKernel(BiasRowsArgs<T> args) {
+  const EightPlace place = ThisEight(args.rows, args.width);
+  if (place.count == 0) return;
+  const DevicePointer<T> y = args.y.row(place.row) + place.column;
+  Eight values = LoadEight<kAligned>(y, place.count);
+  if (args.bias) {
+    const Eight bias = LoadEight<kAligned>(args.bias + place.column, place.count);
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) values.v[i] += bias.v[i];
+  }
+  if (args.relu) {
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) values.v[i] = values.v[i] < 0.0f ? 0.0f : values.v[i];
+  }
+  StoreEight<kAligned>(y, values, place.count);
+}
+
+template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) DropoutRowsKernel(DropoutRowsArgs<T> args) {
   const EightPlace place = ThisEight(args.rows, args.width);
   if (place.count == 0) return;
@@ -97,6 +113,16 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)
 }  // namespace
 
 template <typename T>
+void BiasRows(StreamHandle stream, const BiasRowsArgs<T>& args) {
+  if (args.rows == 0) return;
+  HADAL_CHECK_GE(args.width, 1);
+  HADAL_CHECK(static_cast<bool>(args.y));
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.y) && On16Bytes(args.bias);
+  Launch(stream, {.blocks_x = BlocksOfEights(args.rows, args.width), .threads = kThreads},
+         aligned ? BiasRowsKernel<T, true> : BiasRowsKernel<T, false>, args);
+}
+
+template <typename T>
 void DropoutRows(StreamHandle stream, const DropoutRowsArgs<T>& args) {
   if (args.rows == 0 || !args.dropout.active()) return;
   HADAL_CHECK_GE(args.width, 1);
@@ -132,6 +158,8 @@ void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args) {
          MergeColumnsKernel, DevicePointer<const float>(args.partials), blocks, args.width, args.sums);
 }
 
+template void BiasRows(StreamHandle, const BiasRowsArgs<float>&);
+template void BiasRows(StreamHandle, const BiasRowsArgs<BFloat16>&);
 template void DropoutRows(StreamHandle, const DropoutRowsArgs<float>&);
 template void DropoutRows(StreamHandle, const DropoutRowsArgs<BFloat16>&);
 template void ReluMask(StreamHandle, const ReluMaskArgs<float>&);

@@ -1,6 +1,7 @@
-// What stands beside a linear layer's product on the device: dropout behind it, the ReLU's mask in front of its gradient, and the bias's
-// gradient. (Bias and ReLU of the forward ride on the product, matmul.h.)
+// What stands beside a linear layer's product on the device: dropout behind it; and, where the product's library does not offer them as
+// riding on it (matmul.h) or something stands between, bias and ReLU, the ReLU's mask in front of its gradient, and the bias's gradient.
 //
+//   BiasRows      y[r, c] = relu(y[r, c] + bias[c])                         in place; relu where asked: a NaN stays
 //   DropoutRows   y[r, c] = factor(r·W + c) · y[r, c]                      in place; masks of runtime/random.h
 //   ReluMask      dx[r, c] = y[r, c] > 0 ? dx[r, c] · mask_scale : 0        in place
 //   ColumnSums    sums[c] += Σ_r x[r, c]
@@ -15,6 +16,16 @@
 #include "kernels/cuda/dropout.h"
 
 namespace hadal::cuda {
+
+template <typename T>
+struct BiasRowsArgs {
+  int64_t rows = 0, width = 0;
+  DevicePointer<const T> bias;  // [W], or null: none
+  bool relu = false;
+  DeviceMatrix<T> y;  // [R, W] in place
+};
+template <typename T>
+void BiasRows(StreamHandle stream, const BiasRowsArgs<T>& args);
 
 template <typename T>
 struct DropoutRowsArgs {

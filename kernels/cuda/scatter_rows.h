@@ -5,12 +5,14 @@
 
 namespace hadal::cuda {
 
+template <typename T>
 struct ScatterRowsArgs {
   int64_t rows = 0, width = 0;         // B, W
-  DeviceMatrix<const float> x;         // [B, W]
+  DeviceMatrix<const T> x;             // [B, W]
   DevicePointer<const int32_t> index;  // [B]
-  DeviceMatrix<float> y;               // (=) in the rows named
+  DeviceMatrix<T> y;                   // (=) in the rows named
 };
-void ScatterRows(StreamHandle stream, const ScatterRowsArgs& args);
+template <typename T>  // float, BFloat16
+void ScatterRows(StreamHandle stream, const ScatterRowsArgs<T>& args);
 
 }  // namespace hadal::cuda

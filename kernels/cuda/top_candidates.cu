@@ -53,6 +53,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
     if (ThreadIndex() == 0) {
       Store(args.tokens.row(row) + k, best.column);
       Store(args.values.row(row) + k, best.value);
+      if (k == 0) Store(args.best + row, best.column >= 0 ? best.column : 0);
     }
     // Behind the last there is nothing more.
     last = best.column >= 0 ? best : Candidate{FloatOf(0xFF800000u), 0x7FFFFFFF};
@@ -64,7 +65,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
 
 void TopCandidates(StreamHandle stream, const TopCandidatesArgs& args) {
   if (args.rows == 0) return;
-  HADAL_CHECK(args.logits && args.tokens && args.values && args.also_values);
+  HADAL_CHECK(args.logits && args.tokens && args.values && args.also_values && args.best);
   HADAL_CHECK(args.count >= 1 && args.also >= 0 && args.also < args.columns && args.columns < 0x7FFFFFFF);
   Launch(stream, {.blocks_x = args.rows, .threads = kThreads}, TopCandidatesKernel, args);
 }

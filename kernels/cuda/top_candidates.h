@@ -17,6 +17,7 @@ struct TopCandidatesArgs {
   DeviceMatrix<int32_t> tokens;      // [R, K] (=)
   DeviceMatrix<float> values;        // [R, K] (=)
   DevicePointer<float> also_values;  // [R] (=)
+  DevicePointer<int32_t> best;       // [R] (=) the first token, 0 where there is none
 };
 void TopCandidates(StreamHandle stream, const TopCandidatesArgs& args);
 

@@ -1,136 +1,96 @@
 #include "kernels/device/cublas_matmul.h"
 
-#include <cublasLt.h>
-#include <dlfcn.h>
-
 #include <map>
-#include <string>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "kernels/device/cublas_library.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
 namespace hadal::cuda {
 namespace {
 
-// The functions of cuBLASLt that are used here.
-struct Library {
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtDestroy) destroy;
-  decltype(&cublasLtMatmul) matmul;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) choose;
-  decltype(&cublasLtMatmulDescCreate) create_operation;
-  decltype(&cublasLtMatmulDescDestroy) destroy_operation;
-  decltype(&cublasLtMatmulDescSetAttribute) set_operation;
-  decltype(&cublasLtMatrixLayoutCreate) create_layout;
-  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
-  decltype(&cublasLtMatmulPreferenceCreate) create_preference;
-  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
-  decltype(&cublasLtGetStatusString) status_string;
-};
-
-absl::StatusOr<void*> OpenLibrary() {
-  const std::string name = absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR);
-  const std::string places[] = {name, absl::StrCat("/usr/local/cuda/lib64/", name)};
-  std::string errors;
-  for (const std::string& place : places) {
-    // Never closed: its static objects do not expect it.
-    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
-    absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
-  }
-  return absl::UnavailableError(
-      absl::StrCat("cuBLASLt is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH"));
-}
-
-absl::StatusOr<Library> LoadLibrary() {
-  HADAL_ASSIGN_OR_RETURN(void* const handle, OpenLibrary());
-  std::string missing;
-  const auto load = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-    if (function == nullptr) absl::StrAppend(&missing, " ", name);
-  };
-  Library library{};
-  load(library.create, "cublasLtCreate");
-  load(library.destroy, "cublasLtDestroy");
-  load(library.matmul, "cublasLtMatmul");
-  load(library.choose, "cublasLtMatmulAlgoGetHeuristic");
-  load(library.create_operation, "cublasLtMatmulDescCreate");
-  load(library.destroy_operation, "cublasLtMatmulDescDestroy");
-  load(library.set_operation, "cublasLtMatmulDescSetAttribute");
-  load(library.create_layout, "cublasLtMatrixLayoutCreate");
-  load(library.destroy_layout, "cublasLtMatrixLayoutDestroy");
-  load(library.create_preference, "cublasLtMatmulPreferenceCreate");
-  load(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
-  load(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  load(library.status_string, "cublasLtGetStatusString");
-  if (!missing.empty()) return absl::UnavailableError(absl::StrCat("this cuBLASLt lacks", missing));
-  return library;
-}
-
 // What a plan is a function of.
 struct Shape {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
-  bool a_transposed = false, b_transposed = false, bias = false, relu = false, accumulate = false;
+  bool a_transposed = false, b_transposed = false, bias = false, relu = false, writes_mask = false, reads_mask = false,
+       sums = false, accumulate = false;
   bool on_16_bytes = false;  // every matrix; strides say the rest
   Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
-    return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, accumulate,
-                    on_16_bytes, operands, result);
+    return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, writes_mask,
+                    reads_mask, sums, accumulate, on_16_bytes, operands, result);
   }
   bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
+  bool HasMaskOrSums() const { return writes_mask || reads_mask || sums; }
+  Shape Bare() const {
+    Shape bare = *this;
+    bare.bias = bare.relu = bare.writes_mask = bare.reads_mask = bare.sums = false;
+    return bare;
+  }
 };
-
-bool On16Bytes(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
 
 cudaDataType_t TypeOf(Storage storage) { return storage == Storage::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 Shape ShapeOf(const MatmulArgs& args) {
-  return {.m = args.m,
-          .n = args.n,
-          .k = args.k,
-          .a_stride = args.a.stride,
-          .b_stride = args.b.stride,
-          .c_stride = args.c.stride,
-          .a_transposed = args.a_transposed,
-          .b_transposed = args.b_transposed,
-          .bias = !args.bias.empty(),
-          .relu = args.relu,
-          .accumulate = args.accumulate,
-          .on_16_bytes = On16Bytes(args.a.data) && On16Bytes(args.b.data) && On16Bytes(args.c.data),
-          .operands = args.a.storage,
-          .result = args.c.storage};
+  return {
+      .m = args.m,
+      .n = args.n,
+      .k = args.k,
+      .a_stride = args.a.stride,
+      .b_stride = args.b.stride,
+      .c_stride = args.c.stride,
+      .a_transposed = args.a_transposed,
+      .b_transposed = args.b_transposed,
+      .bias = !args.bias.empty(),
+      .relu = args.relu,
+      .writes_mask = args.written_mask != nullptr,
+      .reads_mask = args.read_mask != nullptr,
+      .sums = !args.a_sums.empty(),
+      .accumulate = args.accumulate,
+      .on_16_bytes = OnMatmulBoundary(args.a.data) && OnMatmulBoundary(args.b.data) && OnMatmulBoundary(args.c.data),
+      .operands = args.a.storage,
+      .result = args.c.storage};
 }
 
 // cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so that its first operand is our second.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+  bool offered = false;
   cublasLtMatmulAlgo_t algorithm = {};
 };
 
 class CublasMatmul : public Matmul {
  public:
-  CublasMatmul(const Library& library, cublasLtHandle_t handle, StreamHandle stream, void* workspace, bool tf32)
-      : library_(library), handle_(handle), stream_(stream), workspace_(workspace), tf32_(tf32) {}
+  CublasMatmul(const CublasLibrary& library, cublasLtHandle_t handle, StreamHandle stream, void* workspace, int major,
+               bool tf32)
+      : library_(library), handle_(handle), stream_(stream), workspace_(workspace), major_(major), tf32_(tf32) {}
   ~CublasMatmul() override;
 
+  bool Offers(const MatmulArgs& args) override;
   void Multiply(const MatmulArgs& args) override;
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  Plan MakePlan(const Shape& shape, const void* bias) const;
-  void SetBias(const Plan& plan, const Shape& shape, const void* bias) const;
-  void ChooseAlgorithm(const Shape& shape, Plan& plan) const;
+  const Plan& PlanOf(const Shape& shape);
+  Plan MakePlan(const Shape& shape);
+  // Whether what rides costs the product the instructions that it would have alone.
+  bool IsOfAnotherKind(const Shape& shape, const Plan& plan);
+  int32_t KindOf(const Shape& shape, const Plan& plan) const;
+  // Where a bias or its gradient lies, and a mask; each is not looked at where the shape has none.
+  void SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const;
+  // The status is NOT_SUPPORTED where there is none.
+  cublasStatus_t ChooseAlgorithm(const Shape& shape, Plan& plan) const;
 
-  const Library library_;
+  const CublasLibrary library_;
   const cublasLtHandle_t handle_;
   const StreamHandle stream_;
   void* const workspace_;
+  const int major_;
   const bool tf32_;
   std::map<Shape, Plan> plans_;
 };
@@ -151,17 +111,40 @@ void CublasMatmul::Check(cublasStatus_t status, const Shape& shape) const {
 }
 
 cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
-  if (shape.relu) return shape.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-  return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (shape.reads_mask) return CUBLASLT_EPILOGUE_DRELU;
+  if (shape.sums) return CUBLASLT_EPILOGUE_BGRADB;  // of the second operand, our first
+  if (!shape.relu) return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (shape.writes_mask) return shape.bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
+  return shape.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-void CublasMatmul::SetBias(const Plan& plan, const Shape& shape, const void* bias) const {
-  if (bias == nullptr) return;
-  Check(library_.set_operation(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), shape);
+// What cuBLASLt, asked or not, does not do right: NVIDIA's own nvmath refuses both gradients for products of a single term, and a sum for a
+// single column has been reported to fault.
+bool IsKnownNotToWork(const Shape& shape) {
+  return ((shape.reads_mask || shape.sums) && shape.k == 1) || (shape.sums && shape.m == 1);
 }
 
-// `bias`: the first call's; some versions offer no algorithm for a bias that is null.
-Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
+void CublasMatmul::SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* place) {
+    Check(library_.set_operation(plan.operation, attribute, &place, sizeof(place)), shape);
+  };
+  if (shape.bias || shape.sums) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (shape.writes_mask || shape.reads_mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+}
+
+int32_t CublasMatmul::KindOf(const Shape& shape, const Plan& plan) const {
+  int32_t kind = 0;
+  Check(library_.get_algorithm(&plan.algorithm, CUBLASLT_ALGO_CONFIG_ID, &kind, sizeof(kind), nullptr), shape);
+  return kind;
+}
+
+bool CublasMatmul::IsOfAnotherKind(const Shape& shape, const Plan& plan) {
+  constexpr int kFirstMajorWithItsOwnInstructions = 9;
+  if (!shape.HasMaskOrSums() || major_ < kFirstMajorWithItsOwnInstructions) return false;
+  return KindOf(shape, plan) != KindOf(shape, PlanOf(shape.Bare()));
+}
+
+Plan CublasMatmul::MakePlan(const Shape& shape) {
   Plan plan;
   const auto check = [&](cublasStatus_t status) { Check(status, shape); };
   const bool tf32 = tf32_ && shape.operands == Storage::kFloat32;
@@ -173,6 +156,9 @@ Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(shape));
+  if (shape.writes_mask || shape.reads_mask) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8 * ReluMaskBytes(1, shape.n));  // in elements, which are bits
+  }
   // [columns of a row as it is stored, rows as they are stored]
   const auto layout = [&](cublasLtMatrixLayout_t* to, Storage storage, int64_t columns, int64_t rows, int64_t stride) {
     check(library_.create_layout(to, TypeOf(storage), columns, rows, stride));
@@ -182,12 +168,18 @@ Plan CublasMatmul::MakePlan(const Shape& shape, const void* bias) const {
   layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
          shape.a_stride);
   layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
-  SetBias(plan, shape, bias);
-  ChooseAlgorithm(shape, plan);
+  // Not null: some versions offer no algorithm then.
+  const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
+  SetPlaces(plan, shape, somewhere, somewhere);
+  const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
+  plan.offered = status == CUBLAS_STATUS_SUCCESS && !IsOfAnotherKind(shape, plan);
+  // Asked for an epilogue that it does not have, it may find the question invalid.
+  const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+  if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);
   return plan;
 }
 
-void CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
+cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
   cublasLtMatmulPreference_t preference;
   Check(library_.create_preference(&preference), shape);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -201,23 +193,32 @@ void CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(shape.result));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
-  Check(library_.choose(handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference, 1,
-                        &found, &count),
-        shape);
-  Check(count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED, shape);
+  const cublasStatus_t status = library_.choose(handle_, plan.operation, plan.first, plan.second, plan.result,
+                                                plan.result, preference, 1, &found, &count);
   library_.destroy_preference(preference);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   plan.algorithm = found.algo;
+  return count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+const Plan& CublasMatmul::PlanOf(const Shape& shape) {
+  auto found = plans_.find(shape);
+  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
+  return found->second;
+}
+
+bool CublasMatmul::Offers(const MatmulArgs& args) {
+  CheckArgs(args);
+  return !args.HasEpilogue() || PlanOf(ShapeOf(args)).offered;
 }
 
 void CublasMatmul::Multiply(const MatmulArgs& args) {
-  HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
-  CheckTypes(args);
+  CheckArgs(args);
   const Shape shape = ShapeOf(args);
-  HADAL_CHECK(!(shape.bias || args.relu) || !args.accumulate);
-  auto found = plans_.find(shape);
-  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape, args.bias.data)).first;
-  const Plan& plan = found->second;
-  SetBias(plan, shape, args.bias.data);
+  const Plan& plan = PlanOf(shape);
+  HADAL_CHECK(plan.offered);
+  SetPlaces(plan, shape, shape.sums ? args.a_sums.data : args.bias.data,
+            shape.writes_mask ? args.written_mask : args.read_mask);
   stream_.CountLaunch();
   const float alpha = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
   Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data, plan.first, args.a.data, plan.second, &beta,
@@ -228,13 +229,13 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, bool tf32) {
-  HADAL_ASSIGN_OR_RETURN(const Library library, LoadLibrary());
+absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32) {
+  HADAL_ASSIGN_OR_RETURN(const CublasLibrary library, LoadCublasLibrary());
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = library.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("cuBLASLt does not start: ", library.status_string(status)));
   }
-  return std::make_unique<CublasMatmul>(library, handle, stream, workspace, tf32);
+  return std::make_unique<CublasMatmul>(library, handle, stream, workspace, major, tf32);
 }
 
 }  // namespace hadal::cuda

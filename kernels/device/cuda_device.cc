@@ -125,7 +125,8 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
   }
   device->queues_ = MakeCudaQueues(device->stream_);
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
-  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->handle(), device->workspace_, tf32));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_,
+                         MakeCublasMatmul(device->handle(), device->workspace_, properties.major, tf32));
   HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
   device->launch_memory_.emplace(std::move(memory));
   return device;

@@ -17,6 +17,7 @@ void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& a
 void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
 void HeadScaleForward(const Stream& stream, const hadal::HeadScaleForwardArgs& args);
 void HeadScaleBackward(const Stream& stream, const hadal::HeadScaleBackwardArgs& args);
+bool HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& args);
 void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
 void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
 void LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args);

@@ -19,6 +19,7 @@ const DeviceKernels& Operations() {
                                                 .embedding_backward = operation::EmbeddingBackward,
                                                 .head_scale_forward = operation::HeadScaleForward,
                                                 .head_scale_backward = operation::HeadScaleBackward,
+                                                .has_relu_mask = operation::HasReluMask,
                                                 .linear_forward = operation::LinearForward,
                                                 .linear_backward_input = operation::LinearBackwardInput,
                                                 .linear_backward_weight = operation::LinearBackwardWeight,

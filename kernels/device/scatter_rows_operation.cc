@@ -7,11 +7,13 @@ namespace hadal::cuda {
 
 void operation::ScatterRows(const Stream& stream, const hadal::ScatterRowsArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  cuda::ScatterRows(device.handle(), {.rows = args.x.rows,
-                                      .width = args.x.columns,
-                                      .x = ViewOf(args.x),
-                                      .index = device.launch_memory().Put(args.index.data, args.index.size),
-                                      .y = ViewOf(args.y)});
+  DevicePointer<const int32_t> index = args.index_place;
+  if (!index) index = device.launch_memory().Put(args.index.data, args.index.size);
+  WithElement(args.x.storage, [&]<typename T>(T) {
+    cuda::ScatterRows<T>(
+        device.handle(),
+        {.rows = args.x.rows, .width = args.x.columns, .x = ViewOf<T>(args.x), .index = index, .y = ViewOf<T>(args.y)});
+  });
 }
 
 }  // namespace hadal::cuda

@@ -13,7 +13,8 @@ void operation::TopCandidates(const Stream& stream, const hadal::TopCandidatesAr
                                                   .logits = ViewOf(args.logits),
                                                   .tokens = {args.tokens.data, args.tokens.stride},
                                                   .values = ViewOf(args.values),
-                                                  .also_values = args.also_values.data});
+                                                  .also_values = args.also_values.data,
+                                                  .best = args.best.data});
 }
 
 }  // namespace hadal::cuda

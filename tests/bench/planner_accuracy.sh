@@ -13,14 +13,6 @@
 # process's peak with all of that, as the system counts it.
 # About eight minutes on two cores; the machine should be idle.
 set -euo pipefail
-hadal=$(realpath "$1")
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git -C "$here" describe --always --dirty)"
 echo "# load before: $(cut -d' ' -f1-3 /proc/loadavg)"
-cd "$work"
-"$hadal" generate --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
-"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 500 > /dev/null
+. "$(dirname "$0")/workplace.sh" "$1"
 python3 "$here/planner_accuracy.py" "$hadal" "${2:-5}" "${3:-3600}"

@@ -5,16 +5,8 @@
 #   tests/bench/simulator_accuracy.sh path/to/hadal > tests/bench/results/simulator_accuracy.txt
 # About a minute on two cores; the machine should be idle: the replay knows means, not jitter.
 set -euo pipefail
-hadal=$(realpath "$1")
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git -C "$here" describe --always --dirty)"
 echo "# load before: $(cut -d' ' -f1-3 /proc/loadavg)"
-cd "$work"
-"$hadal" generate --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
-"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 500 > /dev/null
+. "$(dirname "$0")/workplace.sh" "$1"
 cat > run.textproto <<'END_OF_CONFIG'
 data { train: "data/train" }
 model { encoder_layers: 12 decoder_layers: 12 d_model: 128 d_ff: 512 heads: 4 max_positions: 128 dropout: 0.1 }

@@ -7,15 +7,7 @@
 #   tests/bench/transfer_overlap.sh path/to/hadal > tests/bench/results/transfer_overlap.txt
 # About two minutes on two cores; the machine should be idle.
 set -euo pipefail
-hadal=$(realpath "$1")
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git -C "$here" describe --always --dirty)"
-cd "$work"
-"$hadal" generate --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
-"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 500 > /dev/null
+. "$(dirname "$0")/workplace.sh" "$1"
 cat > run.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 12 decoder_layers: 12 d_model: 512 d_ff: 1024 heads: 8 max_positions: 128 dropout: 0.1 }

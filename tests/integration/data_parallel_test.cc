@@ -136,7 +136,7 @@ TEST(DataParallelTest, ValidationAndBleuDoNotDependOnTheGrid) {
   spec.steps = 1;
   spec.learning_rate = 0;
   spec.validate_every_step = true;
-  spec.translate_every_step = true;
+  spec.pipeline.decoder = {.beam = {.max_length_b = 20}};
   const RunOutcome reference = Train(spec, corpus);
   for (const Grid& grid : {Grid{1, 2}, Grid{2, 3}, Grid{1, 4}}) {
     const RunOutcome outcome = Train(On(spec, grid), corpus);

@@ -65,13 +65,20 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   HADAL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Decoder> decoder,
       Decoder::Create(shared.plan, shared.pipeline, parameters, stream, communicator, spec.decoder, kTimeout));
-  HADAL_ASSIGN_OR_RETURN(std::vector<Translation> translations, decoder->Translate(shared.sources, spec.update));
+  std::vector<Translation> translations;
+  int64_t launches = 0;
+  for (int i = 0; i < spec.times; ++i) {
+    const int64_t before = device == nullptr ? 0 : device->launches();
+    HADAL_ASSIGN_OR_RETURN(translations, decoder->Translate(shared.sources, spec.update + i));
+    if (device != nullptr) launches = device->launches() - before;
+  }
   const int head = shared.pipeline.RankOfSublayer(shared.plan.output_head());
   if (shared.evaluate) {
     HADAL_RETURN_IF_ERROR(Evaluate(shared, *engine, translations, communicator.rank() == head));
   }
   const std::lock_guard lock(shared.mutex);
   shared.outcome.bytes[communicator.rank()] = decoder->bytes();
+  shared.outcome.launches[communicator.rank()] = launches;
   shared.outcome.capacity = decoder->capacity();
   if (shared.outcome.translations.empty()) shared.outcome.translations = translations;
   EXPECT_EQ(FirstDifference(shared.outcome.translations, translations), "") << "on rank " << communicator.rank();
@@ -95,11 +102,13 @@ std::vector<std::vector<int32_t>> RandomSources(int count, int longest, int voca
 
 DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32_t>>& sources, bool evaluate) {
   Shared shared{.spec = spec, .sources = sources, .evaluate = evaluate, .plan = ModelPlan::Make(spec.model)};
+  shared.plan.compute_storage = spec.compute_storage;
   absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(shared.plan, kBatch, spec.pipeline, spec.ranks);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
   shared.pipeline = *std::move(pipeline);
   shared.outcome.bytes.resize(spec.ranks);
+  shared.outcome.launches.resize(spec.ranks);
   InProcessWorld world(spec.ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
   EXPECT_TRUE(status.ok()) << status;

@@ -16,10 +16,13 @@ struct DecodeSpec {
   ModelOptions model;
   PipelineOptions pipeline;
   DecoderOptions decoder;
+  Storage compute_storage = Storage::kFloat32;  // what products read and write; bf16 needs a device
   int ranks = 1;
   int threads = 1;
   uint64_t seed = 11;
   int64_t update = 3;
+  int times =
+      1;  // the decoder translates them so often, the weights' update one higher each time; the last is the outcome
   bool moved = false;  // weights are moved off their start (tests/support/moved_parameters.h); on the CPU
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
 };
@@ -27,9 +30,10 @@ struct DecodeSpec {
 struct DecodeOutcome {
   std::vector<Translation> translations;  // the same on every rank (checked)
   std::vector<std::vector<float>>
-      evaluated;               // [sources] nll of every token of the best translation, </s> included, by a full
-                               // forward
-  std::vector<int64_t> bytes;  // [ranks] of the decoder's arena
+      evaluated;                  // [sources] nll of every token of the best translation, </s> included, by a full
+                                  // forward
+  std::vector<int64_t> bytes;     // [ranks] of the decoder's arena
+  std::vector<int64_t> launches;  // [ranks] by the device, of the last translation; 0 on the CPU
   DecodeCapacity capacity;
 };
 

@@ -142,7 +142,7 @@ TEST(DecoderTest, ValidationBleuChangesNoBitOfTraining) {
   spec.batch = {.micro_batches = 3, .source_tokens = 96, .target_tokens = 96};
   const Corpus corpus = RandomCorpus(60, 20, kVocabulary, 5);
   const RunOutcome reference = Train(spec, corpus);
-  spec.translate_every_step = true;
+  spec.pipeline.decoder = {.beam = {.max_length_b = 20}};
   for (const int ranks : {1, 3}) {
     spec.ranks = ranks;
     EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << ranks << " ranks";

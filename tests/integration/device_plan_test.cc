@@ -12,6 +12,7 @@
 #include "launch/memory_limit.h"
 #include "layers/method_presets.h"
 #include "nlohmann/json.hpp"
+#include "pipeline/decoder.h"
 #include "pipeline/engine.h"
 #include "pipeline/memory_fit.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -66,6 +67,55 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// Where validations translate, beam search's memory is a part of the arena.
+TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
+  TrainOptions options = SmallRun(1, 0);
+  options.pipeline.transport = Transport::kHost;
+  const auto without = MakePlanReport(options, 2, kPlanned, MachineRate());
+  options.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 4}, .sentences = 4};
+  const auto report = MakePlanReport(options, 2, kPlanned, MachineRate());
+  ASSERT_TRUE(without.ok() && report.ok());
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    const int rank = communicator.rank();
+    EXPECT_GT(report->layouts[rank].device_bytes(), without->layouts[rank].device_bytes());
+    EmulatedDevice device;
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                           MakePipelinePlan(report->model, options.batch, options.pipeline, 2, rank));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, pipeline, Stream::On(device, 1), true,
+                                                             communicator, absl::Seconds(20)));
+    HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+    const std::unique_ptr<Decoder> decoder =
+        Decoder::Over(report->model, engine->stage().parameters(), engine->stage().stream(), communicator,
+                      *engine->decoder(), absl::Seconds(20));
+    const std::vector<std::vector<int32_t>> sources = {{5, 6}, {7}};
+    HADAL_RETURN_IF_ERROR(decoder->Translate(sources, 1).status());
+    EXPECT_EQ(json["memory"][rank]["device_bytes"], device.used_bytes());
+    EXPECT_EQ(json["memory"][rank]["pinned_host_bytes"], device.used_host_bytes());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A bit for each element of the hidden layer, where the products can keep it.
+TEST(DevicePlanTest, TheMaskOfTheReluIsPlanned) {
+  TrainOptions options = SmallRun(1, 0);
+  const int64_t mask_bytes = 16 * int64_t{2 * 48 + 2 * 64} * options.batch.micro_batches;  // 64 bits in rows of 128
+  for (const auto& [precision, most] :
+       {std::pair(TrainingPrecision::kBf16, mask_bytes), {TrainingPrecision::kFp32, 0}}) {
+    options.precision = precision;
+    const auto bytes = [&](double activation_dropout) {
+      options.model.activation_dropout = activation_dropout;
+      const auto report = MakePlanReport(options, 1, kPlanned, MachineRate());
+      return report->layouts[0].device_bytes();
+    };
+    const int64_t more = bytes(0) - bytes(0.1);
+    EXPECT_LE(more, most);
+    EXPECT_GE(more, most / options.batch.micro_batches) << "one in flight at least";
   }
 }
 

@@ -8,11 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/trainer.h"
-#include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
-#include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/integration/small_trainer.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_device.h"
 
@@ -21,27 +18,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kVocabulary = 61;
 // Relative, of a loss: sums run in another order on a device, and a few updates carry the difference on.
 constexpr double kTolerance = 2e-5;
-
-RunSpec SmallRun(ResidualMethod method) {
-  RunSpec spec;
-  spec.model = SmallModel(method, 32, kVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 2;
-  ApplyResidualMethod(method, spec.model);
-  spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
-  spec.optimizer.clip_norm = 0.5;
-  spec.steps = 2;
-  return spec;
-}
 
 RunSpec OnDevice(RunSpec spec) {
   spec.make_device = [](int rank) { return MakeTestDevice(7 + rank); };
   return spec;
 }
-
-Corpus SmallCorpus() { return RandomCorpus(60, 9, kVocabulary, 5); }
 
 void ExpectAlike(const std::vector<double>& device, const std::vector<double>& cpu, const std::string& what) {
   ASSERT_EQ(device.size(), cpu.size());
@@ -138,7 +121,7 @@ TEST(DeviceRunTest, InstrumentsLookAtWhatIsLaunchedOneByOne) {
 
 TEST(DeviceRunTest, AMicroBatchIsThreeLaunches) {
   // Sentences of one token: every micro-batch has the same shape.
-  const Corpus corpus = RandomCorpus(200, 1, kVocabulary, 5);
+  const Corpus corpus = RandomCorpus(200, 1, kSmallVocabulary, 5);
   RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
   spec.model.encoder_layers = spec.model.decoder_layers = 1;
   ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
@@ -156,7 +139,7 @@ TEST(DeviceRunTest, AMicroBatchIsThreeLaunches) {
 // With replicas a step's last backward is launched in parts, so that gradients leave as they become complete: no more graphs than parts, and
 // the bits of launching one by one.
 TEST(DeviceRunTest, ALastBackwardWithReplicasIsAFewGraphs) {
-  const Corpus corpus = RandomCorpus(200, 1, kVocabulary, 5);
+  const Corpus corpus = RandomCorpus(200, 1, kSmallVocabulary, 5);
   RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
   spec.ranks = spec.pipeline.replicas = 2;
   spec.batch = {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8};
@@ -170,7 +153,7 @@ TEST(DeviceRunTest, ALastBackwardWithReplicasIsAFewGraphs) {
 
 // The optimizer is one launch a run of slices that lie back to back, and norms two a thousand slices: no number that depth makes matter.
 TEST(DeviceRunTest, AStepsTailIsTheSameFewLaunchesAtAnyDepth) {
-  const Corpus corpus = RandomCorpus(200, 1, kVocabulary, 5);
+  const Corpus corpus = RandomCorpus(200, 1, kSmallVocabulary, 5);
   const auto launches = [&](int layers) {
     RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
     spec.model.encoder_layers = spec.model.decoder_layers = layers;
@@ -206,76 +189,30 @@ TEST(DeviceRunTest, LanguageModelsTrainToo) {
   ExpectAlike(Train(OnDevice(spec), corpus).loss, Train(spec, corpus).loss, "loss");
 }
 
-class LossSink final : public MetricsSink {
- public:
-  void OnStep(const StepMetrics& metrics) override { losses.push_back(metrics.loss); }
-  void OnDepth(const DepthMetrics& /*metrics*/) override { ++depth_records; }
-  std::vector<double> losses;
-  int depth_records = 0;
-};
-
-// Trainers of one rank, saving into one directory.
-class DeviceTrainerTest : public ::testing::Test {
+class DeviceTrainerTest : public SmallTrainerTest {
  protected:
-  DeviceTrainerTest() : corpus_(SmallCorpus()) {
-    const RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
-    options_.model = spec.model;
-    options_.batch = spec.batch;
-    options_.optimizer = spec.optimizer;
-    options_.rate.warmup_updates = 4;
-    options_.depth.probe_tokens = 16;
-  }
-
-  // `device` null: the CPU.
-  absl::StatusOr<TrainingOutcome> Train(Device* device, int steps, const std::string& checkpoint, LossSink& sink) {
-    TrainOptions options = options_;
-    options.stop.steps = steps;
-    options.run_directory = directory_ / (checkpoint.empty() ? "first" : "second");
-    const ModelPlan plan = ModelPlan::Make(options.model);
-    InProcessWorld world(1);
-    PrepareComputeThread();
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline, 1, 0));
-    const TrainingSurroundings surroundings{.communicator = world.communicator(0),
-                                            .stream = device == nullptr ? Stream::Cpu(1) : Stream::On(*device, 1),
-                                            .train = corpus_,
-                                            .sink = sink};
-    HADAL_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Trainer> trainer,
-        Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-    if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
-    return trainer->Run();
-  }
-
-  Corpus corpus_;
-  TemporaryDirectory directory_;
-  TrainOptions options_;
+  DeviceTrainerTest() : SmallTrainerTest(Storage::kFloat32) {}
 };
 
 TEST_F(DeviceTrainerTest, CheckpointsGoFromOneKindOfDeviceToTheOther) {
-  LossSink unbroken;
+  const std::unique_ptr<Device> device = MakeTestDevice(3);
+  TrainerRecord unbroken;
   ASSERT_TRUE(Train(nullptr, 4, "", unbroken).ok());
   EXPECT_EQ(unbroken.depth_records, 4);
+  options_.checkpoint.every_steps = 1;  // saved beside the steps
   for (const bool device_first : {true, false}) {
-    const std::unique_ptr<Device> device = MakeTestDevice(3);
-    LossSink first, second;
-    options_.checkpoint.every_steps = 1;  // saved beside the steps
-    const absl::StatusOr<TrainingOutcome> saved = Train(device_first ? device.get() : nullptr, 2, "", first);
-    ASSERT_TRUE(saved.ok()) << saved.status();
-    const absl::StatusOr<TrainingOutcome> resumed =
-        Train(device_first ? nullptr : device.get(), 4, saved->checkpoint, second);
-    ASSERT_TRUE(resumed.ok()) << resumed.status();
-    EXPECT_EQ(second.depth_records, 2);
-    std::vector<double> losses = first.losses;
-    losses.insert(losses.end(), second.losses.begin(), second.losses.end());
-    ExpectAlike(losses, unbroken.losses, device_first ? "device, then CPU" : "CPU, then device");
+    Device *const first = device_first ? device.get() : nullptr, *const second = device_first ? nullptr : device.get();
+    const TrainerRecord record = TrainInTwo(first, second);
+    EXPECT_EQ(record.depth_records, 4);
+    ExpectAlike(record.losses, unbroken.losses, device_first ? "device, then CPU" : "CPU, then device");
   }
 }
 
 TEST_F(DeviceTrainerTest, WhatHasNoKernelIsRefusedByName) {
   const std::unique_ptr<Device> device = MakeTestDevice(3);
   const auto refusal = [&] {
-    LossSink sink;
-    const absl::Status status = Train(device.get(), 1, "", sink).status();
+    TrainerRecord record;
+    const absl::Status status = Train(device.get(), 1, "", record).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     return std::string(status.message());
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -145,8 +146,11 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
                                             .micro_batches_per_step = spec.batch.micro_batches}));
   const StepBatches first = order.At(0);
   HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(first.micro_batches[0], {.seed = spec.seed}).status());
-  ValidationBleu bleu(shared.corpus, Words(spec.model.target_vocabulary), 12, shared.plan, pipeline,
-                      {.beam = {.max_length_b = 20}}, kTimeout);
+  std::optional<ValidationBleu> bleu;
+  if (pipeline.decoder) {
+    bleu.emplace(shared.corpus, Words(spec.model.target_vocabulary), spec.bleu_sentences, shared.plan, pipeline,
+                 kTimeout);
+  }
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<DepthRecorder> recorder,
                          MakeRecorder(shared, pipeline, *engine, communicator));
   for (int step = 0; step < spec.steps; ++step) {
@@ -168,11 +172,12 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
       HADAL_ASSIGN_OR_RETURN(const double loss, Evaluate(shared, *engine, batches.micro_batches));
       if (records) shared.outcome.validation_loss.push_back(loss);
     }
-    if (spec.translate_every_step) {
-      HADAL_ASSIGN_OR_RETURN(const double score, bleu(*engine, step + 1));
+    if (bleu) {
+      HADAL_ASSIGN_OR_RETURN(const double score, (*bleu)(*engine, step + 1));
       if (records) shared.outcome.bleu.push_back(score);
+      if (records) shared.outcome.translations = bleu->hypotheses();
       EXPECT_GE(score, 0);
-      EXPECT_EQ(bleu.hypotheses().size(), 12u);
+      EXPECT_EQ(std::ssize(bleu->hypotheses()), spec.bleu_sentences);
     }
     if (!records) continue;
     shared.outcome.loss.push_back(result.gradient.loss.loss);

@@ -36,8 +36,8 @@ struct RunSpec {
   int steps = 3;
   uint64_t seed = 11;
   bool validate_every_step = false;
-  bool translate_every_step = false;  // the validation BLEU of some sentences
-  std::string depth_directory;        // record the depth at every step, the probe's file there; empty: do not
+  int bleu_sentences = 12;      // translated at every step, where the pipeline has a decoder
+  std::string depth_directory;  // record the depth at every step, the probe's file there; empty: do not
 };
 
 struct RunOutcome {
@@ -45,7 +45,8 @@ struct RunOutcome {
   std::vector<double> gradient_norm;        // [steps]
   std::vector<double> launches;             // [steps] on rank 0's device
   std::vector<double> validation_loss;      // [steps] with validate_every_step
-  std::vector<double> bleu;                 // [steps] with translate_every_step
+  std::vector<double> bleu;                 // [steps] with a decoder
+  std::vector<std::string> translations;    // [bleu_sentences] of the last step
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
   std::vector<std::vector<float>> first_moments;
   std::vector<int64_t> moment_bytes;  // [ranks] Adam's state

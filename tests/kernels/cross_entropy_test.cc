@@ -9,13 +9,8 @@
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::CrossEntropyReference;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::SameBits;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -63,7 +58,7 @@ TEST(CrossEntropyReferenceTest, GradientAgreesWithFiniteDifferences) {
 }
 
 TEST(CrossEntropyTest, MatchesTheReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     for (const int64_t vocabulary : {2, 5, 16, 17, 129, 1000, 8003}) {
       for (const float smoothing : {0.0f, 0.1f}) {
         SCOPED_TRACE(::testing::Message() << "vocabulary " << vocabulary << ", smoothing " << smoothing);
@@ -96,7 +91,7 @@ TEST(CrossEntropyTest, LossAloneLeavesTheLogits) {
 }
 
 TEST(CrossEntropyTest, LargeLogitsStayFinite) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     for (const float size : {1e4f, 1e30f}) {
       std::vector<float> z = NormalValues(2 * 333, 6, size);
       const Outcome outcome = RunCrossEntropy(Stream::Cpu(1), z, {0, 332}, 0.1f, 1.0f);
@@ -107,7 +102,7 @@ TEST(CrossEntropyTest, LargeLogitsStayFinite) {
 }
 
 TEST(CrossEntropyTest, ForbiddenLogitsHaveProbabilityZero) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     std::vector<float> z(200, -kInfinity);
     z[3] = z[150] = -5.0f;
     const Outcome outcome = RunCrossEntropy(Stream::Cpu(1), z, {3}, 0.0f, 1.0f);
@@ -119,7 +114,7 @@ TEST(CrossEntropyTest, ForbiddenLogitsHaveProbabilityZero) {
 }
 
 TEST(CrossEntropyTest, ANotANumberShowsInItsRowOnly) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     for (const int64_t place : {0, 130, 512, 600}) {
       std::vector<float> z = NormalValues(2 * 601, 7);
       z[place] = std::numeric_limits<float>::quiet_NaN();
@@ -136,7 +131,7 @@ TEST(CrossEntropyTest, ThreadsAndNeighboursChangeNoBit) {
   constexpr int64_t kRows = 13, kVocabulary = 517;
   const std::vector<float> z = NormalValues(kRows * kVocabulary, 8, 3.0f);
   const std::vector<int32_t> targets = SomeTargets(kRows, kVocabulary);
-  testing::ForEachInstructionSet([&] {
+  ForEachInstructionSet([&] {
     const Outcome expected = RunCrossEntropy(Stream::Cpu(1), z, targets, 0.1f, 0.5f);
     for (const int threads : {2, 3}) {
       const Outcome outcome = RunCrossEntropy(Stream::Cpu(threads), z, targets, 0.1f, 0.5f);
@@ -174,4 +169,4 @@ TEST(CrossEntropyDeathTest, RejectsATargetOutsideTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -16,6 +16,7 @@ using testing::DeviceVectorOf;
 using testing::KernelDevice;
 using testing::NormalValues;
 using testing::Placement;
+using testing::Rounded;
 
 constexpr int64_t kCacheRows = 211;
 
@@ -30,6 +31,7 @@ const Case kCases[] = {
 // The cache row of position p of row i: scattered, some shared.
 int32_t CacheRow(int64_t i, int64_t p) { return static_cast<int32_t>((p * 37 + i / 2 * 11) % kCacheRows); }
 
+template <typename T>
 struct Inputs {
   explicit Inputs(const Case& c) : width(c.heads * c.head_width) {
     for (const int32_t length : c.lengths) stride = std::max<int64_t>(stride, length + 2);
@@ -37,36 +39,38 @@ struct Inputs {
       for (int64_t p = 0; p < stride; ++p)
         index.push_back(p < c.lengths[i] ? CacheRow(i, p) : -1);  // -1: not to be read
     }
-    q = NormalValues(std::ssize(c.lengths) * width, 1);
-    cache = NormalValues(kCacheRows * 2 * width, 2);
+    q = Rounded<T>(NormalValues(std::ssize(c.lengths) * width, 1));
+    cache = Rounded<T>(NormalValues(kCacheRows * 2 * width, 2));
   }
   int64_t width, stride = 0;
   std::vector<int32_t> index;
   std::vector<float> q, cache;
 };
 
-std::vector<float> Attend(const Case& c, const Inputs& in, uint64_t seed) {
+template <typename T>
+std::vector<float> Attend(const Case& c, const Inputs<T>& in, uint64_t seed) {
   KernelDevice device(seed);
   const auto rows = static_cast<int64_t>(c.lengths.size());
-  DeviceMatrixOf<float> q(device, in.q, rows, in.width, c.place);
-  DeviceMatrixOf<float> cache(device, in.cache, kCacheRows, 2 * in.width, c.place);
-  DeviceMatrixOf<float> context(device, std::vector<float>(in.q.size(), NAN), rows, in.width, c.place);
+  DeviceMatrixOf<T> q(device, in.q, rows, in.width, c.place);
+  DeviceMatrixOf<T> cache(device, in.cache, kCacheRows, 2 * in.width, c.place);
+  DeviceMatrixOf<T> context(device, std::vector<float>(in.q.size(), NAN), rows, in.width, c.place);
   DeviceVectorOf<int32_t> index(device, in.index), lengths(device, c.lengths);
-  cuda::CachedAttention(device.stream(), {.rows = rows,
-                                          .heads = c.heads,
-                                          .head_width = c.head_width,
-                                          .q = q.view(),
-                                          .cache = cache.view(),
-                                          .index = index.data(),
-                                          .index_stride = in.stride,
-                                          .lengths = lengths.data(),
-                                          .context = context.view()});
+  cuda::CachedAttention<T>(device.stream(), {.rows = rows,
+                                             .heads = c.heads,
+                                             .head_width = c.head_width,
+                                             .q = q.view(),
+                                             .cache = cache.view(),
+                                             .index = index.data(),
+                                             .index_stride = in.stride,
+                                             .lengths = lengths.data(),
+                                             .context = context.view()});
   EXPECT_TRUE(context.guards_intact());
   return context.dense();
 }
 
 // Of element (row, column), in double.
-double Reference(const Case& c, const Inputs& in, int64_t row, int64_t column) {
+template <typename T>
+double Reference(const Case& c, const Inputs<T>& in, int64_t row, int64_t column) {
   const int64_t head = column / c.head_width * c.head_width;
   std::vector<double> scores;
   for (int64_t p = 0; p < c.lengths[row]; ++p) {
@@ -86,24 +90,33 @@ double Reference(const Case& c, const Inputs& in, int64_t row, int64_t column) {
   return context / sum;
 }
 
-TEST(CudaCachedAttentionTest, IsSoftmaxAttentionOverTheCachedRows) {
+// T: how q, cache and context are stored.
+template <typename T>
+class CudaCachedAttentionTest : public ::testing::Test {};
+using StoredTypes = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(CudaCachedAttentionTest, StoredTypes);
+
+TYPED_TEST(CudaCachedAttentionTest, IsSoftmaxAttentionOverTheCachedRows) {
+  // A context rounded to bf16 is off by half of its last bit at most.
+  const double rounding = sizeof(TypeParam) == sizeof(float) ? 0 : std::ldexp(1.0, -8);
   for (const Case& c : kCases) {
-    const Inputs in(c);
+    const Inputs<TypeParam> in(c);
     const std::vector<float> context = Attend(c, in, /*seed=*/1);
     for (int64_t i = 0; i < std::ssize(context); ++i) {
-      ASSERT_NEAR(context[i], Reference(c, in, i / in.width, i % in.width), 4e-6) << "element " << i;
+      const double reference = Reference(c, in, i / in.width, i % in.width);
+      ASSERT_NEAR(context[i], reference, 4e-6 + rounding * std::abs(reference)) << "element " << i;
     }
     EXPECT_EQ(Attend(c, in, /*seed=*/2), context) << "another order of threads changes bits";
   }
 }
 
-TEST(CudaCachedAttentionTest, NeighboursChangeNoBitOfARow) {
+TYPED_TEST(CudaCachedAttentionTest, NeighboursChangeNoBitOfARow) {
   for (Case c : kCases) {
-    const Inputs all(c);
+    const Inputs<TypeParam> all(c);
     const std::vector<float> together = Attend(c, all, /*seed=*/1);
     Case first = c;
     first.lengths.resize(1);
-    const Inputs alone(first);
+    const Inputs<TypeParam> alone(first);
     const std::vector<float> row = Attend(first, alone, /*seed=*/3);
     // The same first query and cache: NormalValues' streams begin alike.
     EXPECT_TRUE(std::equal(row.begin(), row.end(), together.begin()));

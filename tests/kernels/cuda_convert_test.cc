@@ -9,14 +9,8 @@
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::DeviceMatrixOf;
-using testing::KernelDevice;
-using testing::NormalValues;
-using testing::Placement;
-using testing::Rounded;
 
 struct Case {
   int64_t rows, width;
@@ -61,4 +55,4 @@ TEST(CudaConvertTest, EdgesAreTheHosts) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -10,20 +10,10 @@
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 using cuda::BFloat16;
-using testing::CrossEntropyReference;
-using testing::DeviceMatrixOf;
-using testing::DeviceVectorOf;
-using testing::KernelDevice;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::Placement;
-using testing::Rounded;
-using testing::SameBits;
-using testing::Widen;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -150,4 +140,4 @@ TYPED_TEST(CudaCrossEntropyTest, ANotANumberShowsInItsRowOnly) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -9,20 +9,10 @@
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 using cuda::BFloat16;
-using testing::DeviceMatrixOf;
-using testing::DeviceVectorOf;
-using testing::EmbeddingReference;
-using testing::KernelDevice;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::Placement;
-using testing::Rounded;
-using testing::SameBits;
-using testing::Widen;
 
 constexpr int64_t kVocabulary = 13;
 constexpr float kMultiplier = 2.5f;
@@ -157,4 +147,4 @@ TEST(CudaEmbeddingGroupsTest, SortsRowsByToken) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

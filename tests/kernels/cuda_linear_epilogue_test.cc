@@ -1,5 +1,8 @@
 #include "kernels/cuda/linear_epilogue.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -45,6 +48,31 @@ TYPED_TEST(CudaLinearEpilogueTest, DropoutIsTheCountedOne) {
     const std::vector<float> result = on_device.dense();
     for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], Rounded<T>(y[i] * DropoutFactor(dropout, i))) << i;
     EXPECT_TRUE(on_device.guards_intact());
+  }
+}
+
+TYPED_TEST(CudaLinearEpilogueTest, ABiasIsAddedToEveryRow) {
+  using T = TypeParam;
+  for (const Case& c : kCases) {
+    for (const int what : {1, 2, 3}) {  // bias, ReLU, both
+      KernelDevice device(/*seed=*/4);
+      std::vector<float> y = Rounded<T>(NormalValues(c.rows * c.width, 1));
+      const std::vector<float> bias = Rounded<T>(NormalValues(c.width, 2));
+      y[0] = std::numeric_limits<float>::quiet_NaN();
+      DeviceMatrixOf<T> on_device(device, y, c.rows, c.width, c.place), added(device, bias, 1, c.width, c.place);
+      cuda::BiasRows<T>(device.stream(), {.rows = c.rows,
+                                          .width = c.width,
+                                          .bias = what == 2 ? nullptr : added.view().data.address,
+                                          .relu = what > 1,
+                                          .y = on_device.view()});
+      const std::vector<float> result = on_device.dense();
+      EXPECT_TRUE(std::isnan(result[0]));
+      for (size_t i = 1; i < y.size(); ++i) {
+        const float sum = what == 2 ? y[i] : y[i] + bias[i % c.width];
+        ASSERT_EQ(result[i], Rounded<T>(what > 1 ? std::max(sum, 0.0f) : sum)) << i;
+      }
+      EXPECT_TRUE(on_device.guards_intact());
+    }
   }
 }
 

@@ -11,20 +11,10 @@
 #include "tests/support/residual_norm_reference.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 using cuda::BFloat16;
-using testing::DeviceMatrixOf;
-using testing::DeviceVectorOf;
-using testing::KernelDevice;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::Placement;
-using testing::ResidualNormReference;
-using testing::Rounded;
-using testing::SameBits;
-using testing::Widen;
 
 constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 1.5f, kLearnedGain = 0.375f;
 
@@ -356,4 +346,4 @@ TEST(CudaResidualNormBlocksTest, EveryRowOfManyBlocksIsInTheSums) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

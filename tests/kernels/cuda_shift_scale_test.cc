@@ -7,19 +7,13 @@
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/shift_scale_reference.h"
+#include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 using cuda::BFloat16;
-using testing::DeviceMatrixOf;
-using testing::DeviceVectorOf;
-using testing::KernelDevice;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::Placement;
-using testing::Rounded;
-using testing::SameBits;
 
 using One = std::vector<float>;
 constexpr float kShift = 0.3f, kScale = -1.7f;
@@ -101,20 +95,16 @@ TYPED_TEST(CudaShiftScaleTest, MatchesTheDefinition) {
     SCOPED_TRACE(::testing::Message() << c.rows << " rows of " << c.width << ", " << c.scaled << c.accumulate);
     const Tensors<X, Y> t(c);
     const Results results = t.Run(c, 1);
-    const double scale = c.scaled ? kScale : 1;
-    double d_shift = 5, d_scale = 7;
-    std::vector<double> y, dx;
-    for (size_t i = 0; i < t.x.size(); ++i) {
-      y.push_back(scale * (t.x[i] - double{kShift}));
-      dx.push_back(scale * t.dy[i] + (c.accumulate ? t.before[i] : 0));
-      d_shift -= scale * t.dy[i];
-      if (c.scaled) d_scale += t.dy[i] * (t.x[i] - double{kShift});
-    }
-    EXPECT_TRUE(NearReference(results.y, y, 4, Multiple<Y>(2)));
-    EXPECT_TRUE(NearReference(results.dx, dx, 8, Multiple<X>(2)));
+    const ShiftScaleReference reference{Widen(t.x), {kShift}, {c.scaled ? kScale : 1.0f}};
+    ShiftScaleReference::Gradients gradients = reference.Backward(Widen(t.dy));
+    for (size_t i = 0; c.accumulate && i < t.before.size(); ++i) gradients.dx[i] += t.before[i];
+    gradients.d_shift[0] += 5;
+    gradients.d_scale[0] = c.scaled ? gradients.d_scale[0] + 7 : 7;
+    EXPECT_TRUE(NearReference(results.y, reference.Forward(), 4, Multiple<Y>(2)));
+    EXPECT_TRUE(NearReference(results.dx, gradients.dx, 8, Multiple<X>(2)));
     const double magnitude = 4 * std::sqrt(c.rows * c.width);
-    EXPECT_TRUE(NearReference(results.d_shift, {d_shift}, magnitude, 8));
-    EXPECT_TRUE(NearReference(results.d_scale, {d_scale}, magnitude, 8));
+    EXPECT_TRUE(NearReference(results.d_shift, gradients.d_shift, magnitude, 8));
+    EXPECT_TRUE(NearReference(results.d_scale, gradients.d_scale, magnitude, 8));
   }
 }
 
@@ -134,4 +124,4 @@ TYPED_TEST(CudaShiftScaleTest, OrderAndPlaceChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

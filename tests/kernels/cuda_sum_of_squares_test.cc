@@ -9,11 +9,8 @@
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::DeviceVectorOf;
-using testing::KernelDevice;
 
 std::vector<double> Sums(const std::vector<float>& x, const std::vector<int64_t>& offsets, uint64_t seed = 1) {
   KernelDevice device(seed);
@@ -34,7 +31,7 @@ std::vector<double> Sums(const std::vector<float>& x, const std::vector<int64_t>
 
 TEST(CudaSumOfSquaresTest, SumsEachSlice) {
   const std::vector<int64_t> offsets = {0, 1, 1, 8, 300, 300 + cuda::kSquaresChunk, 310 + 3 * cuda::kSquaresChunk};
-  const std::vector<float> x = testing::NormalValues(offsets.back(), 1, 3.7f);
+  const std::vector<float> x = NormalValues(offsets.back(), 1, 3.7f);
   const std::vector<double> sums = Sums(x, offsets);
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     long double expected = 0;
@@ -46,7 +43,7 @@ TEST(CudaSumOfSquaresTest, SumsEachSlice) {
 
 // What makes a norm independent of the layout: a slice's bits depend neither on its place nor on the other slices.
 TEST(CudaSumOfSquaresTest, ASliceAloneHasTheSameBits) {
-  const std::vector<float> x = testing::NormalValues(30000, 2);
+  const std::vector<float> x = NormalValues(30000, 2);
   const std::vector<double> together = Sums(x, {0, 5001, 30000});
   EXPECT_EQ(Sums({x.begin() + 5001, x.end()}, {0, 24999})[0], together[1]);
 }
@@ -69,4 +66,4 @@ TEST(CudaSumOfSquaresTest, ANonFiniteElementShowsInItsSlice) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -18,6 +18,7 @@ using testing::DeviceMatrixOf;
 using testing::DeviceVectorOf;
 using testing::KernelDevice;
 using testing::NormalValues;
+using testing::Rounded;
 using testing::TopCandidatesReference;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -27,7 +28,7 @@ void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t col
   const auto also = static_cast<int32_t>(columns / 2);
   DeviceMatrixOf<float> z(device, logits, rows, columns, {1, 2}),
       values(device, std::vector<float>(rows * count), rows, count, {});
-  DeviceVectorOf<int32_t> tokens(device, rows * count);
+  DeviceVectorOf<int32_t> tokens(device, rows * count), best(device, rows);
   DeviceVectorOf<float> also_values(device, rows);
   cuda::TopCandidates(device.stream(), {.rows = rows,
                                         .columns = columns,
@@ -36,14 +37,16 @@ void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t col
                                         .logits = z.view(),
                                         .tokens = {tokens.data(), count},
                                         .values = values.view(),
-                                        .also_values = also_values.data()});
-  const std::vector<int32_t> found = tokens.Read();
+                                        .also_values = also_values.data(),
+                                        .best = best.data()});
+  const std::vector<int32_t> found = tokens.Read(), of_best = best.Read();
   const std::vector<float> of_found = values.dense(), of_also = also_values.Read();
   for (int64_t i = 0; i < rows; ++i) {
     const float* const row = logits.data() + i * columns;
     const std::vector<int32_t> expected = TopCandidatesReference(row, columns, count);
     EXPECT_EQ(std::vector<int32_t>(found.begin() + i * count, found.begin() + (i + 1) * count), expected)
         << "row " << i << " of " << columns;
+    EXPECT_EQ(of_best[i], std::max(expected[0], 0));
     for (int32_t k = 0; k < count; ++k)
       EXPECT_EQ(of_found[i * count + k], expected[k] >= 0 ? row[expected[k]] : -kInfinity);
     EXPECT_TRUE(of_also[i] == row[also] || (std::isnan(of_also[i]) && std::isnan(row[also])));
@@ -66,15 +69,22 @@ TEST(CudaTopCandidatesTest, EqualLogitsComeInColumnOrderAndNaNNever) {
   ExpectReference(std::vector<float>(100, -kInfinity), 1, 100, 5);
 }
 
-TEST(CudaScatterRowsTest, RowsGoWhereTheyAreSent) {
+template <typename T>
+class CudaScatterRowsTest : public ::testing::Test {};
+using StoredTypes = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(CudaScatterRowsTest, StoredTypes);
+
+TYPED_TEST(CudaScatterRowsTest, RowsGoWhereTheyAreSent) {
+  using T = TypeParam;
   for (const int64_t width : {1, 7, 300}) {
     KernelDevice device(/*seed=*/1);
     const std::vector<int32_t> index = {4, 0, 7};
-    const std::vector<float> x = NormalValues(3 * width, 1), before = NormalValues(8 * width, 2);
-    DeviceMatrixOf<float> from(device, x, 3, width, {1, 3}), to(device, before, 8, width, {2, 1});
+    const std::vector<float> x = Rounded<T>(NormalValues(3 * width, 1));
+    const std::vector<float> before = Rounded<T>(NormalValues(8 * width, 2));
+    DeviceMatrixOf<T> from(device, x, 3, width, {1, 3}), to(device, before, 8, width, {2, 1});
     DeviceVectorOf<int32_t> places(device, index);
-    cuda::ScatterRows(device.stream(),
-                      {.rows = 3, .width = width, .x = from.view(), .index = places.data(), .y = to.view()});
+    cuda::ScatterRows<T>(device.stream(),
+                         {.rows = 3, .width = width, .x = from.view(), .index = places.data(), .y = to.view()});
     std::vector<float> expected = before;
     for (int64_t i = 0; i < 3; ++i) std::copy_n(&x[i * width], width, &expected[index[i] * width]);
     EXPECT_EQ(to.dense(), expected);

@@ -7,19 +7,13 @@
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/strided_matrix.h"
+#include "tests/support/weighted_sum_reference.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 using cuda::BFloat16;
-using testing::DeviceMatrixOf;
-using testing::DeviceVectorOf;
-using testing::KernelDevice;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::Placement;
-using testing::Rounded;
-using testing::SameBits;
 
 struct Case {
   int64_t rows, width, terms;
@@ -87,16 +81,15 @@ TYPED_TEST(CudaWeightedSumTest, MatchesTheDefinition) {
     const TypeParam t(c);
     const Results results = t.Run(c, 1);
     const int64_t size = c.rows * c.width;
-    std::vector<double> y(size, 0), dx(t.before.begin(), t.before.end()), d_weights(c.terms, 5);
-    for (int64_t i = 0; i < c.terms * size; ++i) {
-      y[i % size] += double{t.weights[i / size]} * t.x[i];
-      dx[i] += double{t.weights[i / size]} * t.dy[i % size];
-      d_weights[i / size] += double{t.dy[i % size]} * t.x[i];
-    }
+    const WeightedSumReference reference{Widen(t.x), Widen(t.weights), static_cast<size_t>(size)};
+    WeightedSumReference::Gradients gradients = reference.Backward(Widen(t.dy));
+    for (size_t i = 0; i < t.before.size(); ++i) gradients.dx[i] += t.before[i];
+    for (double& gradient : gradients.d_weights) gradient += 5;
     const double terms = static_cast<double>(c.terms);
-    EXPECT_TRUE(NearReference(results.y, y, 4 * terms, std::is_same_v<typename TypeParam::Y, float> ? 2 : 0x1p16));
-    EXPECT_TRUE(NearReference(results.dx, dx, 8, 2));
-    EXPECT_TRUE(NearReference(results.d_weights, d_weights, 4 * std::sqrt(size), 8));
+    EXPECT_TRUE(NearReference(results.y, reference.Forward(), 4 * terms,
+                              std::is_same_v<typename TypeParam::Y, float> ? 2 : 0x1p16));
+    EXPECT_TRUE(NearReference(results.dx, gradients.dx, 8, 2));
+    EXPECT_TRUE(NearReference(results.d_weights, gradients.d_weights, 4 * std::sqrt(size), 8));
   }
 }
 
@@ -125,4 +118,4 @@ TYPED_TEST(CudaWeightedSumTest, OneAmongZerosPicksItsTermBitForBit) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

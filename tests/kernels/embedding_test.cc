@@ -10,17 +10,8 @@
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::Dot;
-using testing::EmbeddingReference;
-using testing::IsGradient;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::SameBits;
-using testing::StridedMatrix;
-using testing::Widen;
 
 constexpr int64_t kVocabulary = 11;
 constexpr float kMultiplier = 2.5f;
@@ -92,13 +83,13 @@ TEST(EmbeddingReferenceTest, GradientsMatchFiniteDifferences) {
 }
 
 TEST(EmbeddingForwardTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) { EXPECT_TRUE(NearReference(c.Forward(1), c.reference.Forward(), kMultiplier, 4)); });
   });
 }
 
 TEST(EmbeddingBackwardTest, AddsToWhatIsThere) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) {
       std::vector<double> expected = c.reference.Backward(Widen(c.dx));
       for (size_t i = 0; i < expected.size(); ++i) expected[i] += c.d_table[i];
@@ -173,4 +164,4 @@ TEST(EmbeddingDeathTest, NamesBadTokensAndLongSentences) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -149,11 +149,30 @@ Function* Load(const char* name) {
 // The example that everybody knows: [1 3 5; 2 4 6] · [1 4; 2 5; 3 6], stored by columns.
 class EmulatedCublasLtTest : public EmulatedCudaTest {
  protected:
+  struct Epilogue {
+    cublasLtEpilogue_t which = CUBLASLT_EPILOGUE_DEFAULT;
+    void* bias = nullptr;  // or its gradient
+    void* mask = nullptr;
+    int64_t mask_leading = 128;
+  };
+
   cublasStatus_t Multiply(int64_t leading_of_b, const void* algorithm_of_another = nullptr) {
+    return Multiply(leading_of_b, algorithm_of_another, Epilogue());
+  }
+  cublasStatus_t Multiply(int64_t leading_of_b, const void* algorithm_of_another, const Epilogue& epilogue,
+                          float beta = 1) {
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulPreference_t preference;
     Load<decltype(cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate")(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const auto attribute = [&](cublasLtMatmulDescAttributes_t name, const auto& value) {
+      const auto set_operation = Load<decltype(cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
+      EXPECT_EQ(set_operation(operation, name, &value, sizeof(value)), CUBLAS_STATUS_SUCCESS);
+    };
+    attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.which);
+    attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+    attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.mask);
+    attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, epilogue.mask_leading);
     const auto layout = Load<decltype(cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
     layout(&a, CUDA_R_32F, 2, 3, 2);
     layout(&b, CUDA_R_32F, 3, 2, leading_of_b);
@@ -172,8 +191,9 @@ class EmulatedCublasLtTest : public EmulatedCudaTest {
     const cublasStatus_t chosen = Load<decltype(cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic")(
         nullptr, operation, a, b, d, d, preference, 1, &found, &count);
     if (chosen != CUBLAS_STATUS_SUCCESS) return chosen;
+    if (count == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (algorithm_of_another != nullptr) found.algo.data[0] ^= 1;
-    const float alpha = 1, beta = 1;
+    const float alpha = 1;
     return Load<decltype(cublasLtMatmul)>("cublasLtMatmul")(nullptr, operation, &alpha, memory_, a, memory_ + 6, b,
                                                             &beta, memory_ + 16, d, memory_ + 16, d, &found.algo,
                                                             workspace_, kWorkspaceBytes, stream_);
@@ -197,6 +217,51 @@ TEST_F(EmulatedCublasLtTest, MatricesLieByColumns) {
   ASSERT_EQ(Multiply(3), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cudaMemcpyAsync(values.data(), memory_, 80, cudaMemcpyDeviceToHost, stream_), cudaSuccess);
   EXPECT_THAT(std::vector<float>(values.begin() + 16, values.end()), ::testing::ElementsAre(122, 28, 49, 64));
+  cudaFree(memory_);
+  cudaFree(workspace_);
+}
+
+// The product is [22 49; 28 64].
+TEST_F(EmulatedCublasLtTest, EpiloguesAreThoseOfTheReference) {
+  constexpr int64_t kFloats = 128;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory_), kFloats * 4), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&workspace_, kWorkspaceBytes), cudaSuccess);
+  std::vector<float> values(kFloats);
+  std::iota(values.begin(), values.begin() + 6, 1.0f);
+  std::iota(values.begin() + 6, values.begin() + 12, 1.0f);
+  values[32] = -30, values[33] = 1;
+  ASSERT_EQ(cudaMemcpyAsync(memory_, values.data(), kFloats * 4, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  const auto result = [&](int64_t first, int64_t count) {
+    EXPECT_EQ(cudaMemcpyAsync(values.data(), memory_, kFloats * 4, cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+    return std::vector<float>(values.begin() + first, values.begin() + first + count);
+  };
+  const auto multiply = [&](const Epilogue& epilogue) { return Multiply(3, nullptr, epilogue, /*beta=*/0); };
+
+  const Epilogue forward{CUBLASLT_EPILOGUE_RELU_AUX_BIAS, memory_ + 32, memory_ + 48};
+  ASSERT_EQ(multiply(forward), CUBLAS_STATUS_SUCCESS);
+  EXPECT_THAT(result(16, 4), ::testing::ElementsAre(0, 29, 19, 65));
+  const Epilogue backward{.which = CUBLASLT_EPILOGUE_DRELU, .mask = memory_ + 48};
+  ASSERT_EQ(multiply(backward), CUBLAS_STATUS_SUCCESS);
+  EXPECT_THAT(result(16, 4), ::testing::ElementsAre(0, 28, 49, 64));
+  ASSERT_EQ(multiply({.which = CUBLASLT_EPILOGUE_BGRADB, .bias = memory_ + 64}), CUBLAS_STATUS_SUCCESS);
+  EXPECT_THAT(result(16, 4), ::testing::ElementsAre(22, 28, 49, 64));
+  EXPECT_THAT(result(64, 2), ::testing::ElementsAre(6, 15)) << "of B's columns";
+
+  Epilogue wrong = forward;
+  wrong.mask_leading = 64;
+  EXPECT_EQ(multiply(wrong), CUBLAS_STATUS_INVALID_VALUE) << "no multiple of 128 bits";
+  wrong = forward;
+  wrong.mask = nullptr;
+  EXPECT_EQ(multiply(wrong), CUBLAS_STATUS_INVALID_VALUE);
+  wrong = backward;
+  wrong.mask = host_;
+  EXPECT_EQ(multiply(wrong), CUBLAS_STATUS_INVALID_VALUE) << "not the device's";
+  EXPECT_EQ(multiply({.which = CUBLASLT_EPILOGUE_BGRADB}), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(multiply({.which = CUBLASLT_EPILOGUE_GELU}), CUBLAS_STATUS_NOT_SUPPORTED);
+  EmulatedCuda::Instance().machine.refused_epilogues = {CUBLASLT_EPILOGUE_DRELU};
+  EXPECT_EQ(multiply(backward), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(multiply(forward), CUBLAS_STATUS_SUCCESS);
+  EmulatedCuda::Instance().machine = {};
   cudaFree(memory_);
   cudaFree(workspace_);
 }

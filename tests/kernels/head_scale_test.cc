@@ -6,43 +6,12 @@
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/head_scale_reference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::Dot;
-using testing::IsGradient;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::SameBits;
-using testing::StridedMatrix;
-using testing::Widen;
-
-// The definition in plain loops; dense matrices.
-struct HeadScaleReference {
-  int64_t rows, width;
-  std::vector<double> x, gain;
-
-  int64_t Head(int64_t i) const { return i % width / (width / std::ssize(gain)); }
-  std::vector<double> Forward() const {
-    std::vector<double> y(x);
-    for (int64_t i = 0; i < rows * width; ++i) y[i] *= gain[Head(i)];
-    return y;
-  }
-  struct Gradients {
-    std::vector<double> dx, d_gain;
-  };
-  Gradients Backward(const std::vector<double>& dy) const {
-    Gradients g{dy, std::vector<double>(gain.size())};
-    for (int64_t i = 0; i < rows * width; ++i) {
-      g.dx[i] *= gain[Head(i)];
-      g.d_gain[Head(i)] += dy[i] * x[i];
-    }
-    return g;
-  }
-};
 
 struct Case {
   Case(int64_t rows, int64_t heads, int64_t head_width) : rows(rows), width(heads * head_width), heads(heads) {
@@ -97,7 +66,7 @@ TEST(HeadScaleReferenceTest, GradientsMatchFiniteDifferences) {
 }
 
 TEST(HeadScaleTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) {
       EXPECT_TRUE(NearReference(Forward(c, 1), c.reference.Forward(), 4, 1));
       HeadScaleReference::Gradients g = c.reference.Backward(Widen(c.dy));
@@ -137,4 +106,4 @@ TEST(HeadScaleDeathTest, HeadsMustDivideTheWidth) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -23,15 +23,16 @@ struct Case {
 };
 const Case kCases[] = {{1, 1, 1}, {5, 7, 3}, {24, 16, 48}, {33, 40, 24}};
 
-// A matrix on the device with three more columns than it shows, and the host's copy of it in fp32.
+// A matrix on the device with some more columns than it shows, and the host's copy of it in fp32.
 class OnDevice {
  public:
-  OnDevice(const Stream& stream, Storage storage, int64_t rows, int64_t columns, uint32_t seed)
+  OnDevice(const Stream& stream, Storage storage, int64_t rows, int64_t columns, uint32_t seed, int64_t padding = 3)
       : stream_(stream),
         storage_(storage),
-        values_(NormalValues(rows * (columns + kPadding), seed)),
+        values_(NormalValues(rows * (columns + padding), seed)),
         rows_(rows),
-        columns_(columns) {
+        columns_(columns),
+        stride_(columns + padding) {
     ArenaLayout layout;
     const ArenaSlice slice = layout.ReserveBytes("matrix", std::ssize(values_) * BytesOf(storage));
     arena_ = *Arena::Allocate(layout, stream.device());
@@ -47,10 +48,10 @@ class OnDevice {
 
   AnyMatrix device() const {
     AnyMatrix m(data_, rows_, columns_, storage_);
-    m.stride = columns_ + kPadding;
+    m.stride = stride_;
     return m;
   }
-  Matrix host() { return {values_.data(), rows_, columns_, columns_ + kPadding}; }
+  Matrix host() { return {values_.data(), rows_, columns_, stride_}; }
   // Of one row, from an element on.
   ConstAnyVector device_vector(int64_t first = 0) const {
     if (storage_ == Storage::kFloat32) return Vector(device().floats().data + first, columns_ - first);
@@ -70,12 +71,10 @@ class OnDevice {
   }
 
  private:
-  static constexpr int64_t kPadding = 3;
-
   const Stream stream_;
   const Storage storage_;
   std::vector<float> values_;
-  int64_t rows_, columns_;
+  int64_t rows_, columns_, stride_;
   Arena arena_;
   std::byte* data_ = nullptr;
 };
@@ -85,6 +84,9 @@ class LinearOnDeviceTest : public ::testing::TestWithParam<std::tuple<Case, Stor
   LinearOnDeviceTest() { PrepareComputeThread(); }
   OnDevice Make(int64_t rows, int64_t columns, uint32_t seed) const {
     return OnDevice(stream_, std::get<Storage>(GetParam()), rows, columns, seed);
+  }
+  OnDevice MakeDense(int64_t rows, int64_t columns, uint32_t seed) const {
+    return OnDevice(stream_, std::get<Storage>(GetParam()), rows, columns, seed, /*padding=*/0);
   }
   // A gradient of weights, which is fp32 in any case.
   OnDevice MakeWide(int64_t rows, int64_t columns, uint32_t seed) const {
@@ -144,6 +146,41 @@ TEST_P(LinearOnDeviceTest, BackwardInputIntoFp32) {
   LinearBackwardInput(stream_, {.dy = dy.device(), .weight = w.device(), .accumulate = true, .dx = dx.device()});
   LinearBackwardInput(cpu_, {.dy = dy.host(), .weight = w.host(), .accumulate = true, .dx = dx.host()});
   dx.ExpectAlike(out);
+}
+
+// A ReLU between two products, as a feed-forward layer has it: by its mask where the device's products have one for the shape, else by its
+// output.
+TEST_P(LinearOnDeviceTest, ReluBetweenProducts) {
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
+  const int64_t hidden = in + out;
+  for (const bool bias : {true, false}) {
+    OnDevice x = MakeDense(rows, in, 1), w = MakeDense(hidden, in, 2), b = MakeDense(1, hidden, 3),
+             y = MakeDense(rows, hidden, 4);
+    OnDevice dy = MakeDense(rows, out, 5), contraction = MakeDense(out, hidden, 6), dx = MakeDense(rows, hidden, 7);
+    OnDevice mask(stream_, Storage::kFloat32, 1, ReluMaskBytes(rows, hidden) / 4, 8, /*padding=*/0);
+    const bool masked = HasReluMask(
+        stream_,
+        {.rows = rows, .hidden_weight = w.device(), .hidden_bias = bias, .contraction_weight = contraction.device()});
+    auto* const bits = masked ? static_cast<std::byte*>(mask.device().data) : nullptr;
+    LinearForward(stream_, {.x = x.device(),
+                            .weight = w.device(),
+                            .bias = bias ? b.device_vector() : ConstAnyVector(),
+                            .relu = true,
+                            .relu_mask = bits,
+                            .y = y.device()});
+    LinearBackwardInput(stream_, {.dy = dy.device(),
+                                  .weight = contraction.device(),
+                                  .relu_output = masked ? AnyMatrix() : y.device(),
+                                  .relu_mask = bits,
+                                  .dx = dx.device()});
+    LinearForward(
+        cpu_,
+        {.x = x.host(), .weight = w.host(), .bias = bias ? b.host_vector() : Vector(), .relu = true, .y = y.host()});
+    LinearBackwardInput(cpu_,
+                        {.dy = dy.host(), .weight = contraction.host(), .relu_output = y.host(), .dx = dx.host()});
+    y.ExpectAlike(in);
+    dx.ExpectAlike(out);
+  }
 }
 
 TEST_P(LinearOnDeviceTest, BackwardWeight) {

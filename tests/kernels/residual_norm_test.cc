@@ -11,17 +11,8 @@
 #include "tests/support/residual_norm_reference.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::Dot;
-using testing::IsGradient;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::ResidualNormReference;
-using testing::SameBits;
-using testing::StridedMatrix;
-using testing::Widen;
 
 constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f;
 constexpr float kUnset = NAN;
@@ -240,7 +231,7 @@ double LargestRstd(const Case& c) {
 }
 
 TEST(ResidualNormForwardTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) {
       const ResidualNormReference::Output expected = c.reference.Forward();
       const ForwardResult got = Forward(c, Stream::Cpu(1));
@@ -296,7 +287,7 @@ TEST(ResidualNormForwardTest, NormAloneOnTheSumHasTheSameBits) {
 }
 
 TEST(ResidualNormBackwardTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) {
       const ForwardResult forward = Forward(c, Stream::Cpu(1));
       ResidualNormReference::Gradients g = c.reference.Backward(c.ReferenceDNormed(), c.ReferenceDSum());
@@ -396,4 +387,4 @@ TEST(ResidualNormDeathTest, NamesMismatchedShapes) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

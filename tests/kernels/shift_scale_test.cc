@@ -7,41 +7,11 @@
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/shift_scale_reference.h"
 #include "tests/support/strided_matrix.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::Dot;
-using testing::IsGradient;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::SameBits;
-using testing::StridedMatrix;
-using testing::Widen;
-
-// The definition in plain loops.
-struct ShiftScaleReference {
-  std::vector<double> x, shift, scale;
-
-  std::vector<double> Forward() const {
-    std::vector<double> y(x);
-    for (double& value : y) value = scale[0] * (value - shift[0]);
-    return y;
-  }
-  struct Gradients {
-    std::vector<double> dx, d_shift, d_scale;
-  };
-  Gradients Backward(const std::vector<double>& dy) const {
-    Gradients g{dy, {0}, {0}};
-    for (size_t i = 0; i < dy.size(); ++i) {
-      g.dx[i] *= scale[0];
-      g.d_shift[0] -= scale[0] * dy[i];
-      g.d_scale[0] += dy[i] * (x[i] - shift[0]);
-    }
-    return g;
-  }
-};
 
 struct Case {
   Case(int64_t rows, int64_t width, bool scaled) : rows(rows), width(width), scaled(scaled) {
@@ -106,7 +76,7 @@ TEST(ShiftScaleReferenceTest, GradientsMatchFiniteDifferences) {
 }
 
 TEST(ShiftScaleTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) {
       EXPECT_TRUE(NearReference(Forward(c, 1), c.reference.Forward(), 4, 2));
       ShiftScaleReference::Gradients g = c.reference.Backward(Widen(c.dy));
@@ -148,4 +118,4 @@ TEST(ShiftScaleDeathTest, TheShiftIsOneNumber) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

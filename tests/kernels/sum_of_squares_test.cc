@@ -8,7 +8,7 @@
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 // The header's order of summation, one element at a time.
@@ -19,8 +19,8 @@ double OrderedSum(const float* x, int64_t count) {
 }
 
 TEST(SumOfSquaresTest, GivesTheStatedBitsOnEveryInstructionSet) {
-  const std::vector<float> x = testing::NormalValues(2050, /*seed=*/1, 3.7f);
-  testing::ForEachInstructionSet([&] {
+  const std::vector<float> x = NormalValues(2050, /*seed=*/1, 3.7f);
+  ForEachInstructionSet([&] {
     for (const int64_t count : {0, 1, 7, 8, 9, 15, 16, 100, 1000, 2047}) {
       for (const int64_t misalignment : {0, 1, 3}) {
         EXPECT_EQ(SumOfSquares({x.data() + misalignment, count}), OrderedSum(x.data() + misalignment, count))
@@ -32,14 +32,14 @@ TEST(SumOfSquaresTest, GivesTheStatedBitsOnEveryInstructionSet) {
 
 TEST(SumOfSquaresTest, HoldsTheLargestFloats) {
   const std::vector<float> x(100, std::numeric_limits<float>::max());
-  testing::ForEachInstructionSet([&] {
+  ForEachInstructionSet([&] {
     const double square = double{x[0]} * x[0];
     EXPECT_NEAR(SumOfSquares({x.data(), 100}) / (100 * square), 1, 1e-14);
   });
 }
 
 TEST(SumOfSquaresTest, ANonFiniteElementShows) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     for (const int64_t place : {0, 5, 16, 20}) {
       std::vector<float> x(21, 1.0f);
       x[place] = std::numeric_limits<float>::quiet_NaN();
@@ -51,4 +51,4 @@ TEST(SumOfSquaresTest, ANonFiniteElementShows) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

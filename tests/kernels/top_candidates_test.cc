@@ -19,13 +19,15 @@ using testing::TopCandidatesReference;
 void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t columns, int64_t count) {
   for (const int threads : {1, 3}) {
     std::vector<int32_t> tokens(rows * count, 12345);
+    std::vector<int32_t> best(rows, 12345);
     std::vector<float> values(rows * count), also(rows);
     const auto named = static_cast<int32_t>(columns / 2);
     TopCandidates(Stream::Cpu(threads), {.logits = {logits.data(), rows, columns},
                                          .also = named,
                                          .tokens = {tokens.data(), rows, count},
                                          .values = {values.data(), rows, count},
-                                         .also_values = {also.data(), rows}});
+                                         .also_values = {also.data(), rows},
+                                         .best = {best.data(), rows}});
     for (int64_t i = 0; i < rows; ++i) {
       const float named_logit = logits[i * columns + named];
       EXPECT_TRUE(also[i] == named_logit || std::isnan(named_logit));
@@ -35,6 +37,7 @@ void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t col
       const std::vector<int32_t> actual(tokens.begin() + i * count, tokens.begin() + (i + 1) * count);
       EXPECT_EQ(actual, TopCandidatesReference(logits.data() + i * columns, columns, count))
           << "row " << i << " of " << columns;
+      EXPECT_EQ(best[i], std::max(tokens[i * count], 0));
     }
   }
 }

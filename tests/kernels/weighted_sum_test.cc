@@ -8,44 +8,10 @@
 #include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
+#include "tests/support/weighted_sum_reference.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
-
-using testing::Dot;
-using testing::IsGradient;
-using testing::NearReference;
-using testing::NormalValues;
-using testing::SameBits;
-using testing::StridedMatrix;
-using testing::Widen;
-
-// The definition in plain loops; `size` elements a term.
-struct WeightedSumReference {
-  std::vector<double> x, weights;
-  size_t size = 0;
-
-  std::vector<double> Forward() const {
-    std::vector<double> y(size, 0);
-    for (size_t k = 0; k < weights.size(); ++k) {
-      for (size_t i = 0; i < size; ++i) y[i] += weights[k] * x[k * size + i];
-    }
-    return y;
-  }
-  struct Gradients {
-    std::vector<double> dx, d_weights;
-  };
-  Gradients Backward(const std::vector<double>& dy) const {
-    Gradients g{std::vector<double>(x.size()), std::vector<double>(weights.size(), 0)};
-    for (size_t k = 0; k < weights.size(); ++k) {
-      for (size_t i = 0; i < size; ++i) {
-        g.dx[k * size + i] = weights[k] * dy[i];
-        g.d_weights[k] += dy[i] * x[k * size + i];
-      }
-    }
-    return g;
-  }
-};
 
 struct Case {
   Case(int64_t rows, int64_t width, int64_t terms) : rows(rows), width(width), terms(terms) {
@@ -101,7 +67,7 @@ TEST(WeightedSumReferenceTest, GradientsMatchFiniteDifferences) {
 }
 
 TEST(WeightedSumTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
+  ForEachInstructionSet([] {
     ForEachCase([](const Case& c) {
       EXPECT_TRUE(NearReference(Forward(c, 1), c.reference.Forward(), 4.0 * static_cast<double>(c.terms), 2));
       WeightedSumReference::Gradients g = c.reference.Backward(Widen(c.dy));
@@ -145,4 +111,4 @@ TEST(WeightedSumDeathTest, EveryTermHasTheRowsOfTheSum) {
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

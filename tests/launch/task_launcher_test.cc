@@ -34,6 +34,19 @@ TEST(TaskLauncher, TasksThatDoNotFindEachOtherAreAnErrorSaidOnce) {
   EXPECT_TRUE(other.message().empty());
 }
 
+TEST(TaskLauncher, ProcessesOfTorchrunAreToldToUseMpi) {
+  const auto task = [](const char* rank) {
+    return Of({{"TORCHELASTIC_RUN_ID", "none"}, {"WORLD_SIZE", "2"}, {"RANK", rank}});
+  };
+  const absl::Status first = CheckTasks(task("0"), 1), other = CheckTasks(task("1"), 1);
+  EXPECT_THAT(std::string(first.message()), HasSubstr("torchrun started 2 tasks, but 1 rank found each other"));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("mpirun -n 2"));
+  EXPECT_TRUE(absl::IsInvalidArgument(other));
+  EXPECT_TRUE(other.message().empty());
+  EXPECT_TRUE(CheckTasks(task("1"), 2).ok());
+  EXPECT_TRUE(CheckTasks(Of({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), 1).ok());  // left over in a shell
+}
+
 TEST(TaskLauncher, PlacesThatDisagreeAreNamed) {
   using ::testing::ElementsAre;
   using ::testing::IsEmpty;

@@ -25,7 +25,7 @@ echo "unbroken run, one rank"
 expect 0 "${base[@]}" --run-dir unbroken
 last=checkpoints/step_00000010
 [ -d unbroken/$last ] || fail "no checkpoint at the end"
-for file in config.resolved.textproto metrics.jsonl tb checkpoints/latest; do [ -e "unbroken/$file" ] || fail "no $file"; done
+for file in config.resolved.textproto metrics.jsonl logs/rank_00000.log tb checkpoints/latest; do [ -e "unbroken/$file" ] || fail "no $file"; done
 [ "$(grep -c '"event":"step"' unbroken/metrics.jsonl)" -eq 10 ] || fail "metrics.jsonl has not 10 steps"
 
 echo "devices"
@@ -43,6 +43,10 @@ expect 0 "${base[@]}" --set pipeline.threads=2 --set pipeline.checkpoint_every=3
 identical unbroken/$last threads/$last
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set validation.every_steps=2 --run-dir ranks2
 identical unbroken/$last ranks2/$last
+grep -q "start: hadal .*, rank 1 of 2 (stage 1 of 2, replica 0 of 1) on " ranks2/logs/rank_00001.log || fail "rank 1's log has no start"
+grep -q "Z started in .* as: .*hadal train small.textproto" ranks2/logs/rank_00001.log || fail "rank 1's log has no command line"
+grep -q "Z end: exit code 0" ranks2/logs/rank_00001.log || fail "rank 1's log has no end"
+grep -q "Z step 10/10 .* loss " ranks2/logs/rank_00000.log || fail "rank 0's log has no steps"
 expect 0 "${mpi[@]}" 3 "${base[@]}" --set 'pipeline.schedule="interleaved_1f1b"' --set pipeline.chunks=2 --run-dir ranks3
 identical unbroken/$last ranks3/$last
 OMPI_MCA_btl_vader_single_copy_mechanism=none expect 0 "${mpi[@]}" 2 "${base[@]}" --set 'pipeline.schedule="gpipe"' --run-dir copies
@@ -133,6 +137,8 @@ expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multipl
 expect 2 "$hadal" bench step --precision bf61; says 'none of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
+expect 1 "${mpi[@]}" 3 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "all 3 ranks"
+[ "$(grep -c 'Nearest' out)" -eq 1 ] || fail "an error that every rank finds was not printed exactly once"
 [ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"
 
 finished

@@ -1,7 +1,7 @@
 #include "launch/watchdog.h"
 
 #include <algorithm>
-#include <sstream>
+#include <string>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -19,7 +19,7 @@ constexpr absl::Duration kHang = absl::Seconds(60);
 
 // Rank 0 waits for a message that rank 1 sends after `delay`, under a watchdog of `timeout`. What the watchdog says.
 std::string Watch(absl::Duration timeout, absl::Duration delay) {
-  std::ostringstream log;
+  std::string log;
   InProcessWorld world(2);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     char byte = 0;
@@ -30,12 +30,12 @@ std::string Watch(absl::Duration timeout, absl::Duration delay) {
     }
     ProgramPlace place;
     place.Set(12, 4, 9, {.operation = Operation::kReceiveForward, .chunk = 1, .micro_batch = 3});
-    const Watchdog watchdog(communicator, place, timeout, log);
+    const Watchdog watchdog(communicator, place, timeout, [&log](const std::string& line) { log += line + "\n"; });
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
     return communicator.Wait(receive, absl::Now() + kHang, "the morning post");
   });
   EXPECT_TRUE(status.ok()) << status;
-  return log.str();
+  return log;
 }
 
 TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
@@ -49,16 +49,17 @@ TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
 TEST(WatchdogTest, IsSilentWhileARankGetsOn) { EXPECT_EQ(Watch(kHang, absl::Milliseconds(50)), ""); }
 
 TEST(WatchdogTest, SaysThatARankIsBusy) {
-  std::ostringstream log;
+  std::string log;
   InProcessWorld world(1);
   ProgramPlace place;
   EXPECT_EQ(place.Describe(), "before the first step");
   {
-    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), log);
+    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100),
+                            [&log](const std::string& line) { log += line; });
     place.Set(0, 0, 4, {});
     absl::SleepFor(absl::Milliseconds(700));
   }
-  EXPECT_THAT(log.str(), HasSubstr("busy for"));
+  EXPECT_THAT(log, HasSubstr("busy for"));
 }
 
 }  // namespace

@@ -22,12 +22,14 @@ constexpr int32_t kCandidates = 11;
 // answer is a function of the sources and tokens that a row sees through its index.
 class FakeRank {
  public:
-  explicit FakeRank(const DecodeCapacity& capacity) : lane_(capacity), cache_(capacity.cache_rows) {}
+  explicit FakeRank(const DecodeCapacity& capacity)
+      : lane_(capacity, /*on_device=*/false), cache_(capacity.cache_rows) {}
 
   void Execute(const DecodeCommand& command) {
     if (command.kind == DecodeCommand::Kind::kEncode) {
       lane_.BeginGroup(command);
-      for (int64_t r = 0; r < lane_.batch().source_rows(); ++r) cache_.at(1 + r) = 1000 + lane_.batch().source[r];
+      const ConstTokens memory = lane_.memory().rows;
+      for (int64_t r = 0; r < memory.size; ++r) cache_.at(memory[r]) = 1000 + lane_.batch().source[r];
       return;
     }
     lane_.BeginStep(command);
@@ -35,7 +37,7 @@ class FakeRank {
     tokens_.assign(rows.rows() * kCandidates, -1);
     log_probabilities_.assign(rows.rows() * kCandidates, NAN);
     end_.assign(rows.rows(), NAN);
-    for (int64_t i = 0; i < rows.rows(); ++i) cache_.at(rows.cache_rows[i]) = rows.tokens[i];
+    for (int64_t i = 0; i < rows.rows(); ++i) cache_.at(rows.cache_rows.rows[i]) = rows.tokens[i];
     for (size_t i = 0; i < command.rows.size(); ++i) Answer(static_cast<int64_t>(i));
   }
 

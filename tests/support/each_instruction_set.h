@@ -1,4 +1,4 @@
-// Runs a test body once for each instruction set that the kernels are compiled for and this CPU has.
+// Runs a test body once for each instruction set that the kernels are compiled for and this CPU has, or for one of them.
 #pragma once
 
 #include "gtest/gtest.h"
@@ -6,15 +6,22 @@
 
 namespace hadal::testing {
 
-// Returns to the best instruction set at the end. Not thread-safe: the choice is the process's.
+// While it lives the kernels use this instruction set. Not thread-safe: the choice is the process's.
+class OnInstructionSet {
+ public:
+  explicit OnInstructionSet(int64_t target) { hwy::GetChosenTarget().Update(target); }
+  ~OnInstructionSet() { hwy::GetChosenTarget().DeInit(); }
+  OnInstructionSet(const OnInstructionSet&) = delete;
+  OnInstructionSet& operator=(const OnInstructionSet&) = delete;
+};
+
 template <typename Body>
 void ForEachInstructionSet(Body&& body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
-    hwy::GetChosenTarget().Update(target);
+    const OnInstructionSet only(target);
     body();
   }
-  hwy::GetChosenTarget().DeInit();
 }
 
 }  // namespace hadal::testing

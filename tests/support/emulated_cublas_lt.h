@@ -13,6 +13,9 @@ struct CublasLtSurroundings {
   void (*enqueue)(cudaStream_t stream, std::function<void()> run) = nullptr;
   // Whether memory is its device's.
   bool (*owns)(const void* memory, int64_t bytes) = nullptr;
+  // Whether it has algorithms with this epilogue (cublasLtEpilogue_t), and whether they are of another kind than the others.
+  bool (*offers)(int epilogue) = nullptr;
+  bool (*differs)(int epilogue) = nullptr;
 };
 
 // The name of a function void(const CublasLtSurroundings*), to be called before all others.

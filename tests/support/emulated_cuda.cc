@@ -32,7 +32,9 @@ EmulatedCuda::EmulatedCuda() {
   HADAL_CHECK(connect != nullptr);
   const CublasLtSurroundings surroundings = {
       .enqueue = [](cudaStream_t stream, std::function<void()> run) { Instance().Enqueue(stream, std::move(run)); },
-      .owns = [](const void* memory, int64_t bytes) { return Instance().Owns(memory, bytes); }};
+      .owns = [](const void* memory, int64_t bytes) { return Instance().Owns(memory, bytes); },
+      .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; },
+      .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; }};
   connect(&surroundings);
 }
 

@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,6 +47,7 @@ class EmulatedCuda {
     int major = 9;                // of the compute capability
     int64_t bytes = int64_t{1} << 34;
     bool memory_for_graphs = true;
+    std::set<int> refused_epilogues, slow_epilogues;  // of cuBLASLt: without algorithm, with one of another kind
   };
   Machine machine;
   // The next work that runs ends as a kernel does that follows a wild pointer: every call fails from then on, until Repair.

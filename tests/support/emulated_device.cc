@@ -34,20 +34,30 @@ class EmulatedDevice::Loops : public cuda::Matmul {
  public:
   explicit Loops(EmulatedDevice& device) : device_(device) {}
 
+  bool Offers(const cuda::MatmulArgs& args) override {
+    cuda::CheckArgs(args);
+    return !args.HasEpilogue() || !device_.refuses_epilogues_;
+  }
+
   void Multiply(const cuda::MatmulArgs& args) override {
-    HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
-    HADAL_CHECK(!(!args.bias.empty() || args.relu) || !args.accumulate);
-    cuda::CheckTypes(args);
+    HADAL_CHECK(Offers(args));
     CheckMatrix(args.a, args.a_transposed ? args.k : args.m, args.a_transposed ? args.m : args.k);
     CheckMatrix(args.b, args.b_transposed ? args.n : args.k, args.b_transposed ? args.k : args.n);
     CheckMatrix(args.c, args.m, args.n);
     if (!args.bias.empty()) HADAL_CHECK(device_.Owns(args.bias.data, args.n * BytesOf(args.bias.storage)));
+    if (!args.a_sums.empty()) HADAL_CHECK(device_.Owns(args.a_sums.data, args.m * BytesOf(Storage::kFloat32)));
+    for (const std::byte* const mask : {static_cast<const std::byte*>(args.written_mask), args.read_mask}) {
+      if (mask != nullptr) HADAL_CHECK(device_.Owns(mask, ReluMaskBytes(args.m, args.n)));
+    }
     device_.Enqueue([this, args] {
       const OpenMemory open(device_);
       const std::vector<float> a = Values(args.a, args.m, args.k, args.a_transposed);
       const std::vector<float> b = Values(args.b, args.n, args.k, !args.b_transposed);
       for (int64_t i = 0; i < args.m; ++i) {
         for (int64_t j = 0; j < args.n; ++j) Element(args, a.data() + i * args.k, b.data() + j * args.k, i, j);
+        if (args.a_sums.empty()) continue;
+        args.a_sums[i] = 0;
+        for (int64_t k = 0; k < args.k; ++k) args.a_sums[i] += a[i * args.k + k];
       }
     });
   }
@@ -79,7 +89,15 @@ class EmulatedDevice::Loops : public cuda::Matmul {
     const int64_t place = i * args.c.stride + j;
     if (args.accumulate) sum += At(args.c.data, args.c.storage, place);
     if (!args.bias.empty()) sum += At(args.bias.data, args.bias.storage, j);
-    const float value = args.relu && sum < 0.0f ? 0.0f : sum;
+    float value = args.relu && sum < 0.0f ? 0.0f : sum;
+    // A bit for each element; which, is nobody else's affair.
+    const int64_t byte = i * ReluMaskBytes(1, args.n) + j / 8;
+    const std::byte bit = std::byte{1} << (7 - j % 8);
+    if (args.written_mask != nullptr) {
+      std::byte& mask = args.written_mask[byte];
+      mask = value > 0.0f ? mask | bit : mask & ~bit;
+    }
+    if (args.read_mask != nullptr && (args.read_mask[byte] & bit) == std::byte{0}) value = 0.0f;
     if (args.c.storage == Storage::kFloat32) {
       static_cast<float*>(args.c.data)[place] = value;
     } else {

@@ -56,6 +56,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
 
   // From here on EndCapture finds no memory.
   void RefuseGraphs() { refuses_graphs_ = true; }
+  // From here on nothing rides on products.
+  void RefuseEpilogues() { refuses_epilogues_ = true; }
 
   cuda::StreamHandle handle() override { return executor_.stream(); }
   cuda::Matmul& matmul() override;
@@ -95,7 +97,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   cuda::CaptureGuard capture_;
   std::vector<std::function<void()>> recording_;
   int64_t launches_before_capture_ = 0;
-  bool refuses_graphs_ = false;
+  bool refuses_graphs_ = false, refuses_epilogues_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
   std::byte* workspace_ = nullptr;  // a GPU's products have one
   std::optional<cuda::LaunchMemory> launch_memory_;

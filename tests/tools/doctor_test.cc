@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "hwy/detect_targets.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
@@ -31,7 +32,7 @@ struct Cluster {
                        .cpus = rank % 2 == 0 ? std::vector<int>{0, 1} : std::vector<int>{2, 3},
                        .online_cpus = 4,
                        .threads = 2,
-                       .instructions = "AVX3",
+                       .instruction_sets = HWY_AVX3 | HWY_AVX2,
                        .binary_crc32c = 7,
                        .open_files_limit = 4096,
                        .shared_memory_bytes = int64_t{1} << 30});
@@ -60,13 +61,15 @@ TEST(DoctorFindings, PlacesRanksOnTheirHosts) {
 TEST(DoctorFindings, NamesTheRankAndTheHostThatDiffer) {
   Cluster cluster;
   cluster.ranks[2].binary_crc32c = 8;
-  cluster.ranks[3].instructions = "AVX2";
+  cluster.ranks[3].instruction_sets = HWY_AVX2;
   const auto findings = cluster.Findings();
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_THAT(findings[0].ranks, ElementsAre(2));
   EXPECT_THAT(findings[0].text, HasSubstr("another binary"));
+  EXPECT_EQ(findings[0].severity, Severity::kBad);
   EXPECT_THAT(findings[1].ranks, ElementsAre(3));
   EXPECT_THAT(findings[1].text, HasSubstr("instruction set, AVX2"));
+  EXPECT_EQ(findings[1].severity, Severity::kWarning);
   EXPECT_EQ(DescribeRanks({3}, cluster.ranks), "rank 3 (host n2)");
   EXPECT_EQ(DescribeRanks({0, 3}, cluster.ranks), "ranks 0, 3 (hosts n1, n2)");
 }

@@ -69,8 +69,8 @@ TEST(ResolvedConfig, DerivedValuesAreCommentsWithTheirReason) {
   const std::string text = Resolved(kFull);
   EXPECT_THAT(text, HasSubstr("# residual_gain: 1  (from method \"branchnorm\" at 12-6 layers)\n"));
   EXPECT_THAT(text, HasSubstr("      value_gain: 0.1\n"));
-  EXPECT_THAT(text, HasSubstr("# growth_updates: 900  (from growth_fraction of stop.steps)\n"));
-  EXPECT_THAT(text, HasSubstr("# warmup_updates: 300  (from warmup_fraction of stop.steps)\n"));
+  EXPECT_THAT(text, HasSubstr("# growth_updates: 900  (from growth_fraction 0.3 of 3000 steps)\n"));
+  EXPECT_THAT(text, HasSubstr("# warmup_updates: 300  (from warmup_fraction 0.1 of 3000 steps)\n"));
   EXPECT_THAT(text, HasSubstr("  warmup_fraction: 0.1\n"));
   EXPECT_THAT(text, HasSubstr("  # validation: not set\n"));
   EXPECT_THAT(text, HasSubstr("  split: [3, 9]\n"));
@@ -127,13 +127,16 @@ TEST(ConfigDifference, ALongerRunIsAskedAboutOnlyWhereItsLengthShapesTraining) {
   EXPECT_THAT(Diff("stop { steps: 5000 }", "stop { steps: 9000 }"), IsEmpty());
   EXPECT_EQ(Diff("stop { steps: 5000 } learning_rate { warmup_fraction: 0.1 }",
                  "stop { steps: 9000 } learning_rate { warmup_fraction: 0.1 }"),
-            "  learning_rate.warmup_updates: 500 -> 900\n");
+            "  learning_rate.warmup_updates: 500 (warmup_fraction 0.1 of 5000 steps) -> 900 (warmup_fraction 0.1 of "
+            "9000 steps)\n");
   EXPECT_EQ(Diff("stop { steps: 5000 } learning_rate { schedule: \"polynomial\" }",
                  "stop { steps: 9000 } learning_rate { schedule: \"polynomial\" }"),
             "  stop.steps: 5000 -> 9000\n");
-  EXPECT_EQ(Diff("stop { steps: 5000 } model { residual { method: \"branchnorm\" growth_fraction: 0.1 } }",
-                 "stop { steps: 9000 } model { residual { method: \"branchnorm\" growth_fraction: 0.1 } }"),
-            "  model.residual.growth_updates: 500 -> 900\n");
+  EXPECT_EQ(
+      Diff("stop { steps: 5000 } model { residual { method: \"branchnorm\" growth_fraction: 0.1 } }",
+           "stop { steps: 9000 } model { residual { method: \"branchnorm\" growth_fraction: 0.1 } }"),
+      "  model.residual.growth_updates: 500 (growth_fraction 0.1 of 5000 steps) -> 900 (growth_fraction 0.1 of 9000 "
+      "steps)\n");
 }
 
 TEST(ConfigDifference, EverythingThatShapesLearningIsAskedAbout) {

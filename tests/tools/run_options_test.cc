@@ -92,6 +92,7 @@ TEST(RunOptions, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.validation.every_steps, structs.validation.every_steps);
   EXPECT_EQ(from_schema.validation.max_sentences, structs.validation.max_sentences);
   EXPECT_EQ(from_schema.validation.bleu_sentences, structs.validation.bleu_sentences);
+  EXPECT_FALSE(from_schema.pipeline.decoder.has_value());
   EXPECT_EQ(from_schema.checkpoint.every_steps, structs.checkpoint.every_steps);
   EXPECT_EQ(from_schema.checkpoint.keep_last, structs.checkpoint.keep_last);
   EXPECT_EQ(from_schema.checkpoint.keep_every, structs.checkpoint.keep_every);
@@ -196,6 +197,10 @@ TEST(RunOptions, EveryFieldAroundTheStepsArrives) {
   EXPECT_EQ(train.validation.every_steps, 10);
   EXPECT_EQ(train.validation.max_sentences, 20);
   EXPECT_EQ(train.validation.bleu_sentences, 30);
+  ASSERT_TRUE(train.pipeline.decoder.has_value());
+  EXPECT_EQ(train.pipeline.decoder->beam.beam, 4);
+  EXPECT_EQ(train.pipeline.decoder->beam.max_length_a, 1.2);
+  EXPECT_EQ(train.pipeline.decoder->sentences, 30);
   EXPECT_EQ(train.checkpoint.every_steps, 40);
   EXPECT_EQ(train.checkpoint.keep_last, 5);
   EXPECT_EQ(train.checkpoint.keep_every, 50);

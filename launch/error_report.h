@@ -1,0 +1,25 @@
+// Says why a command ended: once where all of its ranks ended for the same reason, else by each rank that has one of its own.
+//
+// A rank that ends with an error shows it to rank 0 and hears how many have the same. One that hears nothing, because rank 0 is still at work
+// or gone, is on its own. An error in which AllOk passed on another rank's ("rank 3: …") is the same as that rank's.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/comm/communicator.h"
+
+namespace hadal {
+
+// How long ranks that fail together may be apart.
+inline constexpr absl::Duration kErrorPatience = absl::Seconds(1);
+
+// Prints "hadal COMMAND [WHO]: MESSAGE" to `out`, on the rank that is to. Returns whether every rank has this error; if not, the caller must
+// abort the job, because others may be waiting. A lost peer's and a deadline's are always a rank's own: nobody can be asked any more.
+// Blocking: rank 0 at most `patience`, another rank twice that. REQUIRES: every rank that ends with an error calls it.
+bool ReportError(const std::string& command, const absl::Status& error, Communicator& communicator, std::ostream& out,
+                 absl::Duration patience = kErrorPatience);
+
+}  // namespace hadal

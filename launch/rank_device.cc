@@ -1,0 +1,50 @@
+#include "launch/rank_device.h"
+
+#include <vector>
+
+#include "launch/memory_limit.h"
+#include "pipeline/memory_fit.h"
+#include "pipeline/transfer_pairs.h"
+#include "runtime/host_memory.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
+                         Collectives& collectives, PipelineOptions& options) {
+  if (options.memory_limit_bytes != 0) return absl::OkStatus();
+  int64_t driver_bytes = 0;
+  if (device != nullptr) {
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, world.size()));
+    driver_bytes = DriverBytes(plan, pipeline);
+  }
+  const int64_t free =
+      device != nullptr ? device->FreeBytes() : AvailableHostMemoryBytes().value_or(MemoryFacts::kUnknown);
+  const double mine[] = {static_cast<double>(free), static_cast<double>(world.ranks_on_host())};
+  const std::string place = device != nullptr ? device->Identity() : "";
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine, "free memory"));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> places, collectives.AllGather(place, "devices"));
+  std::vector<MemoryFacts> facts;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    facts.push_back({.device = places[rank],
+                     .free_bytes = static_cast<int64_t>(all[rank][0]),
+                     .ranks_on_host = static_cast<int>(all[rank][1])});
+  }
+  if (const std::string nothing = NothingIsLeft(facts, driver_bytes); !nothing.empty()) {
+    return absl::ResourceExhaustedError(nothing);
+  }
+  options.memory_limit_bytes = MemoryLimitBytes(facts, driver_bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world,
+                                           absl::Duration timeout, RankDevice& device) {
+  if (device.transport.nccl == nullptr) return std::string();
+  const int64_t free_before = device.chosen.device->FreeBytes();
+  const std::vector<RankPair> pairs = TransferPairs(plan, pipeline);
+  HADAL_ASSIGN_OR_RETURN(device.devices, NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device,
+                                                                  world.communicator(), pairs, timeout));
+  return NcclTookMore(free_before - device.chosen.device->FreeBytes(), MostLinks(pairs), world.rank());
+}
+
+}  // namespace hadal

@@ -1,0 +1,38 @@
+// What a training rank computes on, how much memory it may take of it, and how the ranks' devices talk.
+//
+// Blocking: all ranks call each of these together.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "launch/device_choice.h"
+#include "launch/transport_choice.h"
+#include "launch/world.h"
+#include "layers/model_plan.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/train_options.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/nccl_communicator.h"
+
+namespace hadal {
+
+// Apart from what uses it, because it must last until a failed job has been aborted.
+struct RankDevice {
+  ChosenDevice chosen;
+  ChosenTransport transport;
+  std::unique_ptr<NcclCommunicator> devices;  // null: what ranks exchange goes through the host
+};
+
+// Where the config sets no limit, launch/memory_limit.h's.  Errors: ResourceExhausted where a rank would have nothing; those of transfers.
+absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
+                         Collectives& collectives, PipelineOptions& options);
+
+// Connects the ranks' devices where they exchange by NCCL. Returns a warning for people, or "".  Errors: those of NCCL.
+absl::StatusOr<std::string> ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world,
+                                           absl::Duration timeout, RankDevice& device);
+
+}  // namespace hadal

@@ -1,0 +1,30 @@
+// What makes a stack's stream out of a micro-batch: embedded tokens (token_embedding.h). Frames of speech would be another.
+// Thread safety: const; one micro-batch at a time a workspace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+#include "runtime/arena.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+class FrontEnd {
+ public:
+  virtual ~FrontEnd() = default;
+
+  virtual void Bind(const Arena& arena) = 0;
+  // x [rows of the stack, d] (=).
+  virtual void Forward(const SublayerContext& context, AnyMatrix x) const = 0;
+  // Adds to the gradients of its parameters.
+  virtual void Backward(const SublayerContext& context, ConstAnyMatrix d_x) const = 0;
+};
+
+// The front end of plan.sublayers[sublayer]; reserves what it needs beside its parameters.
+// REQUIRES: plan.source_embedding() or plan.target_embedding().
+std::unique_ptr<FrontEnd> MakeFrontEnd(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout);
+
+}  // namespace hadal

@@ -1,0 +1,82 @@
+#include "pipeline/step_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "pipeline/stage_survey.h"
+#include "runtime/host_memory.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+void StepReport::Restart(int64_t first_step) {
+  first_step_ = first_step;
+  session_.Restart();
+}
+
+StageMemory StepReport::MeasureMemory(Engine& engine) {
+  constexpr double kEverySeconds = 10;  // what is given back has to be fetched again: a millisecond
+  if (held_bytes_ == 0 || since_measured_.Seconds() >= kEverySeconds) {
+    ReturnFreeMemory();
+    held_bytes_ = std::max(held_bytes_, HeldBytes());
+    since_measured_.Restart();
+  }
+  return {.arena_bytes = engine.arena_bytes(),
+          .held_bytes = held_bytes_,
+          .peak_resident_bytes = PeakResidentBytes(),
+          .graph_bytes = engine.graph_bytes()};
+}
+
+std::optional<double> StepReport::SecondsLeft(int64_t step) const {
+  std::optional<double> left;
+  if (options_.stop.steps > 0) {
+    const double per_step = session_.Seconds() / static_cast<double>(step - first_step_);
+    left = per_step * static_cast<double>(options_.stop.steps - step);
+  }
+  if (options_.stop.minutes > 0) {
+    const double of_time = std::max(0.0, options_.stop.minutes * 60 - session_.Seconds());
+    left = std::min(left.value_or(of_time), of_time);
+  }
+  return left;
+}
+
+absl::Status StepReport::Send(Engine& engine, const StepResult& result, const TrainingProgress& progress,
+                              double learning_rate) {
+  StageSurvey stages;
+  if (progress.step % options_.log_every_steps == 0) {
+    HADAL_ASSIGN_OR_RETURN(stages, SurveyStages(pipeline_.grid, result.times, MeasureMemory(engine), collectives_));
+  }
+  if (sink_ == nullptr) return absl::OkStatus();
+  const LossSums& sums = result.gradient.loss;
+  double waited = 0;
+  for (const StageTimes& stage : stages.times) waited += stage.wait_seconds;
+  StepMetrics metrics{.step = progress.step - 1,
+                      .update = progress.update,
+                      .total_steps = options_.stop.steps,
+                      .loss = sums.MeanLoss(),
+                      .nll = sums.MeanNll(),
+                      .perplexity = std::exp(sums.MeanNll()),
+                      .learning_rate = learning_rate,
+                      .gradient_norm = result.gradient.norm,
+                      .target_tokens = sums.tokens,
+                      .tokens_per_second = static_cast<double>(sums.tokens) / result.seconds,
+                      .step_seconds = result.seconds,
+                      .elapsed_seconds = session_.Seconds(),
+                      .epoch = progress.epochs_done,
+                      .skipped = !result.applied,
+                      .eta_seconds = SecondsLeft(progress.step),
+                      .stages = std::move(stages.times),
+                      .memory = std::move(stages.memory),
+                      .analytic_bubble = pipeline_.analytic_bubble};
+  if (!metrics.stages.empty()) {
+    metrics.measured_bubble = waited / (result.seconds * static_cast<double>(metrics.stages.size()));
+  }
+  for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
+    if (plan_.sublayers[s].layer >= 0) metrics.depth_gradient_norms.push_back(result.gradient.sublayer_norms[s]);
+  }
+  sink_->OnStep(metrics);
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,52 @@
+// What a run tells its sink of each step: loss, rate, speed, the time that is left; and every log_every_steps steps where each stage's time
+// went and what its process holds, which all ranks bring together.
+// Threads: one. Blocking: at the steps that survey the stages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "layers/model_plan.h"
+#include "pipeline/checkpoint_manifest.h"
+#include "pipeline/engine.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/train_options.h"
+#include "runtime/clock.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/metrics_sink.h"
+
+namespace hadal {
+
+class StepReport {
+ public:
+  // `sink`: of the rank that reports; null elsewhere. All that is referred to must outlive this.
+  StepReport(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Collectives& collectives,
+             MetricsSink* sink)
+      : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {}
+
+  // The run begins, or goes on, with this step: time counts from here.
+  void Restart(int64_t first_step);
+  double Seconds() const { return session_.Seconds(); }
+
+  // The step that `progress` has just counted.  Every rank calls it.  Errors: those of transfers.
+  absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate);
+
+ private:
+  // This process's; the most that it has held between steps is measured now and then.
+  StageMemory MeasureMemory(Engine& engine);
+  // Until the first of the run's limits; empty where none is known.
+  std::optional<double> SecondsLeft(int64_t step) const;
+
+  const TrainOptions& options_;
+  const ModelPlan& plan_;
+  const PipelinePlan& pipeline_;
+  Collectives& collectives_;
+  MetricsSink* const sink_;
+  int64_t first_step_ = 0;
+  Stopwatch session_;
+  int64_t held_bytes_ = 0;
+  Stopwatch since_measured_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,55 @@
+// Training where a feed-forward layer's ReLU and the gradients of biases ride on the products, and where nothing does: losses are the same but
+// for a bias's rounding, and in either case no layout, graph or recomputation changes a bit. On the emulated device, whose products can do both.
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "tests/integration/pipeline_run.h"
+#include "tests/support/emulated_device.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int kVocabulary = 61;
+
+RunSpec SmallRun(bool epilogues) {
+  RunSpec spec;
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
+  spec.model.encoder_layers = spec.model.decoder_layers = 1;
+  spec.model.activation_dropout = 0;
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
+  spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
+  spec.compute_storage = Storage::kBFloat16;
+  spec.make_device = [epilogues](int rank) {
+    auto device = std::make_unique<EmulatedDevice>(7 + rank);
+    if (!epilogues) device->RefuseEpilogues();
+    return device;
+  };
+  spec.pipeline.graphs = GraphMode::kOff;
+  spec.steps = 2;
+  return spec;
+}
+
+TEST(EpilogueRunTest, TheLossIsTheSameWithoutThem) {
+  const Corpus corpus = RandomCorpus(60, 9, kVocabulary, 5);
+  const RunOutcome with = Train(SmallRun(true), corpus), without = Train(SmallRun(false), corpus);
+  for (size_t step = 0; step < with.loss.size(); ++step) {
+    EXPECT_NEAR(with.loss[step] / without.loss[step], 1, 2e-3) << "step " << step;
+    // Of each of two micro-batches: six products with a bias, two masks of a ReLU.
+    EXPECT_EQ(without.launches[step] - with.launches[step], 2 * (6 + 2)) << "step " << step;
+  }
+}
+
+TEST(EpilogueRunTest, NoLayoutChangesABit) {
+  const Corpus corpus = RandomCorpus(60, 9, kVocabulary, 5);
+  for (const bool epilogues : {true, false}) {
+    const RunSpec spec = SmallRun(epilogues);
+    RunSpec other = spec;
+    other.ranks = 2;
+    other.pipeline.checkpoint_every = 2;
+    other.pipeline.graphs = GraphMode::kAuto;
+    EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(other, corpus)), "") << "with epilogues " << epilogues;
+  }
+}
+
+}  // namespace
+}  // namespace hadal::testing

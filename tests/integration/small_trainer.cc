@@ -1,0 +1,65 @@
+#include "tests/integration/small_trainer.h"
+
+#include <memory>
+
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/status_macros.h"
+
+namespace hadal::testing {
+
+Corpus SmallCorpus() { return RandomCorpus(60, 9, kSmallVocabulary, 5); }
+
+RunSpec SmallRun(ResidualMethod method, int d_model) {
+  RunSpec spec;
+  spec.model = SmallModel(method, d_model, kSmallVocabulary);
+  spec.model.encoder_layers = spec.model.decoder_layers = 2;
+  spec.model.heads = 2;  // attention is most of what an emulated device takes
+  ApplyResidualMethod(method, spec.model);
+  spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
+  spec.optimizer.clip_norm = 0.5;
+  spec.steps = 2;
+  return spec;
+}
+
+SmallTrainerTest::SmallTrainerTest(Storage device_storage) : device_storage_(device_storage), corpus_(SmallCorpus()) {
+  const RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+  options_.model = spec.model;
+  options_.batch = spec.batch;
+  options_.optimizer = spec.optimizer;
+  options_.rate.warmup_updates = 4;
+  options_.depth.probe_tokens = 16;
+}
+
+absl::StatusOr<TrainingOutcome> SmallTrainerTest::Train(Device* device, int steps, const std::string& checkpoint,
+                                                        TrainerRecord& record) {
+  TrainOptions options = options_;
+  options.stop.steps = steps;
+  options.run_directory = directory_ / (checkpoint.empty() ? "first" : "second");
+  ModelPlan plan = ModelPlan::Make(options.model);
+  if (device != nullptr) plan.compute_storage = device_storage_;
+  InProcessWorld world(1);
+  PrepareComputeThread();
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline, 1, 0));
+  const TrainingSurroundings surroundings{.communicator = world.communicator(0),
+                                          .stream = device == nullptr ? Stream::Cpu(1) : Stream::On(*device, 1),
+                                          .train = corpus_,
+                                          .sink = record};
+  HADAL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
+  if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
+  return trainer->Run();
+}
+
+TrainerRecord SmallTrainerTest::TrainInTwo(Device* first, Device* second) {
+  TrainerRecord record;
+  const absl::StatusOr<TrainingOutcome> saved = Train(first, 2, "", record);
+  EXPECT_TRUE(saved.ok()) << saved.status();
+  if (!saved.ok()) return record;
+  const absl::StatusOr<TrainingOutcome> resumed = Train(second, 4, saved->checkpoint, record);
+  EXPECT_TRUE(resumed.ok()) << resumed.status();
+  return record;
+}
+
+}  // namespace hadal::testing

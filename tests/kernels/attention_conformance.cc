@@ -1,0 +1,224 @@
+#include "tests/kernels/attention_conformance.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/random_inputs.h"
+#include "tests/support/strided_matrix.h"
+
+namespace hadal::testing {
+namespace {
+
+std::vector<int32_t> OffsetsOf(const std::vector<int32_t>& lengths) {
+  std::vector<int32_t> offsets = {0};
+  for (const int32_t length : lengths) offsets.push_back(offsets.back() + length);
+  return offsets;
+}
+
+bool SameResults(const AttentionTensors& a, const AttentionTensors& b) {
+  return SameBits(a.context, b.context) && SameBits(a.log_sum_exp, b.log_sum_exp) && SameBits(a.d_q, b.d_q) &&
+         SameBits(a.d_k, b.d_k) && SameBits(a.d_v, b.d_v);
+}
+
+// Elements of rows [first, first + count) of a dense tensor.
+std::vector<float> Rows(const std::vector<float>& values, int64_t columns, int64_t first, int64_t count) {
+  return {values.begin() + first * columns, values.begin() + (first + count) * columns};
+}
+
+// Every path of the kernels.
+std::vector<AttentionProblem> Problems() {
+  const std::vector<int32_t> ragged = {5, 1, 33, 8, 17, 1, 32, 70, 3};
+  const std::vector<int32_t> other = {9, 4, 1, 129, 16, 1, 33, 31, 40};
+  return {
+      {"one_token", {1}, {1}, 1, 1},
+      {"one_token_causal_dropout", {1, 1}, {1, 1}, 2, 16, true, 0.3},
+      {"width_1", ragged, other, 2, 1, false, 0.25},
+      {"width_3_causal", ragged, ragged, 3, 3, true, 0.25},
+      {"width_16", ragged, ragged, 4, 16},
+      {"width_16_cross", ragged, other, 2, 16, false, 0.1},
+      {"width_16_causal", ragged, ragged, 2, 16, true},
+      {"width_24_causal_dropout", ragged, ragged, 1, 24, true, 0.5},
+      {"width_32_cross", other, ragged, 2, 32, false, 0.3},
+      {"width_64_causal", {70, 29, 129}, {70, 29, 129}, 2, 64, true, 0.1},
+      {"width_64_cross", {31, 2}, {30, 64}, 1, 64},
+      {"width_96_cross", {40, 2}, {17, 33}, 1, 96, false, 0.1},
+      {"width_128_causal", {37}, {37}, 1, 128, true, 0.1},
+      {"no_queries_or_no_keys_32", {3, 0, 4, 0}, {0, 5, 2, 0}, 2, 32, false, 0.1},
+      {"no_queries_or_no_keys", {3, 0, 4, 0}, {0, 5, 2, 0}, 2, 16, false, 0.1},
+      {"no_sentences", {}, {}, 2, 16},
+  };
+}
+
+// Sentences as tensor cores' tiles are cut.
+std::vector<AttentionProblem> LongProblems() {
+  const std::vector<int32_t> long_and_short = {1, 15, 16, 17, 63, 64, 65, 200};
+  const std::vector<int32_t> reversed(long_and_short.rbegin(), long_and_short.rend());
+  return {
+      {"long_width_32_causal", long_and_short, long_and_short, 2, 32, true, 0.1},
+      {"long_width_64_causal", long_and_short, long_and_short, 1, 64, true},
+      {"long_width_64_cross", long_and_short, reversed, 1, 64, false, 0.1},
+      {"long_width_128_cross", {65, 16, 1}, {17, 64, 63}, 1, 128, false, 0.1},
+      {"long_width_128_causal", {200}, {200}, 1, 128, true},
+  };
+}
+
+}  // namespace
+
+std::vector<int32_t> AttentionProblem::QueryOffsets() const { return OffsetsOf(query_lengths); }
+std::vector<int32_t> AttentionProblem::KeyOffsets() const { return OffsetsOf(key_lengths); }
+
+Dropout AttentionProblem::dropout() const {
+  return {{.seed = 99, .step = 4, .micro_batch = 2, .sublayer = 17, .site = RandomSite::kAttention},
+          Dropout::Threshold(dropout_rate)};
+}
+
+void PrintTo(const AttentionBackend& backend, std::ostream* out) { *out << backend.name; }
+
+std::string AttentionBackendName(const ::testing::TestParamInfo<AttentionBackend>& info) { return info.param.name; }
+
+AttentionTensors MakeTensors(const AttentionBackend& backend, const AttentionProblem& problem) {
+  const auto values = [&](const std::vector<int32_t>& offsets, uint32_t seed) {
+    std::vector<float> drawn = NormalValues(offsets.back() * problem.columns(), seed);
+    for (float& x : drawn) x = backend.stored(x);
+    return drawn;
+  };
+  const std::vector<int32_t> queries = problem.QueryOffsets(), keys = problem.KeyOffsets();
+  return {.q = values(queries, 1), .k = values(keys, 2), .v = values(keys, 3), .d_context = values(queries, 4)};
+}
+
+AttentionReferenceProblem ReferenceProblem(const AttentionProblem& problem, const AttentionTensors& tensors) {
+  return {.query_offsets = problem.QueryOffsets(),
+          .key_offsets = problem.KeyOffsets(),
+          .heads = problem.heads,
+          .head_width = problem.head_width,
+          .causal = problem.causal,
+          .dropout = problem.dropout(),
+          .q = Widen(tensors.q),
+          .k = Widen(tensors.k),
+          .v = Widen(tensors.v)};
+}
+
+TEST_P(AttentionConformance, MatchesTheReference) {
+  std::vector<AttentionProblem> problems = Problems();
+  if (GetParam().long_sentences) {
+    for (const AttentionProblem& problem : LongProblems()) problems.push_back(problem);
+  }
+  const double multiple = GetParam().multiple;
+  for (const AttentionProblem& problem : problems) {
+    SCOPED_TRACE(problem.name);
+    AttentionTensors t = Tensors(problem);
+    const AttentionReferenceProblem reference = ReferenceProblem(problem, t);
+    const auto forward = AttentionReference(reference);
+    const auto backward = AttentionBackwardReference(reference, Widen(t.d_context));
+    Run(problem, t);
+    // Scores of unit normals reach 4; a probability's relative error is a few times theirs.
+    EXPECT_TRUE(NearReference(t.context, forward.context, 1, multiple));
+    EXPECT_TRUE(NearReference(t.d_q, backward.d_q, 2, multiple));
+    EXPECT_TRUE(NearReference(t.d_k, backward.d_k, 4, multiple));
+    EXPECT_TRUE(NearReference(t.d_v, backward.d_v, 4, multiple));
+    if (problem.name.starts_with("no_queries_or_no_keys")) continue;  // log 0
+    EXPECT_TRUE(NearReference(t.log_sum_exp, forward.log_sum_exp, 4, 8));
+  }
+}
+
+TEST_P(AttentionConformance, OrderAndAlignmentChangeNoBit) {
+  for (const AttentionProblem& problem : Problems()) {
+    SCOPED_TRACE(problem.name);
+    AttentionTensors expected = Tensors(problem);
+    Run(problem, expected);
+    for (int variation = 1; variation < GetParam().variations; ++variation) {
+      AttentionTensors t = Tensors(problem);
+      Run(problem, t, variation);
+      EXPECT_TRUE(SameResults(t, expected)) << "variation " << variation;
+    }
+  }
+}
+
+TEST_P(AttentionConformance, NeighboursChangeNoBit) {
+  const std::vector<int32_t> lengths = {7, 1, 45, 20};
+  for (const int64_t width : GetParam().head_widths) {
+    for (const bool causal : {false, true}) {
+      const AttentionProblem together = {"", lengths, lengths, 3, width, causal};
+      AttentionTensors all = Tensors(together);
+      Run(together, all);
+      int64_t first = 0;
+      for (const int32_t length : lengths) {
+        const auto rows = [&](const std::vector<float>& values) { return Rows(values, 3 * width, first, length); };
+        AttentionTensors t = {.q = rows(all.q), .k = rows(all.k), .v = rows(all.v), .d_context = rows(all.d_context)};
+        Run({"", {length}, {length}, 3, width, causal}, t);
+        EXPECT_TRUE(SameBits(t.context, rows(all.context)));
+        EXPECT_TRUE(SameBits(t.d_q, rows(all.d_q)));
+        EXPECT_TRUE(SameBits(t.d_k, rows(all.d_k)));
+        EXPECT_TRUE(SameBits(t.d_v, rows(all.d_v)));
+        first += length;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionConformance, LaterTokensDoNotReachCausalQueries) {
+  for (const int64_t width : GetParam().head_widths) {
+    const AttentionProblem problem = {"", {70}, {70}, 2, width, true};
+    const int64_t columns = problem.columns();
+    AttentionTensors before = Tensors(problem), after = before;
+    for (int64_t e = 50 * columns; e < 70 * columns; ++e) after.k[e] = after.v[e] = after.q[e] = 4096.0f;
+    Run(problem, before);
+    Run(problem, after);
+    EXPECT_TRUE(SameBits(Rows(before.context, columns, 0, 50), Rows(after.context, columns, 0, 50)));
+  }
+}
+
+// Deep post-norm models make a sentence's tokens resemble each other; dQ is then small, and made of small differences.
+TEST_P(AttentionConformance, KeysThatAreAlikeLeaveAnAccurateQueryGradient) {
+  constexpr float kDifference = 1e-2f;
+  const AttentionProblem problem = {"", {40, 2, 12}, {40, 2, 12}, 2, 8};
+  AttentionTensors t = Tensors(problem);
+  for (size_t i = problem.columns(); i < t.k.size(); ++i) {
+    t.k[i] = GetParam().stored(t.k[i % problem.columns()] + kDifference * t.k[i]);
+    t.v[i] = GetParam().stored(t.v[i % problem.columns()] + kDifference * t.v[i]);
+  }
+  const auto backward = AttentionBackwardReference(ReferenceProblem(problem, t), Widen(t.d_context));
+  Run(problem, t);
+  EXPECT_TRUE(NearReference(t.d_q, backward.d_q, kDifference, GetParam().multiple / 2));
+}
+
+TEST_P(AttentionConformance, LargeScoresStayFinite) {
+  for (const int64_t width : GetParam().head_widths) {
+    const AttentionProblem problem = {"", {33}, {33}, 2, width, true};
+    AttentionTensors t = Tensors(problem);
+    for (float& x : t.q) x *= 8192.0f;
+    Run(problem, t);
+    for (const std::vector<float>* values : {&t.context, &t.log_sum_exp, &t.d_q, &t.d_k, &t.d_v}) {
+      for (const float value : *values) ASSERT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST_P(AttentionConformance, ANotANumberShows) {
+  for (const int64_t width : GetParam().head_widths) {
+    const AttentionProblem problem = {"", {20, 5}, {20, 5}, 1, width};
+    for (const bool in_query : {false, true}) {
+      AttentionTensors t = Tensors(problem);
+      (in_query ? t.q : t.k)[13 * width + 2] = NAN;
+      Run(problem, t);
+      EXPECT_TRUE(std::isnan(t.context[13 * width]));
+      EXPECT_TRUE(std::isnan(t.log_sum_exp[13]));
+      EXPECT_TRUE(std::isnan(t.d_q[13 * width]));
+      EXPECT_FALSE(std::isnan(t.context[20 * width])) << "another sentence";
+    }
+  }
+}
+
+TEST_P(AttentionConformance, WithoutKeysTheContextIsZero) {
+  for (const int64_t width : GetParam().head_widths) {
+    const AttentionProblem problem = {"", {3, 2}, {0, 2}, 2, width};
+    const int64_t columns = problem.columns();
+    AttentionTensors t = Tensors(problem);
+    Run(problem, t);
+    EXPECT_EQ(Rows(t.context, columns, 0, 3), std::vector<float>(3 * columns, 0.0f));
+    EXPECT_EQ(Rows(t.d_q, columns, 0, 3), std::vector<float>(3 * columns, 0.0f));
+    EXPECT_EQ(t.log_sum_exp[0], -std::numeric_limits<float>::infinity());
+  }
+}
+
+}  // namespace hadal::testing

@@ -1,0 +1,65 @@
+// What attention must do, forward and backward: one text for the CPU in each instruction set and for CUDA's kernels in each stored type. A backend's
+// test says how it runs a problem, and adds what only it has.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/random.h"
+#include "tests/support/attention_reference.h"
+
+namespace hadal::testing {
+
+struct AttentionProblem {
+  std::string name;
+  std::vector<int32_t> query_lengths, key_lengths;
+  int32_t heads = 1;
+  int64_t head_width = 1;
+  bool causal = false;
+  double dropout_rate = 0;
+
+  int64_t columns() const { return heads * head_width; }
+  std::vector<int32_t> QueryOffsets() const;  // [sentences + 1]
+  std::vector<int32_t> KeyOffsets() const;
+  Dropout dropout() const;
+};
+
+// Inputs and outputs, dense [rows, columns].
+struct AttentionTensors {
+  std::vector<float> q, k, v, d_context;
+  std::vector<float> context, log_sum_exp, d_q, d_k, d_v;
+};
+
+struct AttentionBackend {
+  std::string name;
+  // Fills in the outputs. The problems' results have the same bits for every `variation` below `variations`: an alignment, a number of
+  // threads, an order of theirs.
+  std::function<void(const AttentionProblem& problem, AttentionTensors& tensors, int variation)> run;
+  int variations;
+  float (*stored)(float x);          // what it holds of a float
+  double multiple = 64;              // tolerance of what it stores, in units of 2^-24
+  std::vector<int64_t> head_widths;  // one of each kind of kernel
+  bool long_sentences = false;       // has kernels whose tiles want them
+};
+void PrintTo(const AttentionBackend& backend, std::ostream* out);
+
+// Inputs as the backend stores them.
+AttentionTensors MakeTensors(const AttentionBackend& backend, const AttentionProblem& problem);
+AttentionReferenceProblem ReferenceProblem(const AttentionProblem& problem, const AttentionTensors& tensors);
+
+class AttentionConformance : public ::testing::TestWithParam<AttentionBackend> {
+ protected:
+  AttentionTensors Tensors(const AttentionProblem& problem) const { return MakeTensors(GetParam(), problem); }
+  void Run(const AttentionProblem& problem, AttentionTensors& tensors, int variation = 0) const {
+    GetParam().run(problem, tensors, variation);
+  }
+};
+
+// Names an instance after its backend.
+std::string AttentionBackendName(const ::testing::TestParamInfo<AttentionBackend>& info);
+
+}  // namespace hadal::testing

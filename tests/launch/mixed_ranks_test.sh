@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Ranks on CPUs of different kinds, or of different programs: ONEDNN_MAX_CPU_ISA of one rank stands in for an older CPU.
+# Usage: mixed_ranks_test.sh HADAL
+set -u
+hadal=${1:?usage: mixed_ranks_test.sh HADAL}
+. "$(dirname "$0")/../support/command_test.sh"
+
+make_corpus 200 200
+cat > small.textproto <<'END'
+data { train: "data/train" }
+model { encoder_layers: 2 decoder_layers: 2 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
+batch { micro_batches: 2 source_tokens: 128 target_tokens: 128 }
+stop { steps: 3 }
+END
+train=("$hadal" train small.textproto --set pipeline.threads=1 --device cpu)
+mpi=(mpirun --bind-to none --oversubscribe)
+narrow=(env ONEDNN_MAX_CPU_ISA=SSE41)
+last=checkpoints/step_00000003
+
+echo "a rank with a narrower instruction set: all take it, and the bits are those of one narrow rank"
+expect 0 "${train[@]}" --run-dir wide
+lacks "instruction set"
+expect 0 "${narrow[@]}" "${train[@]}" --run-dir narrow
+expect 0 "${mpi[@]}" -n 1 "${train[@]}" --run-dir mixed : -n 1 "${narrow[@]}" "${train[@]}" --run-dir mixed
+says "all ranks compute with SSE4, the widest instruction set that each of them has (rank 1 "
+expect 0 "$hadal" checkpoint diff narrow/$last mixed/$last
+says identical
+if "$hadal" --build-info | grep -q "AVX"; then
+  expect 1 "$hadal" checkpoint diff wide/$last mixed/$last  # there was something to agree on
+fi
+
+echo "translations too"
+"${narrow[@]}" "$hadal" translate --checkpoint narrow --device cpu < text/test.en > narrow.out 2> /dev/null || fail "no narrow translation"
+"${mpi[@]}" -n 1 "$hadal" translate --checkpoint narrow --device cpu : -n 1 "${narrow[@]}" "$hadal" translate --checkpoint narrow --device cpu \
+  < text/test.en > mixed.out 2> mixed.err || fail "no mixed translation"
+grep -q "all ranks compute with SSE4" mixed.err || fail "translate says nothing of the instruction set"
+[ -s mixed.out ] && cmp narrow.out mixed.out || fail "mixed ranks translate otherwise"
+
+echo "another program on a rank"
+cp "$hadal" other && echo >> other
+expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir other_run : -n 1 ./other "${train[@]:1}" --run-dir other_run
+says "rank 1 (host .*): another hadal than rank 0's on .*; start every rank with the same file"
+[ "$(grep -c 'another hadal' out)" -eq 1 ] || fail "said more than once"
+
+finished

@@ -1,0 +1,59 @@
+// A product of the emulated cuBLASLt (emulated_cublas_lt.cc): what the library checks of it, and what it computes, in plain loops.
+//
+// As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. ReLU with AUX writes a mask
+// of m × n bits beside (columns AUX_LD bits apart, a multiple of 128; within one the order is this library's own, and the bits behind row m are
+// set), DRELU reads one, BGRADB writes the n sums of op(B)'s columns over k, of D's type.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hadal::testing {
+
+struct CublasLtLayout {
+  cudaDataType type;
+  int64_t rows, columns, leading;
+};
+
+struct CublasLtDescription {
+  cublasComputeType_t compute;
+  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+  std::byte* mask = nullptr;
+  int64_t mask_leading = 0;
+};
+
+// What a product is: its algorithm is good for no other.
+struct CublasLtProblem {
+  CublasLtDescription description;
+  CublasLtLayout a, b, d;
+  bool same_c_and_d;
+
+  int64_t m() const { return d.rows; }
+  int64_t n() const { return d.columns; }
+  int64_t k() const { return description.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
+  // The vector that CUBLASLT_MATMUL_DESC_BIAS_POINTER names: a bias, or its gradient, of D's type.
+  bool has_vector() const;
+  int64_t vector_bytes() const;
+  bool has_mask() const;
+  int64_t mask_bytes() const { return n() * description.mask_leading / 8; }
+};
+
+int64_t SpanBytes(const CublasLtLayout& layout);
+
+// INVALID_VALUE for shapes, leading dimensions and places that do not fit, NOT_SUPPORTED for types outside of the documented table and for
+// epilogues that are not here.
+cublasStatus_t CheckProblem(const CublasLtProblem& problem);
+
+struct CublasLtOperands {
+  const void *a, *b;
+  void* d;
+  float alpha, beta;
+};
+// REQUIRES: CheckProblem finds nothing.
+void Multiply(const CublasLtProblem& problem, const CublasLtOperands& operands);
+
+}  // namespace hadal::testing
