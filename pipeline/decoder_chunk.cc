@@ -77,7 +77,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   AddDecoderSublayers(plan, capacity, layout);
   if (last > plan.output_head()) head_.emplace(plan, capacity.rows, candidates, layout);
   if (!launching.on_device) return;
-  if (encodes()) {
+  if (embedding_source_ || !encoder_.empty()) {
     groups_.emplace(BatchSlots::Spec{.first_sublayer = first,
                                      .sublayers = last - first,
                                      .slots = capacity.lanes,
@@ -153,12 +153,20 @@ void DecoderChunk::Run(const Stream& stream, const GraphKey& key, const std::fun
   graphs_->Run(*stream.device(), key, [&](const GraphCache::Cut*) { launch(); });
 }
 
+bool DecoderChunk::EncodeLaunches() const {
+  const bool caches = std::any_of(decoder_.begin(), decoder_.end(), [](const DecoderSublayer& s) {
+    return s.sublayer.kind() == SublayerKind::kCrossAttention;
+  });
+  return caches || embedding_source_ || !encoder_.empty();
+}
+
 ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane) {
+  if (!EncodeLaunches()) return EncodeInput(context.batch.source_rows());  // the memory passes through
   SublayerContext placed = context;
+  if (graphs_ != nullptr) placed.progress = nullptr;  // of the host, which no graph holds
   GraphKey key{.phase = GraphPhase::kDecodeEncode, .slot = lane};
   if (groups_) {
     placed.places = &groups_->Fill(context);
-    placed.progress = nullptr;  // of the host, which no graph holds
     key.shape = groups_->ShapeOf(context.batch);
   }
   Run(context.stream, key, [&] { encoded_ = EncodeSublayers(placed, memory, lane); });

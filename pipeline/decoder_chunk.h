@@ -110,6 +110,8 @@ class DecoderChunk {
     int64_t entry = -1;
   };
 
+  // Whether Encode has anything to do but to hand on: a graph of nothing is none.
+  bool EncodeLaunches() const;
   // Runs `launch`, on a device as a graph of `key` where that may be.
   void Run(const Stream& stream, const GraphKey& key, const std::function<void()>& launch) const;
   ConstAnyMatrix EncodeSublayers(const SublayerContext& context, const CacheRows& memory, int32_t lane) const;

@@ -114,6 +114,12 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
   // At most three steps of a group, and its encoding.
   EXPECT_LE(graphs.launches[0], 3 * 4);
   EXPECT_GT(apart.launches[0], 10 * graphs.launches[0]);
+  // The stage in the middle has the target embedding alone: the encoder's memory only passes through.
+  spec.decoder.graphs = true;
+  spec.ranks = 3;
+  const int32_t embedding = ModelPlan::Make(spec.model).target_embedding();
+  spec.pipeline.split = {embedding, embedding + 1};
+  EXPECT_EQ(FirstDifference(apart.translations, Decode(spec, sources).translations), "") << "3 stages";
   std::cout << graphs.launches[0] << " launches as graphs, " << apart.launches[0] << " one by one\n";
 }
 
@@ -121,9 +127,9 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
 TEST(DeviceDecodeTest, Bf16FollowsAnEvaluationInBf16) {
   constexpr double kBand = 0.03;  // of a log-probability near 4
   const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 8);
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
-                                      ResidualMethod::kNormFormer, ResidualMethod::kSubLn, ResidualMethod::kReZero,
-                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kB2t, ResidualMethod::kNormFormer, ResidualMethod::kReZero,
+        ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
     DecodeSpec spec = OnDevice(SmallSpec(method));
     spec.compute_storage = Storage::kBFloat16;
     spec.decoder.beam.max_length_b = 2;
