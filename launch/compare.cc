@@ -68,7 +68,7 @@ void AddCompareCommand(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("GRID", arguments->grid, "the grid: base configs, axes, budget (configs/compare.proto)")
       ->required();
-  command->add_option("--out", arguments->options.out, "where runs and report go")->capture_default_str();
+  command->add_option("-o,--out", arguments->options.out, "where runs and report go")->capture_default_str();
   command->add_option("--run", arguments->options.chosen, "only the runs of these numbers, as --list prints them");
   command
       ->add_option("--set", arguments->overrides,

@@ -138,7 +138,7 @@ void AddSweepCommand(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<SweepArguments>();
   command->add_option("LAYOUTS", arguments->layouts, "the list: NAME RANKS [--set FIELD=VALUE]… a line")->required();
   AddConfigArguments(*command, arguments->config);
-  command->add_option("--out", arguments->out, "where runs and report go")->capture_default_str();
+  command->add_option("-o,--out", arguments->out, "where runs and report go")->capture_default_str();
   command->add_option("--submit", arguments->submit,
                       "submit what is not finished as a job array by this command, the script last: "
                       "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");

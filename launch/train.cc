@@ -32,6 +32,7 @@
 #include "runtime/status_macros.h"
 #include "tools/config_arguments.h"
 #include "tools/config_difference.h"
+#include "tools/config_layers.h"
 #include "tools/config_loading.h"
 #include "tools/cost_files.h"
 #include "tools/doctor_facts.h"
@@ -85,6 +86,8 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
   Prepared prepared;
   HADAL_ASSIGN_OR_RETURN(prepared.config, LoadConfig(arguments.config.files, arguments.config.overrides));
   HADAL_ASSIGN_OR_RETURN(prepared.options, MakeRunOptions(prepared.config));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
+  prepared.options.warnings.insert(prepared.options.warnings.end(), unheard.begin(), unheard.end());
   TrainOptions& train = prepared.options.train;
   HADAL_RETURN_IF_ERROR(CheckTrainable(train));
   HADAL_ASSIGN_OR_RETURN(prepared.config_text, ResolvedConfigText(prepared.config));

@@ -81,7 +81,8 @@ void AddExportCommand(CLI::App& command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
   CLI::App& exporting = *command.add_subcommand("export", "write whole weights as one safetensors file");
   exporting.add_option("RUN_OR_DIR", options->checkpoint, "run or checkpoint directory")->required();
-  exporting.add_option("--out", options->out, "FILE.safetensors; settings and vocabularies go beside it")->required();
+  exporting.add_option("-o,--out", options->out, "FILE.safetensors; settings and vocabularies go beside it")
+      ->required();
   exporting.add_flag("--force", options->force, "replace files that are there");
   exporting.callback([=, &exit_code] {
     exit_code = Report([&]() -> absl::Status {
@@ -101,7 +102,7 @@ void AddAverageCommand(CLI::App& command, int& exit_code) {
   average.add_option("--best", selection->best, "the N with the lowest validation nll of the run")
       ->check(CLI::PositiveNumber)
       ->excludes(last);
-  average.add_option("--out", *directory, "directory to write")->required();
+  average.add_option("-o,--out", *directory, "directory to write")->required();
   average.callback([=, &exit_code] { exit_code = Report(Average(*inputs, *selection, *directory)); });
 }
 

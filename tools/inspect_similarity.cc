@@ -196,7 +196,7 @@ void AddInspectSimilarityCommand(CLI::App& app, int& exit_code) {
   command->add_option("--tokens", options->tokens, "Tokens looked at, on either side")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
-  command->add_option("-o,--output", options->output, "Stem of the .json and .html written")->capture_default_str();
+  command->add_option("-o,--out", options->output, "Stem of the .json and .html written")->capture_default_str();
   command->add_option("--threads", options->threads, "CPU threads")->check(CLI::Range(1, 1024))->capture_default_str();
   command->callback([options, &exit_code] {
     const absl::Status status = RunInspectSimilarity(*options, std::cout);

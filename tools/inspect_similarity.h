@@ -1,6 +1,6 @@
 // `hadal inspect similarity`: how alike the outputs of a checkpoint's layers are, each layer against each.
 //
-//   hadal inspect similarity --checkpoint DIR|RUN_DIR --data PREFIX [--tokens N] [--output STEM] [--threads N]
+//   hadal inspect similarity --checkpoint DIR|RUN_DIR --data PREFIX [--tokens N] [--out STEM] [--threads N]
 // The first sentences of a prepared corpus that fit N tokens a side go through the model, without dropout. Similarity of two layers of a
 // stack: the mean, over the rows (tokens), of the cosine between their two outputs. STEM.json holds the matrices, STEM.html shows them.
 // Source: BranchNorm (arXiv 2305.02790), section 5: layers that are alike say that depth is not used.

@@ -12,6 +12,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/config_arguments.h"
+#include "tools/config_layers.h"
 #include "tools/config_loading.h"
 #include "tools/cost_files.h"
 #include "tools/layout_search.h"
@@ -92,6 +93,8 @@ absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
                          LoadConfig(arguments.config.files, arguments.config.overrides));
   HADAL_ASSIGN_OR_RETURN(RunOptions run, MakeRunOptions(config));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
+  run.warnings.insert(run.warnings.end(), unheard.begin(), unheard.end());
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
   TrainOptions& options = run.train;
   HADAL_RETURN_IF_ERROR(SetVocabularies(arguments, options));

@@ -92,7 +92,7 @@ void AddReportCommand(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("report", "Show runs, their time and their scaling as one HTML file");
   auto arguments = std::make_shared<Arguments>();
   command.add_option("runs", arguments->runs, "Run directories")->required();
-  command.add_option("-o,--output", arguments->output, "Path without extension (default: report in the first run)");
+  command.add_option("-o,--out", arguments->output, "Path without extension (default: report in the first run)");
   AddCostFlags(command, "what it predicts stands beside what was measured", arguments->costs);
   command.callback([arguments, &exit_code] {
     constexpr int kDone = 0, kRefused = 1;

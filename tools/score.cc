@@ -187,7 +187,7 @@ void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
   command.add_option("-t,--target", options.target, "Their translations, line by line; or plain text")
       ->required()
       ->type_name("FILE");
-  command.add_option("-o,--output", options.output, "File of scores (default: standard output)");
+  command.add_option("-o,--out", options.output, "File of scores (default: standard output)");
   command.add_option("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
       ->check(CLI::Range(64, 1 << 20))
       ->capture_default_str();

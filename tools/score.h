@@ -1,7 +1,7 @@
 // `hadal score`: how probable a model finds given translations, over any number of ranks.
 //
-//   hadal score --checkpoint DIR|RUN_DIR --source FILE --target FILE [--output FILE]
-//   hadal score --checkpoint DIR|RUN_DIR --target FILE [--output FILE]                  of a language model
+//   hadal score --checkpoint DIR|RUN_DIR --source FILE --target FILE [--out FILE]
+//   hadal score --checkpoint DIR|RUN_DIR --target FILE [--out FILE]                  of a language model
 // One line a pair, in the order of the files: the summed natural-log probability of the target's tokens and their number (</s>
 // counted in both), separated by a tab. A blank side is scored as </s> alone. A pair's score depends on the model alone, not on
 // the pairs around it.

@@ -214,7 +214,7 @@ void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
       ->required()
       ->type_name("DIR");
   command.add_option("-i,--input", options.input, "File of sentences, one a line (default: standard input)");
-  command.add_option("-o,--output", options.output, "File of translations (default: standard output)");
+  command.add_option("-o,--out", options.output, "File of translations (default: standard output)");
   command.add_option("--beam", decoder.beam.beam, "Hypotheses kept")->check(CLI::Range(1, 64))->capture_default_str();
   command
       .add_option("--length-penalty", decoder.beam.length_penalty,

@@ -1,6 +1,6 @@
 // `hadal translate`: text in, translations out, over any number of ranks.
 //
-//   hadal translate --checkpoint DIR|RUN_DIR [--input FILE] [--output FILE] [--beam 4] [--length-penalty 0.6]
+//   hadal translate --checkpoint DIR|RUN_DIR [--input FILE] [--out FILE] [--beam 4] [--length-penalty 0.6]
 //                   [--max-len-a 0] [--max-len-b 200] [--nbest 1] [--print-scores] …
 // One line a sentence, in the order of the input; an empty line gives an empty line. With --nbest N > 1 each input line gives up
 // to N lines, best first, each beginning with the input line's number and a tab; --print-scores puts the score and a tab in

@@ -27,7 +27,7 @@ END
 "$hadal" train small.textproto --run-dir one > log 2>&1 || { cat log; fail "one rank"; }
 mpirun -n 2 --bind-to none --oversubscribe "$hadal" train small.textproto --run-dir two --trace steps=5-6 > log 2>&1 ||
   { cat log; fail "two ranks"; }
-"$hadal" report one two --output report > log 2>&1 || { cat log; fail "hadal report"; }
+"$hadal" report one two --out report > log 2>&1 || { cat log; fail "hadal report"; }
 for file in report.html report.json report.md; do [ -s $file ] || fail "no $file"; done
 
 cat > grid.textproto <<'END'

@@ -116,7 +116,7 @@ expect 0 "${base[@]}" --set instruments.enabled=false --run-dir unseen
 identical unbroken/$last unseen/$last
 [ "$(grep -c '"event":"depth"' unbroken/metrics.jsonl)" -eq 10 ] || fail "not every one of the first steps was recorded"
 [ "$(grep -c '"event":"depth"' unseen/metrics.jsonl)" -eq 0 ] || fail "recorded although off"
-expect 0 "$hadal" inspect similarity --checkpoint unbroken --data data/valid --output alike; says "encoder, 5 layers"
+expect 0 "$hadal" inspect similarity --checkpoint unbroken --data data/valid --out alike; says "encoder, 5 layers"
 says "decoder, 7 layers"
 for file in alike.json alike.html; do [ -s $file ] || fail "no $file"; done
 expect 1 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
@@ -132,7 +132,7 @@ expect 2 "${base[@]}" --trace steps=8-10 --run-dir bad; says "goes beyond the ru
 expect 1 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"
 expect 2 "$hadal" trian; says 'did you mean "train"?'
 expect 2 "$hadal"; says "Subcommands:"
-expect 1 "$hadal" translate --checkpoint unbroken --input text/test.en --output /dev/full --max-len-b 5; says "is the disk full"
+expect 1 "$hadal" translate --checkpoint unbroken --input text/test.en --out /dev/full --max-len-b 5; says "is the disk full"
 expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multiple of 64"
 expect 2 "$hadal" bench step --precision bf61; says 'none of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
