@@ -37,10 +37,8 @@ InstructionSets Allowed() {
   std::string limit = absl::AsciiStrToUpper(variable == nullptr ? "" : variable);
   if (limit == "AVX") limit = "SSE41";
   if (limit == "AVX2_VNNI" || limit == "AVX512_MIC" || limit == "AVX512_MIC_4OPS") limit = "AVX2";
-  InstructionSets above = 0;
   for (const Level& level : kLevels) {
-    if (limit == level.name) return ~above;
-    above |= level.set;
+    if (limit == level.name) return ~(level.set - 1);  // bits of wider sets are lower
   }
   return ~InstructionSets{0};
 }

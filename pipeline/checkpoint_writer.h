@@ -61,6 +61,10 @@ class CheckpointWriter {
   // earlier attempts left half-written.
   absl::Status Claim();
 
+  // Any rank: whether this attempt is still the one that may commit.
+  // Errors: Aborted when another attempt claimed the run directory since; those of files.
+  absl::Status CheckClaim() const;
+
   // Any rank: writes one file with the given slices, in the given order, into the temporary directory of `step` (made
   // if it is not there). Reads the views and changes nothing. Memory: a buffer of 1 MiB. REQUIRES: sizes of the views
   // are those of the slices. Errors: ResourceExhausted (no space; says what is free), PermissionDenied, NotFound
@@ -87,7 +91,6 @@ class CheckpointWriter {
 
  private:
   absl::Status PrepareCommit(const CommitRequest& request);
-  absl::Status CheckClaim() const;
 
   CheckpointWriterOptions options_;
 };

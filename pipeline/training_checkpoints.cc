@@ -102,7 +102,12 @@ absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Finish() {
 absl::Status TrainingCheckpoints::BeginCommit() {
   const absl::StatusOr<WrittenFile> file = file_->Finish();
   file_.reset();
-  if (absl::Status all = collectives_.AllOk(file.status(), "writing a checkpoint"); !all.ok()) {
+  absl::Status written = file.status();
+  if (!written.ok()) {
+    // Whoever takes a run directory over removes what others are writing there.
+    if (const absl::Status claim = writer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
+  }
+  if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
     saving_ = false;
     if (rank_ == 0) all.Update(writer_->Abandon(progress_.step));
     return all;

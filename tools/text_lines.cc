@@ -8,9 +8,10 @@ namespace hadal {
 absl::StatusOr<bool> TextLines::Next(std::string& line) {
   constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
   if (!std::getline(in_, line)) {
-    if (in_.bad())
-      return absl::UnavailableError(
+    if (in_.bad()) {
+      return absl::DataLossError(
           absl::StrCat(name_, ": reading failed after line ", lines_, "; is it a file of text?"));
+    }
     return false;
   }
   ++lines_;

@@ -1,0 +1,124 @@
+#include "layers/sublayer_context.h"
+
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+ModelPlan Plan() {
+  return ModelPlan::Make({.encoder_layers = 1,
+                          .decoder_layers = 1,
+                          .d_model = 8,
+                          .d_ff = 8,
+                          .heads = 2,
+                          .source_vocabulary = 20,
+                          .target_vocabulary = 30,
+                          .max_positions = 8,
+                          .sharing = EmbeddingSharing::kNone});
+}
+
+class SublayerContextTest : public ::testing::Test {
+ protected:
+  SublayerContext Context(const PackedBatch& batch, const StepScalars& scalars) const {
+    return {.stream = stream_, .parameters = parameters_, .workspace = workspace_, .batch = batch, .scalars = scalars};
+  }
+
+  const ModelPlan plan_ = Plan();
+  const Stream stream_ = Stream::Cpu(1);
+  ArenaLayout layout_;
+  const ParameterStore parameters_{plan_, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/false, layout_};
+  const Workspace workspace_{plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, false, layout_};
+};
+
+// No two masks of a run share a random number: neighbouring steps, micro-batches, sublayers and sites, and the largest of each.
+TEST_F(SublayerContextTest, EverySiteSublayerMicroBatchAndStepHasCountersOfItsOwn) {
+  std::set<PhiloxCounter> counters;
+  size_t masks = 0;
+  for (const int64_t step : {int64_t{0}, int64_t{1}, (int64_t{1} << 32) - 1}) {
+    for (const int32_t micro_batch : {0, 1, 2, 2147483647}) {
+      PackedBatch batch;
+      batch.micro_batch = micro_batch;
+      const SublayerContext context = Context(batch, {.seed = 5, .step = step});
+      for (const int32_t sublayer : {0, 1, 2, 3, 8, 65535}) {
+        for (const RandomSite site : {RandomSite::kResidual, RandomSite::kAttention, RandomSite::kActivation}) {
+          const Dropout dropout = context.MakeDropout(0.1, sublayer, site);
+          EXPECT_EQ(dropout.counter.seed, 5u);
+          for (const uint32_t block : {0u, 1u}) {
+            for (const uint32_t key_block : {0u, 1u}) counters.insert(dropout.counter.At(block, key_block));
+          }
+          ++masks;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(counters.size(), 4 * masks);
+}
+
+TEST_F(SublayerContextTest, DropoutIsOffOutsideTraining) {
+  const PackedBatch batch;
+  EXPECT_TRUE(Context(batch, {.training = true}).MakeDropout(0.1, 1, RandomSite::kResidual).active());
+  EXPECT_FALSE(Context(batch, {.training = false}).MakeDropout(0.1, 1, RandomSite::kResidual).active());
+  EXPECT_FALSE(Context(batch, {.training = true}).MakeDropout(0, 1, RandomSite::kResidual).active());
+}
+
+TEST_F(SublayerContextTest, PaddingRowsAreRowsButNoSentences) {
+  PackedBatch batch;
+  batch.source = {5, 2, kPaddingRow, kPaddingRow};
+  batch.source_offsets = {0, 2};
+  batch.target = {6, 7, 2, 8, 2, kPaddingRow};
+  batch.target_offsets = {0, 3, 5};
+  const SublayerContext context = Context(batch, {});
+  EXPECT_EQ(context.rows(Stack::kEncoder), 4);
+  EXPECT_EQ(context.sentence_rows(Stack::kEncoder), 2);
+  EXPECT_EQ(context.rows(Stack::kDecoder), 6);
+  EXPECT_EQ(context.sentence_rows(Stack::kDecoder), 5);
+  EXPECT_EQ(context.offsets(Stack::kEncoder).size, 2);
+  EXPECT_EQ(context.offsets(Stack::kDecoder)[2], 5);
+}
+
+// The largest scratch of a chunk: every view at capacity is the sublayer's alone while it runs.
+TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
+  ModelPlan plan = Plan();
+  plan.options.d_ff = 40;  // wider than q|k|v
+  plan.options.decoder.attention_output_norm = plan.options.encoder.ffn_inner_norm =
+      true;  // what only some methods have
+  plan.options.encoder.skip_gain = 1;
+  const ActivationCapacity capacity{.source_rows = 5, .target_rows = 7, .max_length = 7};
+  const Stream stream = Stream::Cpu(1);
+  ArenaLayout layout;
+  Workspace workspace(plan, capacity, stream, /*training=*/true, layout);
+  const Arena arena = Arena::Allocate(layout).value();
+  workspace.Bind(arena);
+  const Vector scratch = workspace.attention_scratch(), partials = workspace.norm_partials();
+  const Vector loss = workspace.row_loss(7), nll = workspace.row_nll(7), host = workspace.host_rows(7);
+  const Matrix views[] = {workspace.branch(7).floats(),
+                          workspace.branch_input_gradient(7).floats(),
+                          workspace.context_gradient(7).floats(),
+                          workspace.inner_gradient(7, 40).floats(),
+                          workspace.query_gradient(7).floats(),
+                          workspace.projected_gradient(7).floats(),
+                          workspace.layer_input_gradient(7),
+                          workspace.logits(Workspace::kLogitRows).floats(),
+                          {scratch.data, 1, scratch.size},
+                          {partials.data, 1, partials.size},
+                          {loss.data, 1, loss.size},
+                          {nll.data, 1, nll.size},
+                          {host.data, 1, host.size}};
+  float number = 0;
+  for (const Matrix& view : views) {
+    ++number;
+    ASSERT_FALSE(view.empty()) << number;
+    for (int64_t i = 0; i < view.rows * view.columns; ++i) view.data[i] = number;
+  }
+  number = 0;
+  for (const Matrix& view : views) {
+    ++number;
+    for (int64_t i = 0; i < view.rows * view.columns; ++i) ASSERT_EQ(view.data[i], number);
+  }
+}
+
+}  // namespace
+}  // namespace hadal
