@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/cuda/first_launches.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -215,7 +216,10 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
   const Shape shape = ShapeOf(args);
   HADAL_CHECK(!(shape.bias || args.relu) || !args.accumulate);
   auto found = plans_.find(shape);
-  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape, args.bias.data)).first;
+  if (found == plans_.end()) {
+    if (stream_.firsts != nullptr) stream_.firsts->NoteNew();  // its kernels may have to be loaded
+    found = plans_.emplace(shape, MakePlan(shape, args.bias.data)).first;
+  }
   const Plan& plan = found->second;
   SetBias(plan, shape, args.bias.data);
   stream_.CountLaunch();
