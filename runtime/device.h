@@ -8,6 +8,9 @@
 //   copies   CopyIn, CopyOut return when the host's side may be reused or read; the others are only put in order
 //   queues   orders beside this one, for transfers (device_queues.h)
 //   capture  what is launched between BeginCapture and EndCapture is recorded, and launched as one as often as wanted (a CUDA graph)
+// Standstill: asked for something new the driver may let the host wait for all that the device has been given, on every queue: at the first
+// launch of a kernel, a product or a graph, at a recording, and when memory is taken, given back or asked about. What runs on a queue and waits
+// for the host's next step would then wait for ever: whoever starts such work lets it end before (OnStandstill).
 // Errors: Allocate's are absl::Status. A device that fails in the middle of its work (a kernel's fault, a lost GPU) ends the process with
 // the driver's words: nothing on it can be trusted or saved any more; the checkpoint before it can.
 // Threads: one thread makes all calls, but CopyOut, which any thread may make beside it (during a capture it waits for its end).
@@ -15,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -77,6 +81,10 @@ class Device {
   virtual void Launch(DeviceGraph& graph) = 0;
   // What the host has launched so far: kernels, products, copies within the device, graphs (one each).
   virtual int64_t launches() const = 0;
+
+  // `before` is called before each standstill, but not within a capture, whose beginning is one; it may use queues and events. Null: nobody
+  // wants to know.
+  virtual void OnStandstill(std::function<void()> before) = 0;
 
   // Who wants to know what is being launched; null: nobody.
   virtual Profiler* profiler() { return nullptr; }

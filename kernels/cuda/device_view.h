@@ -16,18 +16,23 @@ struct CUstream_st;  // CUDA's own name, so that callers need no CUDA header
 
 namespace hadal::cuda {
 
-// cudaStream_t, in a build for the executor the address of the Executor that runs the kernel; and who counts what is launched on it.
+class FirstLaunches;  // first_launches.h
+
+// cudaStream_t, in a build for the executor the address of the Executor that runs the kernel; who counts what is launched on it, and who knows
+// what has been.
 struct StreamHandle {
   // A stream; nobody counts where there is no `count`.
   // NOLINTNEXTLINE(google-explicit-constructor)
-  StreamHandle(CUstream_st* s, int64_t* count = nullptr) : stream(s), launches(count) {}
+  StreamHandle(CUstream_st* s, int64_t* count = nullptr, FirstLaunches* known = nullptr)
+      : stream(s), launches(count), firsts(known) {}
   operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
   void CountLaunch() const {
     if (launches != nullptr) ++*launches;
   }
 
   CUstream_st* stream;
-  int64_t* launches;  // null: nobody
+  int64_t* launches;      // null: nobody
+  FirstLaunches* firsts;  // null: nobody
 };
 
 using hadal::BFloat16;

@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/device_view.h"
+#include "kernels/cuda/first_launches.h"
 #include "kernels/cuda/qualifiers.h"
 #include "runtime/check.h"
 #if !defined(__CUDACC__)
@@ -38,6 +39,13 @@ inline constexpr int kWarp = 32;
 struct alignas(16) Vector16 {
   uint32_t word[4];
 };
+
+// What a launch tells the host's side first.
+template <typename Kernel>
+void NoteLaunch(StreamHandle stream, Kernel* kernel) {
+  stream.CountLaunch();
+  if (stream.firsts != nullptr) stream.firsts->Note(reinterpret_cast<uintptr_t>(kernel));
+}
 
 #if defined(__CUDACC__)
 
@@ -101,7 +109,7 @@ HADAL_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
-  stream.CountLaunch();
+  NoteLaunch(stream, kernel);
   const dim3 blocks(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
   kernel<<<blocks, static_cast<unsigned>(shape.threads), 0, stream.stream>>>(args...);
   HADAL_CHECK_EQ(cudaGetLastError(), cudaSuccess);  // a launch that cannot be is our own bug
@@ -186,7 +194,7 @@ inline float Log(float x) { return OneUnitOff(std::log(x), x); }
 
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
-  stream.CountLaunch();
+  NoteLaunch(stream, kernel);
   Executor::Of(stream).Run(shape, [=] { kernel(args...); });  // copies: it may be recorded
 }
 

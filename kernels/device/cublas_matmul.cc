@@ -2,8 +2,10 @@
 
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/first_launches.h"
 #include "kernels/device/cublas_library.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
@@ -60,7 +62,7 @@ Shape ShapeOf(const MatmulArgs& args) {
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
-  bool offered = false;
+  bool offered = false, launched = false;
   cublasLtMatmulAlgo_t algorithm = {};
 };
 
@@ -76,7 +78,7 @@ class CublasMatmul : public Matmul {
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  const Plan& PlanOf(const Shape& shape);
+  Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
   // Whether what rides costs the product the instructions that it would have alone.
   bool IsOfAnotherKind(const Shape& shape, const Plan& plan);
@@ -201,7 +203,7 @@ cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) con
   return count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-const Plan& CublasMatmul::PlanOf(const Shape& shape) {
+Plan& CublasMatmul::PlanOf(const Shape& shape) {
   auto found = plans_.find(shape);
   if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
   return found->second;
@@ -215,8 +217,11 @@ bool CublasMatmul::Offers(const MatmulArgs& args) {
 void CublasMatmul::Multiply(const MatmulArgs& args) {
   CheckArgs(args);
   const Shape shape = ShapeOf(args);
-  const Plan& plan = PlanOf(shape);
+  Plan& plan = PlanOf(shape);
   HADAL_CHECK(plan.offered);
+  if (!std::exchange(plan.launched, true) && stream_.firsts != nullptr) {
+    stream_.firsts->NoteNew();  // its kernels may have to be loaded
+  }
   SetPlaces(plan, shape, shape.sums ? args.a_sums.data : args.bias.data,
             shape.writes_mask ? args.written_mask : args.read_mask);
   stream_.CountLaunch();

@@ -40,10 +40,13 @@ class CudaGraph : public DeviceGraph {
 
   int64_t launches() const override { return launches_; }
   cudaGraphExec_t graph() const { return graph_; }
+  // Whether it has been launched; from now on it has.
+  bool BeginLaunch() { return std::exchange(launched_, true); }
 
  private:
   const cudaGraphExec_t graph_;
   const int64_t launches_;
+  bool launched_ = false;
 };
 
 class CudaDevice : public LaunchDevice {
@@ -58,7 +61,7 @@ class CudaDevice : public LaunchDevice {
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
   void Free(std::byte* memory) override;
   absl::StatusOr<std::byte*> AllocateHost(int64_t bytes) override;
-  void FreeHost(std::byte* memory) override { Check(cudaFreeHost(memory), "freeing pinned memory"); }
+  void FreeHost(std::byte* memory) override;
   void CopyIn(void* to, const void* from_host, int64_t bytes) override;
   void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) override;
   void CopyOut(void* to_host, const void* from, int64_t bytes) override;
@@ -74,7 +77,7 @@ class CudaDevice : public LaunchDevice {
   int64_t launches() const override { return launches_; }
   Profiler* profiler() override { return profiler_.get(); }
 
-  StreamHandle handle() override { return {stream_, &launches_}; }
+  StreamHandle handle() override { return {stream_, &launches_, &first_launches()}; }
   Matmul& matmul() override { return *matmul_; }
   LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -141,12 +144,14 @@ CudaDevice::~CudaDevice() {
 }
 
 int64_t CudaDevice::FreeBytes() const {
+  Standstill();
   size_t free = 0, total = 0;
   Check(cudaMemGetInfo(&free, &total), "its memory");
   return static_cast<int64_t>(free);
 }
 
 absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
+  Standstill();
   void* memory = nullptr;
   if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
     cudaGetLastError();  // the next launch must not find it
@@ -158,11 +163,13 @@ absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
 }
 
 void CudaDevice::Free(std::byte* memory) {
+  Standstill();
   Synchronize();
   Check(cudaFree(memory), "freeing memory");
 }
 
 absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
+  Standstill();
   void* memory = nullptr;
   if (const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocPortable);
       error != cudaSuccess) {
@@ -171,6 +178,11 @@ absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
   }
   std::memset(memory, 0, static_cast<size_t>(bytes));
   return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::FreeHost(std::byte* memory) {
+  Standstill();
+  Check(cudaFreeHost(memory), "freeing pinned memory");
 }
 
 void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
@@ -218,6 +230,7 @@ bool CudaDevice::Idle() {
 
 // Of this thread only: others may allocate and copy meanwhile.
 void CudaDevice::BeginCapture() {
+  Standstill();
   capture_.Begin();
   launches_before_capture_ = launches_;
   Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
@@ -243,7 +256,9 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
 
 void CudaDevice::Launch(DeviceGraph& graph) {
   ++launches_;
-  Check(cudaGraphLaunch(static_cast<CudaGraph&>(graph).graph(), stream_), "launching a graph");
+  auto& recorded = static_cast<CudaGraph&>(graph);
+  if (!recorded.BeginLaunch()) Standstill();
+  Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
 }
 
 }  // namespace

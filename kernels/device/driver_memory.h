@@ -10,7 +10,8 @@
 namespace hadal::cuda {
 
 struct DriverMemory {
-  // Modules that are loaded behind the start: cuBLASLt's kernels, stacks of kernels that spill. Our own are loaded when a device is opened.
+  // Modules, which CUDA loads by and by, each kernel when it is launched first (CUDA_MODULE_LOADING=LAZY, its default since 12.2): cuBLASLt's
+  // kernels and our own; stacks of kernels that spill.
   static constexpr int64_t kModuleBytes = int64_t{1} << 30;
   // CUDA graphs of a rank. What they take more is not asked for: where less than kModuleBytes is free no more are recorded.
   static constexpr int64_t kGraphBytes = int64_t{1} << 30;

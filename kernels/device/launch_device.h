@@ -2,8 +2,11 @@
 // have one that is emulated. The operations of DeviceKernels (operations.h) know no more of a device than this.
 #pragma once
 
+#include <functional>
+#include <utility>
 #include <vector>
 
+#include "kernels/cuda/first_launches.h"
 #include "kernels/device/launch_memory.h"
 #include "kernels/device/matmul.h"
 #include "runtime/device.h"
@@ -25,7 +28,18 @@ class LaunchDevice : public Device {
   // Products are also noted in `list` as they are launched one by one or captured (not as graphs are launched); null: no longer.
   void NoteProducts(std::vector<MatmulArgs>* list) { products_ = list; }
 
+  void OnStandstill(std::function<void()> before) override { before_standstill_ = std::move(before); }
+
+ protected:
+  // The host is about to do what the driver may answer with a standstill.
+  virtual void Standstill() const {
+    if (before_standstill_ && !capturing()) before_standstill_();
+  }
+  FirstLaunches& first_launches() { return first_launches_; }
+
  private:
+  std::function<void()> before_standstill_;
+  FirstLaunches first_launches_{[this] { Standstill(); }};
   std::vector<MatmulArgs>* products_ = nullptr;
 };
 

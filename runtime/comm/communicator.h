@@ -97,10 +97,10 @@ class Communicator {
   void CheckTransfer(int64_t bytes, int peer, int tag) const;
   // "rank 3, receive from rank 2, tag 5": how every error of a transfer begins.
   std::string Describe(const CommRequest& request) const;
-
- private:
+  // What CurrentWait says.
   void SetCurrentWait(std::optional<WaitInProgress> wait);
 
+ private:
   mutable std::mutex wait_mutex_;  // of what CurrentWait, on another thread, also reads
   Communicator* passenger_ = nullptr;
   std::optional<WaitInProgress> current_wait_;

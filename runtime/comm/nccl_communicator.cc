@@ -26,14 +26,14 @@ std::vector<RankPair> InRounds(std::vector<RankPair> pairs) {
   return pairs;
 }
 
-NcclCommunicator::NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control)
-    : library_(library), device_(device), control_(control), peer_of_rank_(control.size()) {}
+NcclCommunicator::NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control, absl::Duration timeout)
+    : library_(library), device_(device), control_(control), timeout_(timeout), peer_of_rank_(control.size()) {}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclLibrary& library, Device& device,
                                                                            Communicator& control,
                                                                            std::span<const RankPair> pairs,
                                                                            absl::Duration timeout) {
-  std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(library, device, control));
+  std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(library, device, control, timeout));
   HADAL_ASSIGN_OR_RETURN(made->scratch_, device.Allocate(kScratchBytes));
   made->peers_.push_back(std::make_unique<Peer>(Peer{.rank = control.rank()}));
   made->peer_of_rank_[control.rank()] = made->peers_.back().get();
@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
   }
   for (const std::unique_ptr<Peer>& peer : made->peers_) HADAL_RETURN_IF_ERROR(made->Listen(*peer));
   control.Carry(made.get());
+  device.OnStandstill([communicator = made.get()] { communicator->Quieten(); });
   return made;
 }
 
@@ -88,6 +89,7 @@ absl::Status NcclCommunicator::HostIsAlive() {
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  device_.OnStandstill(nullptr);
   control_.Carry(nullptr);
   Withdraw();
   peers_.clear();
@@ -239,7 +241,7 @@ absl::Status NcclCommunicator::StartReceive(int64_t id) {
 }
 
 absl::Status NcclCommunicator::StartMatched() {
-  while (!matched_receives_.empty() && started_receives_.size() < kMostUnderWay) {
+  while (!quiet_ && !matched_receives_.empty() && started_receives_.size() < kMostUnderWay) {
     HADAL_RETURN_IF_ERROR(StartReceive(matched_receives_.front()));
     matched_receives_.pop_front();
   }
@@ -296,6 +298,29 @@ absl::Status NcclCommunicator::MoveAlong() {
 
 void NcclCommunicator::Progress() {
   if (!closed_) error_ = MoveAlong();
+}
+
+void NcclCommunicator::Quieten() {
+  const auto under_way = [this] { return closed_ ? size_t{0} : started_sends_.size() + started_receives_.size(); };
+  if (under_way() == 0) return;
+  quiet_ = true;
+  const absl::Time start = absl::Now();
+  SetCurrentWait(
+      WaitInProgress{absl::StrCat("rank ", rank(), ", for transfers to end before its device stands still"), start});
+  for (Progress(); under_way() > 0; Progress()) {
+    const absl::Duration waited = absl::Now() - start;
+    if (waited >= timeout_) {
+      error_ = absl::DeadlineExceededError(
+          absl::StrCat("rank ", rank(), ": gave up after ", absl::FormatDuration(waited), " waiting for ", under_way(),
+                       " transfers to end, which its device's next step may have to wait for. Their other rank is "
+                       "slow, stopped or gone; see the logs"));
+      Withdraw();
+      break;
+    }
+    Pause(waited, timeout_ - waited);
+  }
+  SetCurrentWait(std::nullopt);
+  quiet_ = false;
 }
 
 absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* received_bytes) {

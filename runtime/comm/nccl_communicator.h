@@ -16,6 +16,16 @@
 //
 // Order on the device: a message reads what kernels put into the main order before Send have written, and writes when those before
 // Receive are done; the host waits for neither. When Test has said that a receive is done, kernels from there on see what it wrote.
+// Standstill: before the host does what may make it wait for the whole device (runtime/device.h), it lets all that is started here end, and
+// starts no receive meanwhile, but what sends it is granted. Else two ranks can wait for each other for ever: each in such a call, behind a
+// receive whose sender's host is in the other's. That the wait ends:
+//   · a rank inside such a call has nothing started here, only kernels, so the call returns;
+//   · a rank that waits has a finite number of sends posted, and starts no receive, so it starts finitely many messages more;
+//   · of a send that is started the receive is, on a device whose host is not in such a call; so it ends;
+//   · of a receive that is started the sender's host has been sent the grant. It starts the send in its next call here, the wait among them;
+//     so it ends.
+// A wait that does not end (a peer that is stopped or gone) stops all links behind the timeout; the next call here says so.
+//
 // Links are made by Create, all of them, in one order on all ranks (InRounds), and each has moved a first message by then.
 //
 // Errors: beside the interface's, Unavailable when NCCL reports an asynchronous error: every Progress looks. The first error stops all
@@ -56,7 +66,8 @@ class NcclCommunicator final : public Communicator {
   static constexpr int kIdTag = 31000, kControlTag = 31001;
 
   // Connects `pairs`, the same on all ranks; a pair that is not among them cannot exchange messages, but each rank can with itself.
-  // Blocking: all ranks of `control` call it. Library, device and control must outlive it.
+  // Blocking: all ranks of `control` call it. Library, device and control must outlive it. `timeout`: of this, and of the waits before
+  // standstills, of which the device then tells this object.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
                                                                   std::span<const RankPair> pairs,
@@ -113,7 +124,7 @@ class NcclCommunicator final : public Communicator {
     bool left = false;
   };
 
-  NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control);
+  NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control, absl::Duration timeout);
   absl::Status Connect(const RankPair& pair, absl::Duration timeout);
   absl::Status OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout);
   absl::Status HostIsAlive();
@@ -130,10 +141,13 @@ class NcclCommunicator final : public Communicator {
   absl::Status StartReceive(int64_t id);
   void NoteArrivals();
   absl::Status Move();
+  // Waits until nothing is started.
+  void Quieten();
 
   NcclLibrary& library_;
   Device& device_;
   Communicator& control_;
+  const absl::Duration timeout_;
   std::byte* scratch_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // in the order of their links
   std::vector<Peer*> peer_of_rank_;           // [size]; null: not connected
@@ -141,7 +155,8 @@ class NcclCommunicator final : public Communicator {
   std::vector<int64_t> free_ids_;
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
   std::vector<int64_t> started_sends_, started_receives_;
-  absl::Status error_;  // found by Progress, not told yet
+  bool quiet_ = false;  // starts no receives
+  absl::Status error_;  // found by Progress or Quieten, not told yet
   bool closed_ = false;
 };
 

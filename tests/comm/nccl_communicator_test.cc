@@ -2,6 +2,8 @@
 #include "runtime/comm/nccl_communicator.h"
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -52,13 +54,14 @@ bool Works(NcclCommunicator& communicator) {
 }
 
 // Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it, others abandoned.
-absl::Status RunRanks(int size, EmulatedNccl& nccl, const std::function<absl::Status(Rank&)>& body) {
+absl::Status RunRanks(int size, EmulatedNccl& nccl, const std::function<absl::Status(Rank&)>& body,
+                      absl::Duration timeout = kHang) {
   InProcessWorld world(size);
   return world.Run([&](Communicator& host) -> absl::Status {
     EmulatedDevice device(3 + host.rank());
     const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> communicator,
-                           NcclCommunicator::Create(*library, device, host, AllPairs(size), kHang));
+                           NcclCommunicator::Create(*library, device, host, AllPairs(size), timeout));
     Rank rank{host, *communicator, Stream::On(device, 1)};
     const absl::Status status = body(rank);
     // All have ended before the first one lets go.
@@ -142,6 +145,104 @@ TEST(NcclCommunicator, MovesWhileItsRankWaitsElsewhere) {
     if (me == 1) HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("first"));
     return absl::OkStatus();
   });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Two ranks start a receive from each other, and then let their devices stand still, neither having heard of the other's.
+TEST(NcclCommunicator, LetsWhatIsStartedEndBeforeAStandstill) {
+  EmulatedNccl nccl(6);
+  std::barrier both(2);
+  const absl::Status status = RunRanks(2, nccl, [&](Rank& rank) -> absl::Status {
+    const int me = rank.host.rank(), other = 1 - me;
+    TransferBuffer mine(rank.memory, {me}), others(rank.memory, {-1});
+    HADAL_ASSIGN_OR_RETURN(CommRequest sent, rank.nccl.Send(mine.data(), 4, other, 1));
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
+    rank.nccl.Progress();  // hears the offer
+    both.arrive_and_wait();
+    HADAL_ASSIGN_OR_RETURN(CommRequest received, rank.nccl.Receive(others.data(), 4, other, 1));  // starts it
+    both.arrive_and_wait();
+    rank.memory.device()->FreeBytes();
+    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(sent, absl::Now() + kHang, "a value"));
+    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(received, absl::Now() + kHang, "a value"));
+    EXPECT_THAT(others.values(), ElementsAre(other));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Rank 1 is about to stand still behind a receive from rank 0, which takes its time: it does not start one from rank 2 meanwhile.
+TEST(NcclCommunicator, StartsNoReceiveBeforeAStandstill) {
+  EmulatedNccl nccl(6);
+  std::atomic<bool> stands = false, released = false;
+  const absl::Status status = RunRanks(3, nccl, [&](Rank& rank) -> absl::Status {
+    const int me = rank.host.rank();
+    TransferBuffer first(rank.memory, {me}), second(rank.memory, {me});
+    CommRequest one, two;
+    if (me == 0) {
+      HADAL_ASSIGN_OR_RETURN(one, rank.nccl.Send(first.data(), 4, 1, 1));
+    }
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
+    rank.nccl.Progress();
+    if (me == 0) {
+      while (!released) absl::SleepFor(absl::Microseconds(50));
+    } else if (me == 1) {
+      HADAL_ASSIGN_OR_RETURN(one, rank.nccl.Receive(first.data(), 4, 0, 1));
+      HADAL_ASSIGN_OR_RETURN(two, rank.nccl.Receive(second.data(), 4, 2, 1));
+      stands = true;
+      rank.memory.device()->FreeBytes();
+      EXPECT_TRUE(released) << "the receive from rank 0 had not ended";
+    } else {
+      while (!stands) absl::SleepFor(absl::Microseconds(50));
+      HADAL_ASSIGN_OR_RETURN(two, rank.nccl.Send(second.data(), 4, 1, 1));
+      for (int i = 0; i < 200 && two.active(); ++i) {
+        HADAL_ASSIGN_OR_RETURN(const bool done, rank.nccl.Test(two));
+        EXPECT_FALSE(done);
+        absl::SleepFor(absl::Microseconds(50));
+      }
+      released = true;
+    }
+    for (CommRequest* request : {&one, &two}) {
+      if (request->active()) HADAL_RETURN_IF_ERROR(rank.nccl.Wait(*request, absl::Now() + kHang, "a value"));
+    }
+    if (me != 1) return absl::OkStatus();
+    EXPECT_THAT(first.values(), ElementsAre(0));
+    EXPECT_THAT(second.values(), ElementsAre(2));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// What does not end before a standstill is a hang, which the next call says, and the device goes on.
+TEST(NcclCommunicator, AStandstillBehindAStalledMessageIsAHang) {
+  EmulatedNccl nccl(4);
+  const auto body = [&](Rank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    if (rank.host.rank() == 0) HADAL_RETURN_IF_ERROR(rank.nccl.Send(value.data(), 4, peer, 0).status());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
+    rank.nccl.Progress();
+    if (rank.host.rank() == 1) HADAL_RETURN_IF_ERROR(rank.nccl.Receive(value.data(), 4, peer, 0).status());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("granted"));
+    rank.nccl.Progress();
+    std::string seen;
+    std::thread watchdog([&] {
+      for (int i = 0; i < 1000 && seen.empty(); ++i) {
+        absl::SleepFor(absl::Milliseconds(1));
+        if (const std::optional<WaitInProgress> wait = rank.host.CurrentWait()) seen = wait->description;
+      }
+    });
+    rank.memory.device()->FreeBytes();
+    watchdog.join();
+    EXPECT_THAT(seen, HasSubstr("for transfers to end before its device stands still"));
+    const absl::Status next = rank.nccl.Send(value.data(), 4, peer, 0).status();
+    EXPECT_EQ(next.code(), absl::StatusCode::kDeadlineExceeded) << next;
+    EXPECT_THAT(std::string(next.message()), HasSubstr("1 transfers to end"));
+    return absl::OkStatus();
+  };
+  const absl::Status status = RunRanks(2, nccl, body, absl::Seconds(1));
   EXPECT_TRUE(status.ok()) << status;
 }
 

@@ -2,6 +2,7 @@
 // every layout and schedule; and how a run ends when NCCL fails.
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,29 +17,60 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
+// What ranks say to each other about transfers is late, as it may be on a network: of `looks` for a word one finds it, about.
+class LateWords final : public Communicator {
+ public:
+  LateWords(Communicator& world, uint64_t looks) : world_(world), looks_(looks), random_(11 + world.rank()) {}
+
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+  absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override {
+    return world_.Send(data, bytes, peer, tag);
+  }
+  absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override {
+    return world_.Receive(data, capacity_bytes, peer, tag);
+  }
+  absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes) override {
+    if (request.tag == NcclCommunicator::kControlTag && random_() % looks_ != 0) return false;
+    return world_.Test(request, received_bytes);
+  }
+  void Progress() override { world_.Progress(); }
+  void Abort(int exit_code) override { world_.Abort(exit_code); }
+
+ private:
+  Communicator& world_;
+  const uint64_t looks_;
+  std::mt19937_64 random_;
+};
+
 // NCCL for the ranks of one run, each with an emulated device.
 class NcclOfRun {
  public:
-  explicit NcclOfRun(uint64_t seed) : nccl_(seed) {}
+  explicit NcclOfRun(uint64_t seed, uint64_t looks = 1) : nccl_(seed), looks_(looks) {}
 
   EmulatedNccl& nccl() { return nccl_; }
   RunSpec Over(RunSpec spec) {
     spec.connect_devices = [this](Device& device, Communicator& world, std::span<const RankPair> pairs) {
       NcclLibrary* library = nullptr;
+      LateWords* control = nullptr;
       {
         const std::lock_guard lock(mutex_);
-        libraries_.push_back(nccl_.LibraryFor(static_cast<EmulatedDevice&>(device)));
-        library = libraries_.back().get();
+        library = libraries_.emplace_back(nccl_.LibraryFor(static_cast<EmulatedDevice&>(device))).get();
+        control = controls_.emplace_back(std::make_unique<LateWords>(world, looks_)).get();
       }
-      return NcclCommunicator::Create(*library, device, world, pairs, absl::Seconds(60));
+      auto made = NcclCommunicator::Create(*library, device, *control, pairs, absl::Seconds(60));
+      if (made.ok()) world.Carry(made->get());
+      return made;
     };
     return spec;
   }
 
  private:
   EmulatedNccl nccl_;
+  const uint64_t looks_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<NcclLibrary>> libraries_;
+  std::vector<std::unique_ptr<LateWords>> controls_;
 };
 
 RunSpec OnDevices(RunSpec spec) {
@@ -62,6 +94,16 @@ INSTANTIATE_TEST_SUITE_P(TwoRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(FourRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(4)),
                          [](const auto& info) { return info.param.name; });
+
+// Gradients go both ways while kernels, products and graphs are new: no rank's device waits for another's host.
+TEST(NcclStandstillTest, NoRankWaitsForAnothersHost) {
+  RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kReZero));  // whose scalars part the weights: many messages
+  spec.ranks = spec.pipeline.replicas = 2;
+  spec.batch.micro_batches = 2;
+  const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
+  NcclOfRun run(3, /*looks=*/16);
+  EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
+}
 
 // A peer that NCCL has lost ends the run on every rank, as a lost peer (exit code 6), wherever it happens; nothing hangs.
 TEST(NcclFailureTest, AnAsynchronousErrorEndsTheRun) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -140,6 +141,56 @@ TEST_F(DeviceTest, AnotherThreadsCopiesGoBesideLaunches) {
   for (int i = 0; i < 100; ++i) AddToItself();
   writer.join();
   EXPECT_EQ(Values(), Floats(10, 0x1p100f));
+}
+
+TEST_F(DeviceTest, WhatMayLetItStandStillIsTold) {
+  int told = 0, before = 0;
+  const auto rose = [&] { return std::exchange(before, told) < told; };
+  device_->OnStandstill([&] { ++told; });
+  const auto multiply = [this](int64_t rows) {
+    LinearForward(stream_,
+                  {.x = {values_.data, rows, 1}, .weight = {values_.data + 4, 1, 1}, .y = {values_.data + 6, rows, 1}});
+  };
+  AddToItself();
+  EXPECT_TRUE(rose()) << "a kernel's first launch";
+  multiply(2);
+  EXPECT_TRUE(rose()) << "a product's first launch";
+  AddToItself();
+  multiply(2);
+  EXPECT_FALSE(rose()) << "its second";
+  multiply(3);
+  EXPECT_TRUE(rose()) << "another product";
+  EXPECT_EQ(Values(), Floats(10));
+  device_->CopyIn(values_.data, host_.data, 40);
+  device_->EnqueueCopyIn(values_.data, host_.data, 40);
+  device_->CopyWithin(values_.data, values_.data + 5, 20);
+  device_->Clear(values_.data, 40);
+  device_->Idle();
+  device_->Synchronize();
+  EXPECT_FALSE(rose()) << "what every step does";
+
+  device_->BeginCapture();
+  EXPECT_TRUE(rose()) << "a recording";
+  AddToItself();
+  multiply(1);
+  const absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_->EndCapture();
+  EXPECT_FALSE(rose()) << "what is recorded, and the graph";
+  device_->Launch(**graph);
+  EXPECT_TRUE(rose()) << "a graph's first launch";
+  device_->Launch(**graph);
+  EXPECT_FALSE(rose());
+
+  device_->FreeBytes();
+  EXPECT_TRUE(rose());
+  std::byte* const memory = *device_->Allocate(16);
+  EXPECT_TRUE(rose());
+  device_->Free(memory);
+  EXPECT_TRUE(rose());
+  std::byte* const pinned = *device_->AllocateHost(16);
+  EXPECT_TRUE(rose());
+  device_->FreeHost(pinned);
+  EXPECT_TRUE(rose());
+  device_->OnStandstill(nullptr);
 }
 
 TEST_F(DeviceTest, QueuesWaitForKernelsAndTheHostSeesWhen) {

@@ -2,8 +2,12 @@
 
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +17,11 @@
 #include "runtime/crc32c.h"
 
 namespace hadal::testing {
+namespace {
+
+constexpr std::chrono::seconds kLongestStandstill{30};
+
+}  // namespace
 
 // While it lives the host may touch the device's memory.
 struct EmulatedDevice::OpenMemory {
@@ -28,6 +37,7 @@ class EmulatedDevice::Graph : public DeviceGraph {
 
   const EmulatedDevice* device;
   std::vector<std::function<void()>> work;
+  bool launched = false;
 };
 
 class EmulatedDevice::Loops : public cuda::Matmul {
@@ -49,6 +59,8 @@ class EmulatedDevice::Loops : public cuda::Matmul {
     for (const std::byte* const mask : {static_cast<const std::byte*>(args.written_mask), args.read_mask}) {
       if (mask != nullptr) HADAL_CHECK(device_.Owns(mask, ReluMaskBytes(args.m, args.n)));
     }
+    if (known_.emplace(args.m, args.n, args.k, args.a_transposed, args.b_transposed, args.accumulate).second)
+      device_.Standstill();
     device_.Enqueue([this, args] {
       const OpenMemory open(device_);
       const std::vector<float> a = Values(args.a, args.m, args.k, args.a_transposed);
@@ -106,6 +118,7 @@ class EmulatedDevice::Loops : public cuda::Matmul {
   }
 
   EmulatedDevice& device_;
+  std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool, bool>> known_;
 };
 
 EmulatedDevice::EmulatedDevice(uint64_t seed, int64_t most_bytes)
@@ -134,6 +147,21 @@ int64_t EmulatedDevice::used_host_bytes() const {
 const DeviceKernels& EmulatedDevice::kernels() const { return cuda::Operations(); }
 cuda::Matmul& EmulatedDevice::matmul() { return *matmul_; }
 
+void EmulatedDevice::Standstill() const {
+  LaunchDevice::Standstill();
+  if (capturing()) return;  // its beginning was one
+  const auto start = std::chrono::steady_clock::now();
+  while (!queues_.Idle()) {
+    HADAL_CHECK(std::chrono::steady_clock::now() - start < kLongestStandstill);
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+int64_t EmulatedDevice::FreeBytes() const {
+  Standstill();
+  return most_bytes_ - used_bytes_;
+}
+
 absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
   HADAL_CHECK_GE(bytes, 1);
   HADAL_CHECK(!capturing());
@@ -149,6 +177,7 @@ absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
 }
 
 void EmulatedDevice::Free(std::byte* memory) {
+  Standstill();
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(memory);
   HADAL_CHECK(found != allocations_.end());
@@ -160,12 +189,14 @@ void EmulatedDevice::Free(std::byte* memory) {
 
 absl::StatusOr<std::byte*> EmulatedDevice::AllocateHost(int64_t bytes) {
   HADAL_CHECK(!capturing());
+  Standstill();
   std::byte* memory = new std::byte[bytes]();
   host_allocations_[memory] = bytes;
   return memory;
 }
 
 void EmulatedDevice::FreeHost(std::byte* memory) {
+  Standstill();
   HADAL_CHECK_EQ(host_allocations_.erase(memory), 1u);
   delete[] memory;
 }
@@ -266,6 +297,7 @@ bool EmulatedDevice::Idle() {
 }
 
 void EmulatedDevice::BeginCapture() {
+  Standstill();
   capture_.Begin();
   launches_before_capture_ = executor_.launches();
   executor_.Divert([this](std::function<void()> launch) { recording_.push_back(std::move(launch)); });
@@ -282,8 +314,9 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
 
 void EmulatedDevice::Launch(DeviceGraph& graph) {
   HADAL_CHECK(!capturing());
-  const Graph& recorded = static_cast<const Graph&>(graph);
+  auto& recorded = static_cast<Graph&>(graph);
   HADAL_CHECK_EQ(recorded.device, this);
+  if (!std::exchange(recorded.launched, true)) Standstill();
   const int64_t launches = executor_.launches();
   for (const std::function<void()>& work : recorded.work) work();
   executor_.launches() = launches + 1;

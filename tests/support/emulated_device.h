@@ -4,6 +4,8 @@
 // kernel that follows a host's pointer ends in the executor's abort. Copies check which side they are given, and memory that is being copied
 // without waiting (EnqueueCopyIn) must not change until the device is waited for. A capture keeps launches as closures; what may not be
 // called meanwhile aborts. So a run that ends has kept to runtime/device.h.
+// Each standstill that a driver may make is one here: the host waits until all queues are idle, and aborts where they are not within half a
+// minute: what is there waits for a host that waits here.
 // Threads: as Device.
 #pragma once
 
@@ -32,7 +34,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
 
   std::string Name() const override { return "emulated device"; }
   std::string Identity() const override { return absl::StrCat("emulated ", reinterpret_cast<uintptr_t>(this)); }
-  int64_t FreeBytes() const override { return most_bytes_ - used_bytes_; }
+  int64_t FreeBytes() const override;
   int64_t used_bytes() const { return used_bytes_; }
   int64_t used_host_bytes() const;
   const DeviceKernels& kernels() const override;
@@ -59,7 +61,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   // From here on nothing rides on products.
   void RefuseEpilogues() { refuses_epilogues_ = true; }
 
-  cuda::StreamHandle handle() override { return executor_.stream(); }
+  cuda::StreamHandle handle() override { return {executor_.stream(), &executor_.launches(), &first_launches()}; }
   cuda::Matmul& matmul() override;
   cuda::LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -75,6 +77,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   class Loops;
   class Graph;
   struct OpenMemory;
+  void Standstill() const override;
   // Runs what is launched, or records it.
   void Enqueue(std::function<void()> work);
   // Opens the memory, or closes it again; calls nest.

@@ -65,6 +65,10 @@ void EmulatedQueues::Await(Queue queue, Event event) {
 
 bool EmulatedQueues::Reached(Event event) { return AllDone(StateOf(event, true).of); }
 
+bool EmulatedQueues::Idle() const {
+  return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return AllDone(queue.second->before); });
+}
+
 PendingList EmulatedQueues::Put(Queue queue, std::shared_ptr<PendingWork> work) {
   QueueState& state = StateOf(queue);
   HADAL_CHECK(std::exchange(state.awaited, false));

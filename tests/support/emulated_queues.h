@@ -34,6 +34,9 @@ class EmulatedQueues final : public DeviceQueues {
   void Await(Queue queue, Event event) override;
   bool Reached(Event event) override;
 
+  // Whether all that is in the queues is done.
+  bool Idle() const;
+
   // Puts work into the queue and returns what it runs behind.
   PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
 
