@@ -7,8 +7,7 @@
 // are made of. Its types: a bias, or a bias's gradient, is stored as D is. So the gradient of a bias rides on the weight's, whose D is fp32
 // (with BGRADB, over dy; as Transformer Engine accumulates), and not on dReLU's product (DRELU_BGRAD), whose D is bf16.
 // Where that costs the product its speed nothing rides: from compute capability 9 on tensor cores have instructions of their own, and an
-// epilogue that kernels with these lack is served by those of 8.x, at some two thirds of the speed, which is more than the spared trips are
-// worth. So there a mask or a sum is offered only where its algorithm is of the same kind (CUBLASLT_ALGO_CONFIG_ID) as that of the bare product.
+// epilogue that kernels with these lack is served by those of 8.x, which is slower. So there a mask or a sum is offered only where its algorithm is of the same kind (CUBLASLT_ALGO_CONFIG_ID) as that of the bare product.
 // (cuBLASLt 13.0 names kernels with DRELU and BGRADB in bf16 for 8.0 and 10.0 and none for 9.0; not measured.)
 // Threads: one. Errors of the library behind the start abort with its words.
 #pragma once
