@@ -83,7 +83,7 @@ class SaveCycleTest : public ::testing::Test {
 
 TEST_F(SaveCycleTest, ACommittedSaveIsToldOnce) {
   ASSERT_TRUE(saves_.Begin(At(3), /*is_best=*/false).ok());
-  for (int i = 0; i < 3000 && listener_.saved.empty(); ++i) {
+  for (int i = 0; i < 30000 && listener_.saved.empty(); ++i) {
     ASSERT_TRUE(saves_.Poll(4).ok());
     absl::SleepFor(absl::Milliseconds(1));
   }
