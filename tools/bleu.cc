@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
     }
     lines.emplace_back(StripTrailingSpace(line));
   }
-  if (in.bad()) return absl::DataLossError(absl::StrCat(name, ": reading failed after line ", lines.size()));
+  if (in.bad()) return absl::InternalError(absl::StrCat(name, ": reading failed after line ", lines.size()));
   if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no line"));
   return lines;
 }

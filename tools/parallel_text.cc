@@ -37,7 +37,7 @@ absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
 absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::string& line) {
   if (!std::getline(side.in, line)) {
     if (side.in.bad()) {
-      return absl::DataLossError(absl::StrCat("reading ", side.path, " failed after line ", number - 1));
+      return absl::InternalError(absl::StrCat("reading ", side.path, " failed after line ", number - 1));
     }
     line.clear();
     return false;
