@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/status_macros.h"
 #include "tools/config_value.h"
+#include "tools/model_config.h"
 #include "tools/run_options.h"
 
 namespace hadal {

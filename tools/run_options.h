@@ -1,7 +1,6 @@
 // From the config a person wrote (configs/run.proto) to the plain option structs the trainer and the planner read.
 //
-// The residual method is applied for the model's depth and then overridden field by field; fractions of the run become updates
-// (rounded, at least 1); what fields mean together is checked. Vocabulary sizes stay 0: they come from the prepared corpus.
+// The model is model_config.h's; fractions of the run become updates (rounded, at least 1); what fields mean together is checked. Vocabulary sizes stay 0: they come from the prepared corpus.
 // Thread safety: pure.
 #pragma once
 
@@ -26,10 +25,5 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 // What only a training run needs, and a plan does not: a corpus, a limit, a validation corpus where something depends on it.
 // Errors: InvalidArgument with the field to set.
 absl::Status CheckTrainable(const TrainOptions& options);
-
-// The method's preset, without overrides, as the fields that would override it. Inverse of what MakeRunOptions reads.
-config::StackResidual ToStackResidual(const StackMethod& method);
-std::string DistributionName(WeightDistribution distribution);
-std::string BranchGrowthName(BranchGrowth growth);
 
 }  // namespace hadal

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/tools/parsed_config.h"
 #include "tools/config_difference.h"
 #include "tools/config_loading.h"
 #include "tools/run_options.h"
@@ -13,13 +14,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-config::RunConfig Parsed(const std::string& text) {
-  config::RunConfig config;
-  const absl::Status status = MergeConfigText(text, "run.textproto", config);
-  EXPECT_TRUE(status.ok()) << status << "\n" << text;
-  return config;
-}
 
 std::string Resolved(const std::string& text) {
   const auto resolved = ResolvedConfigText(Parsed(text));

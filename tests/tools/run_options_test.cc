@@ -1,15 +1,9 @@
 #include "tools/run_options.h"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "configs/compare.pb.h"
-#include "configs/machine.pb.h"
-#include "tools/config_loading.h"
+#include "tests/tools/parsed_config.h"
 #include "tools/config_schema.h"
 
 namespace hadal {
@@ -18,13 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-config::RunConfig Parsed(const std::string& text) {
-  config::RunConfig config;
-  const absl::Status status = MergeConfigText(text, "run.textproto", config);
-  EXPECT_TRUE(status.ok()) << status;
-  return config;
-}
 
 RunOptions OptionsOf(const std::string& text) {
   auto options = MakeRunOptions(Parsed(text));
@@ -229,57 +216,6 @@ TEST(RunOptions, EveryWordOfTheSchemaHasAMeaning) {
   }
 }
 
-TEST(RunOptions, MethodIsAppliedForTheDepth) {
-  const ModelOptions model =
-      OptionsOf("model { encoder_layers: 100 decoder_layers: 100 residual { method: \"deepnorm\" } }").train.model;
-  EXPECT_NEAR(model.encoder.residual_gain, 3.4157, 1e-4);
-  EXPECT_NEAR(model.encoder.value_gain, 0.2063, 1e-4);
-  EXPECT_NEAR(model.decoder.residual_gain, 4.1618, 1e-4);
-  EXPECT_NEAR(model.decoder.ffn_gain, 0.1699, 1e-4);
-  EXPECT_EQ(model.distribution, WeightDistribution::kXavierNormal);
-}
-
-TEST(RunOptions, FieldsOverrideTheMethodOneByOne) {
-  const ModelOptions model = OptionsOf(R"(model { encoder_layers: 100 decoder_layers: 100 residual {
-    method: "deepnorm" distribution: "xavier_uniform" branch_growth: "exponential" growth_updates: 10
-    encoder { norm: "pre" residual_gain: 1.5 branch_gain: 6 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5
-              cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" embedding_gain: 9
-              skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true
-              fixup_scalars: true linear_bias: false ffn_output_factor: 12 projection_gain: 13
-              omega: "constant" initial_omega: 14 combine_layers: true }
-    decoder { ffn_gain: 0.25 } } })")
-                                 .train.model;
-  EXPECT_EQ(model.encoder.norm, NormPlacement::kPre);
-  EXPECT_EQ(model.encoder.residual_gain, 1.5);
-  EXPECT_EQ(model.encoder.query_key_gain, 2);
-  EXPECT_EQ(model.encoder.value_gain, 3);
-  EXPECT_EQ(model.encoder.output_gain, 4);
-  EXPECT_EQ(model.encoder.ffn_gain, 5);
-  EXPECT_EQ(model.encoder.branch_gain, 6);
-  EXPECT_EQ(model.encoder.cross_value_gain, 7);
-  EXPECT_EQ(model.encoder.cross_output_gain, 8);
-  EXPECT_EQ(model.encoder.depth_init, DepthInit::kFromTop);
-  EXPECT_EQ(model.encoder.embedding_gain, 9);
-  EXPECT_EQ(model.encoder.skip_gain, 10);
-  EXPECT_EQ(model.encoder.layer_gain, 11);
-  EXPECT_TRUE(model.encoder.learned_branch_gain && model.encoder.attention_inner_norm && model.encoder.ffn_inner_norm);
-  EXPECT_TRUE(model.encoder.fixup_scalars && !model.encoder.linear_bias && model.decoder.linear_bias);
-  EXPECT_EQ(model.encoder.omega, Omega::kConstant);
-  EXPECT_TRUE(model.encoder.combine_layers && !model.decoder.combine_layers);
-  EXPECT_EQ(model.encoder.initial_omega, 14);
-  EXPECT_EQ(model.decoder.omega, Omega::kNone);
-  EXPECT_EQ(model.encoder.ffn_output_factor, 12);
-  EXPECT_EQ(model.encoder.projection_gain, 13);
-  EXPECT_FALSE(model.encoder.attention_output_norm || model.encoder.head_scale || model.decoder.ffn_inner_norm);
-  EXPECT_EQ(model.decoder.norm, NormPlacement::kPost);
-  EXPECT_EQ(model.decoder.ffn_gain, 0.25);
-  EXPECT_NEAR(model.decoder.value_gain, 0.1699, 1e-4) << "what is not overridden stays the method's";
-  EXPECT_EQ(model.distribution, WeightDistribution::kXavierUniform);
-  EXPECT_EQ(model.branch_growth, BranchGrowth::kExponential);
-  EXPECT_EQ(model.branch_growth_updates, 10);
-  EXPECT_EQ(model.branch_growth_steepness, 5) << "the growth's own";
-}
-
 TEST(RunOptions, FractionsBecomeUpdates) {
   const TrainOptions train = OptionsOf(R"(stop { steps: 1001 } learning_rate { warmup_fraction: 0.25 }
     model { residual { method: "branchnorm" growth_fraction: 0.0001 } })")
@@ -335,14 +271,6 @@ TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
               ElementsAre(HasSubstr("has no warm-up")));
 }
 
-TEST(RunOptions, TorchscaleCompatIsAboutDeepNorm) {
-  const std::string model = "model { encoder_layers: 100 decoder_layers: 100 residual { torchscale_compat: true ";
-  EXPECT_NEAR(OptionsOf(model + "} }").train.model.encoder.ffn_gain, 0.2727, 1e-4);
-  EXPECT_EQ(OptionsOf(model + "encoder { ffn_gain: 0.5 } } }").train.model.encoder.ffn_gain, 0.5);
-  EXPECT_THAT(ErrorOf(model + "method: \"post_ln\" } }"),
-              HasSubstr("not allowed with model.residual.method = \"post_ln\""));
-}
-
 TEST(RunOptions, WarnsWhereTheStreamFades) {
   const std::string run = "stop { minutes: 1 } model { residual { method: \"b2t_no_ln\" } ";
   EXPECT_THAT(OptionsOf(run + "encoder_layers: 18 }").warnings, IsEmpty());
@@ -388,77 +316,6 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   EXPECT_TRUE(CheckTrainable(options).ok());
   options.train_data.clear();
   EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("data.train is not set"));
-}
-
-std::vector<std::string> FilesIn(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".textproto") files.push_back(entry.path().string());
-  }
-  EXPECT_FALSE(files.empty()) << folder;
-  return files;
-}
-
-// As the schema that the file names in its head ("proto-message: …", which editors read).
-absl::Status LoadAsItSays(const std::string& file) {
-  std::ifstream stream(file);
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  config::Comparison comparison;
-  config::Machine machine;
-  const auto says = [&](const std::string& message) {
-    return text.find("# proto-message: hadal.config." + message + "\n") != std::string::npos;
-  };
-  if (says("RunConfig")) return LoadConfig({file}, {}).status();
-  if (says("Comparison")) return LoadMessage(file, comparison);
-  if (says("Machine")) return LoadMessage(file, machine);
-  return absl::InvalidArgumentError(file + " does not say its schema: # proto-message: hadal.config.…");
-}
-
-TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
-  const std::string configs = HADAL_CONFIGS;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
-    if (entry.path().extension() != ".textproto") continue;
-    const absl::Status status = LoadAsItSays(entry.path().string());
-    EXPECT_TRUE(status.ok()) << status;
-  }
-  for (const std::string& base : FilesIn(configs)) {
-    for (const std::string& size : FilesIn(configs + "/size")) {
-      for (const std::string& depth : FilesIn(configs + "/depth")) {
-        for (const std::string& method : FilesIn(configs + "/method")) {
-          const auto config = LoadConfig({base, size, depth, method}, {});
-          ASSERT_TRUE(config.ok()) << config.status();
-          const auto options = MakeRunOptions(*config);
-          ASSERT_TRUE(options.ok()) << base << " " << size << " " << depth << " " << method << ": " << options.status();
-          const bool fades = method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 50;
-          if (fades) continue;  // from which depth on it warns depends on the width
-          EXPECT_THAT(options->warnings, IsEmpty()) << base << " " << size << " " << depth << " " << method;
-        }
-      }
-    }
-  }
-}
-
-TEST(ShippedConfigs, TheLanguageModelTakesEveryMethod) {
-  const std::string configs = HADAL_CONFIGS, base = configs + "/language_model/base.textproto";
-  for (const std::string& method : FilesIn(configs + "/method")) {
-    const auto config = LoadConfig({base, method}, {});
-    ASSERT_TRUE(config.ok()) << config.status();
-    const auto options = MakeRunOptions(*config);
-    ASSERT_TRUE(options.ok()) << method << ": " << options.status();
-    EXPECT_TRUE(CheckTrainable(options->train).ok());
-    EXPECT_FALSE(options->train.model.has_encoder());
-    EXPECT_THAT(options->warnings, IsEmpty()) << method;
-  }
-}
-
-TEST(ShippedConfigs, DepthFilesSayTheirDepth) {
-  for (const int layers : {6, 18, 100, 500}) {
-    const std::string name = std::string(HADAL_CONFIGS) + "/depth/" + std::to_string(layers) + ".textproto";
-    const auto config = LoadConfig({name}, {});
-    ASSERT_TRUE(config.ok()) << config.status();
-    EXPECT_EQ(config->model().encoder_layers(), layers);
-    EXPECT_EQ(config->model().decoder_layers(), layers);
-  }
 }
 
 }  // namespace
