@@ -88,7 +88,7 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
                            MakePipelinePlan(report->model, options.batch, options.pipeline, 2, rank));
     HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, pipeline, Stream::On(device, 1), true,
                                                              communicator, absl::Seconds(20)));
-    HADAL_RETURN_IF_ERROR(engine->ShareTiedWeights());
+    HADAL_RETURN_IF_ERROR(engine->ShareWeights());
     const std::unique_ptr<Decoder> decoder =
         Decoder::Over(report->model, engine->stage().parameters(), engine->stage().stream(), communicator,
                       *engine->decoder(), absl::Seconds(20));
