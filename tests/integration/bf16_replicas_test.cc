@@ -190,7 +190,7 @@ class Bf16ResumeTest : public ::testing::Test {
     if (start == Start::kResumed) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
     if (start == Start::kFromWeights) HADAL_RETURN_IF_ERROR(trainer->InitializeFrom(checkpoint));
     HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
-    if (communicator.rank() == 0) saved_ = outcome.checkpoint;
+    if (communicator.rank() == 0 && start == Start::kNew) saved_ = outcome.checkpoint;
     return absl::OkStatus();
   }
 
@@ -199,6 +199,7 @@ class Bf16ResumeTest : public ::testing::Test {
                             const std::string& checkpoint = "") {
     TrainOptions options = options_;
     options.stop.steps = steps;
+    options.checkpoint.save_at_end = start == Start::kNew;
     options.run_directory = directory_ / (Name(grid) + "." + std::to_string(runs_++));
     options.pipeline.stages = grid.stages;
     options.pipeline.replicas = grid.replicas;
@@ -215,7 +216,7 @@ class Bf16ResumeTest : public ::testing::Test {
   TemporaryDirectory directory_;
   TrainOptions options_;
   int runs_ = 0;
-  std::string saved_;  // the last run's checkpoint
+  std::string saved_;  // the last new run's checkpoint
 };
 
 TEST_F(Bf16ResumeTest, SavedOnOneGridResumedOnAnother) {
