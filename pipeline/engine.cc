@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   ProcessGrid& transfers = engine->transfers();
   layout.channels_.Bind(engine->arena_, transfers.pipeline());
   layout.tied_.Bind(engine->arena_, transfers.pipeline());
-  layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_);
+  HADAL_RETURN_IF_ERROR(layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_));
   if (layout.decoder_) layout.decoder_->Bind(engine->arena_, engine->grid_.pipeline(), timeout);
   if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;

@@ -1,6 +1,7 @@
 #include "pipeline/replica_reduction.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "kernels/add.h"
 #include "runtime/status_macros.h"
@@ -50,8 +51,9 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
   mirror_slice_ = layout.ReserveHostBytes("workspace", elements(state.slices()) * kBytes);
 }
 
-void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace) {
-  if (!active_) return;
+absl::Status ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas,
+                                    TraceBuffer& trace) {
+  if (!active_) return absl::OkStatus();
   communicator_ = &replicas;
   trace_ = &trace;
   buffers_ = arena.Get<float>(buffer_slice_);
@@ -75,6 +77,9 @@ void ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communi
   complete_seconds_.resize(mine_.size());
   requests_.reserve(buckets_.size() * (replicas_ - 1));
   receives_.resize(kDepth * (replicas_ - 1));
+  if (!on_device_) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(beside_, SideQueue::Create(*state.device(), mine_.size(), kDepth));
+  return absl::OkStatus();
 }
 
 void ReplicaReduction::AddSlice(const StateSlice& slice, int32_t first_sublayer) {
@@ -109,7 +114,9 @@ Vector ReplicaReduction::Received(size_t position, int replica) const {
 void ReplicaReduction::MarkComplete(size_t end) {
   complete_ = end;
   const double now = trace_->Now();
+  const size_t first = marked_;
   for (; marked_ < mine_.size() && mine_[marked_] < complete_; ++marked_) complete_seconds_[marked_] = now;
+  if (beside_ != nullptr) beside_->MarkReady(first, marked_);
 }
 
 absl::Status ReplicaReduction::PostReceives() {
@@ -148,7 +155,7 @@ absl::Status ReplicaReduction::PostSends(const Stream& stream, size_t end) {
 
 absl::Status ReplicaReduction::Begin() {
   if (!active_) return absl::OkStatus();
-  complete_ = sent_ = marked_ = posted_ = added_ = 0;
+  complete_ = sent_ = marked_ = posted_ = begun_ = added_ = 0;
   return PostReceives();
 }
 
@@ -165,22 +172,29 @@ absl::Status ReplicaReduction::Advance(const Stream& stream, int32_t first_compl
 }
 
 absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
-  if (added_ == mine_.size() || mine_[added_] >= complete_) return false;
-  const size_t first = added_ % kDepth * (replicas_ - 1);
+  HADAL_RETURN_IF_ERROR(Retire());
+  if (begun_ == posted_ || mine_[begun_] >= complete_) return false;
+  const size_t first = begun_ % kDepth * (replicas_ - 1);
   for (size_t i = first; i < first + replicas_ - 1; ++i) {
     if (!receives_[i].active()) continue;
     HADAL_ASSIGN_OR_RETURN(const bool done, communicator_->Test(receives_[i]));
     if (!done) return false;
   }
-  on_device_ ? SumOnDevice(stream, added_) : Sum(stream, added_);
-  const int64_t piece_bytes = buckets_[mine_[added_]].gradient.size * int64_t{sizeof(float)};
-  trace_->Add({.kind = TraceKind::kReplicaGradients,
-               .bytes = (replicas_ - 1) * piece_bytes,
-               .begin_seconds = complete_seconds_[added_],
-               .end_seconds = trace_->Now()});
-  ++added_;
-  HADAL_RETURN_IF_ERROR(PostReceives());
+  beside_ != nullptr ? SumOnDevice(stream, begun_) : Sum(stream, begun_);
+  ++begun_;
+  HADAL_RETURN_IF_ERROR(Retire());
   return true;
+}
+
+absl::Status ReplicaReduction::Retire() {
+  for (; added_ < begun_ && (beside_ == nullptr || beside_->Done(added_)); ++added_) {
+    const int64_t piece_bytes = buckets_[mine_[added_]].gradient.size * int64_t{sizeof(float)};
+    trace_->Add({.kind = TraceKind::kReplicaGradients,
+                 .bytes = (replicas_ - 1) * piece_bytes,
+                 .begin_seconds = complete_seconds_[added_],
+                 .end_seconds = trace_->Now()});
+  }
+  return PostReceives();
 }
 
 // Elements are independent, so that threads and blocks change no bit; a block of sums stays in the first-level cache.
@@ -208,11 +222,13 @@ void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
 
 // ((g0 + g1) + …) in place: up to this replica's own piece into replica 0's, which is then added to it, and the rest after that. An
 // addition's operands may change places without changing its result.
-void ReplicaReduction::SumOnDevice(const Stream& stream, size_t position) const {
+void ReplicaReduction::SumOnDevice(const Stream& main, size_t position) const {
+  const Stream stream = beside_->Begin(main, position);
   const Vector own = buckets_[mine_[position]].gradient;
   for (int r = 1; r < replica_; ++r) Add(stream, {.sum = Received(position, 0), .values = Received(position, r)});
   if (replica_ > 0) Add(stream, {.sum = own, .values = Received(position, 0)});
   for (int r = replica_ + 1; r < replicas_; ++r) Add(stream, {.sum = own, .values = Received(position, r)});
+  beside_->End(position);
 }
 
 absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {
@@ -220,12 +236,15 @@ absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeo
   MarkComplete(buckets_.size());
   HADAL_RETURN_IF_ERROR(PostSends(stream, complete_));
   while (added_ < mine_.size()) {
-    const size_t first = added_ % kDepth * (replicas_ - 1);
+    const size_t first = begun_ % kDepth * (replicas_ - 1);
     for (size_t i = first; i < first + replicas_ - 1; ++i) {
       if (!receives_[i].active()) continue;
       HADAL_RETURN_IF_ERROR(communicator_->Wait(receives_[i], absl::Now() + timeout, "another replica's gradients"));
     }
-    HADAL_RETURN_IF_ERROR(AddNext(stream).status());
+    HADAL_ASSIGN_OR_RETURN(const bool begun, AddNext(stream));
+    if (begun) continue;
+    communicator_->Progress();  // the device adds
+    std::this_thread::yield();
   }
   for (CommRequest& send : requests_) {
     HADAL_RETURN_IF_ERROR(communicator_->Wait(send, absl::Now() + timeout, "gradients' way to their owner"));

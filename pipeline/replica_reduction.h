@@ -12,18 +12,22 @@
 // Advance(s) says that the gradients of sublayers ≥ s are complete: it posts those buckets' sends and adds what has come, without
 // waiting. Tied tables come last, since they are summed over their uses first.
 // On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made too; where it
-// moves the device's, sums are kernels of the device. Both add the same numbers in the same order: the bits are the CPU's.
+// moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts when its pieces have come and its own
+// gradient is complete, and does not stand behind the rest of the backward pass; Finish waits for the sums. Both add the same numbers in the
+// same order: the bits are the CPU's.
 // Memory: kDepth·(R-1) buckets to receive into; mirrors, where there are any, are as large as the stage's weights. Threads: one; sums use
 // the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/side_queue.h"
 #include "pipeline/stage_state.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
@@ -41,7 +45,8 @@ class ReplicaReduction {
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, bool training,
                    ArenaLayout& layout);
   // `state`: bound. `replicas`: the stage's (process_grid.h). `trace` gets an event a message received, while it records.
-  void Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
+  // Errors: ResourceExhausted.
+  absl::Status Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
 
   // A step starts: gradients of this step are not complete yet.
   absl::Status Begin();
@@ -79,10 +84,12 @@ class ReplicaReduction {
   // Brings values to the host, and back; nothing without a mirror.
   static void Fetch(const Stream& stream, const Bucket& bucket, Vector values);
   static void Store(const Stream& stream, const Bucket& bucket, Vector values);
-  // Adds the next owned bucket's pieces if they have come; false: not yet.
+  // Adds the next owned bucket's pieces, or puts that in order, if they have come; false: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
+  // Notes the sums that are done, whose pieces' buffers then receive others.
+  absl::Status Retire();
   void Sum(const Stream& stream, size_t position) const;
-  void SumOnDevice(const Stream& stream, size_t position) const;
+  void SumOnDevice(const Stream& main, size_t position) const;
   // Every replica gets the owners' `of`(bucket): an AnyMatrix [1, elements].
   template <typename Of>
   absl::Status Gather(const Stream& stream, const Of& of, absl::Duration timeout);
@@ -100,11 +107,12 @@ class ReplicaReduction {
   std::vector<Bucket> buckets_;  // in the order in which they travel
   std::vector<size_t> mine_;     // the buckets this replica owns
   // The step in progress: places in buckets_ and mine_.
-  size_t complete_ = 0, sent_ = 0, marked_ = 0, posted_ = 0, added_ = 0;
+  size_t complete_ = 0, sent_ = 0, marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
   std::vector<double>
       complete_seconds_;  // [mine_] when each became complete here; of marked_ ones, while the trace records
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
   std::vector<CommRequest> receives_;  // [kDepth][R-1]
+  std::unique_ptr<SideQueue> beside_;  // where sums are the device's
 };
 
 }  // namespace hadal

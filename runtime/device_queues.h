@@ -1,5 +1,6 @@
 // Orders of work beside a device's main one (on a GPU: streams), and the events that tie them together: how transfers run beside kernels
-// and wait for them, and kernels for transfers, without the host waiting for either.
+// and wait for them, and kernels for transfers, without the host waiting for either; and how some kernels run beside others
+// (pipeline/side_queue.h).
 //
 //   kernels … Record(ready, main)            the host goes on
 //   Await(queue, ready); transfer on queue   starts when those kernels are done

@@ -5,12 +5,14 @@
 namespace hadal {
 
 void Stream::Copy(void* to, const void* from, int64_t bytes) const {
+  HADAL_CHECK(queue_ == DeviceQueues::kMain);
   if (bytes == 0) return;
   if (device_ != nullptr) return device_->CopyWithin(to, from, bytes);
   std::memcpy(to, from, bytes);
 }
 
 void Stream::Clear(void* memory, int64_t bytes) const {
+  HADAL_CHECK(queue_ == DeviceQueues::kMain);
   if (bytes == 0) return;
   if (device_ != nullptr) return device_->Clear(memory, bytes);
   ForRanges(bytes, 4096,
@@ -18,12 +20,14 @@ void Stream::Clear(void* memory, int64_t bytes) const {
 }
 
 void Stream::ToHost(void* to, const void* from, int64_t bytes) const {
+  HADAL_CHECK(queue_ == DeviceQueues::kMain);
   if (bytes == 0) return;
   if (device_ != nullptr) return device_->CopyOut(to, from, bytes);
   std::memcpy(to, from, bytes);
 }
 
 void Stream::FromHost(void* to, const void* from, int64_t bytes) const {
+  HADAL_CHECK(queue_ == DeviceQueues::kMain);
   if (bytes == 0) return;
   if (device_ != nullptr) return device_->CopyIn(to, from, bytes);
   std::memcpy(to, from, bytes);

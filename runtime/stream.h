@@ -23,6 +23,14 @@ class Stream {
   static Stream Cpu(int threads) { return Stream(threads, nullptr, DeviceKind::kCpu); }
   // The order of `device`, which must outlive the stream.
   static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device, DeviceKind::kCuda); }
+  // The same device, beside its main order: for the operations whose headers say that they may be launched there.  REQUIRES: on a device;
+  // the queue is of its queues(). Copies, Clear and Synchronize belong to the main order.
+  Stream Beside(DeviceQueues::Queue queue) const {
+    HADAL_CHECK(device_ != nullptr);
+    Stream beside = *this;
+    beside.queue_ = queue;
+    return beside;
+  }
   // What a stream of `kind` would be, where there may be no such device: for layouts alone, no kernel may run on it.
   static Stream ForLayouts(DeviceKind kind, int host_threads) { return Stream(host_threads, nullptr, kind); }
 
@@ -30,6 +38,7 @@ class Stream {
   // Null: the CPU.
   Device* device() const { return device_; }
   DeviceKind kind() const { return kind_; }
+  DeviceQueues::Queue queue() const { return queue_; }
 
   // Bytes between places that kernels of this stream may touch, and between those and the host. ToHost and FromHost return when the host's
   // side may be read or reused; Copy and Clear are in the order of the kernels. `bytes` may be 0.
@@ -39,6 +48,7 @@ class Stream {
   void FromHost(void* to, const void* from, int64_t bytes) const;
   // Waits until the stream's kernels and copies are done; on the CPU they are.
   void Synchronize() const {
+    HADAL_CHECK(queue_ == DeviceQueues::kMain);
     if (device_ != nullptr) device_->Synchronize();
   }
 
@@ -85,6 +95,7 @@ class Stream {
   int threads_;
   Device* device_;
   DeviceKind kind_;
+  DeviceQueues::Queue queue_ = DeviceQueues::kMain;
 };
 
 }  // namespace hadal

@@ -5,7 +5,7 @@
 namespace hadal::cuda {
 
 void operation::Add(const Stream& stream, const hadal::AddArgs& args) {
-  cuda::Add(DeviceOf(stream).handle(), {.size = args.sum.size, .sum = args.sum.data, .values = args.values.data});
+  cuda::Add(HandleOf(stream), {.size = args.sum.size, .sum = args.sum.data, .values = args.values.data});
 }
 
 }  // namespace hadal::cuda

@@ -77,7 +77,7 @@ class CudaDevice : public LaunchDevice {
   int64_t launches() const override { return launches_; }
   Profiler* profiler() override { return profiler_.get(); }
 
-  StreamHandle handle() override { return {stream_, &launches_, &first_launches()}; }
+  StreamHandle HandleOf(DeviceQueues::Queue queue) override;
   Matmul& matmul() override { return *matmul_; }
   LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -141,6 +141,12 @@ CudaDevice::~CudaDevice() {
   matmul_.reset();
   if (workspace_ != nullptr) Free(workspace_);
   if (stream_ != nullptr) Check(cudaStreamDestroy(stream_), "destroying the stream");
+}
+
+StreamHandle CudaDevice::HandleOf(DeviceQueues::Queue queue) {
+  if (queue == DeviceQueues::kMain) return {stream_, &launches_, &first_launches()};
+  HADAL_CHECK(!capturing());
+  return {static_cast<cudaStream_t>(queue), &launches_, &first_launches()};
 }
 
 int64_t CudaDevice::FreeBytes() const {

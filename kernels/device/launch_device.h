@@ -9,6 +9,7 @@
 #include "kernels/cuda/first_launches.h"
 #include "kernels/device/launch_memory.h"
 #include "kernels/device/matmul.h"
+#include "runtime/check.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 
@@ -16,7 +17,9 @@ namespace hadal::cuda {
 
 class LaunchDevice : public Device {
  public:
-  virtual StreamHandle handle() = 0;
+  StreamHandle handle() { return HandleOf(DeviceQueues::kMain); }
+  // Of a queue beside the main order, or of that.  REQUIRES: for a queue, not within a capture.
+  virtual StreamHandle HandleOf(DeviceQueues::Queue queue) = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;
 
@@ -44,6 +47,13 @@ class LaunchDevice : public Device {
 };
 
 // REQUIRES: the stream's device is a LaunchDevice: all are that have the kernels of operations.h.
-inline LaunchDevice& DeviceOf(const Stream& stream) { return static_cast<LaunchDevice&>(*stream.device()); }
+inline LaunchDevice& DeviceOf(const Stream& stream) {
+  HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and products serve one order
+  return static_cast<LaunchDevice&>(*stream.device());
+}
+// For an operation that uses none of these: it may be launched beside the main order.
+inline StreamHandle HandleOf(const Stream& stream) {
+  return static_cast<LaunchDevice&>(*stream.device()).HandleOf(stream.queue());
+}
 
 }  // namespace hadal::cuda

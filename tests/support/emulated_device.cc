@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -38,6 +39,30 @@ class EmulatedDevice::Graph : public DeviceGraph {
   const EmulatedDevice* device;
   std::vector<std::function<void()>> work;
   bool launched = false;
+};
+
+// A kernel on a queue beside the main order.
+class EmulatedDevice::QueuedKernel : public PendingWork {
+ public:
+  QueuedKernel(std::function<void()> run, int late) : run_(std::move(run)), late_(late) {}
+
+  bool Done() override {
+    HADAL_CHECK(std::this_thread::get_id() == owner_);
+    if (done_) return true;
+    const auto done = [](const auto& work) { return work->Done(); };
+    if (!std::all_of(behind.begin(), behind.end(), done) || late_-- > 0) return false;
+    behind.clear();
+    run_();
+    return done_ = true;
+  }
+
+  PendingList behind;
+
+ private:
+  const std::thread::id owner_ = std::this_thread::get_id();
+  const std::function<void()> run_;
+  int late_;
+  bool done_ = false;
 };
 
 class EmulatedDevice::Loops : public cuda::Matmul {
@@ -122,7 +147,7 @@ class EmulatedDevice::Loops : public cuda::Matmul {
 };
 
 EmulatedDevice::EmulatedDevice(uint64_t seed, int64_t most_bytes)
-    : executor_(seed), most_bytes_(most_bytes), matmul_(std::make_unique<Loops>(*this)) {
+    : executor_(seed), random_(seed), most_bytes_(most_bytes), matmul_(std::make_unique<Loops>(*this)) {
   executor_.AroundLaunches([this] { Open(); }, [this] { Close(); });
   absl::StatusOr<cuda::LaunchMemory> memory = cuda::LaunchMemory::Create(*this);
   HADAL_CHECK(memory.ok());
@@ -146,6 +171,23 @@ int64_t EmulatedDevice::used_host_bytes() const {
 
 const DeviceKernels& EmulatedDevice::kernels() const { return cuda::Operations(); }
 cuda::Matmul& EmulatedDevice::matmul() { return *matmul_; }
+
+cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
+  if (queue == DeviceQueues::kMain) return {executor_.stream(), &executor_.launches(), &first_launches()};
+  HADAL_CHECK(!capturing());
+  std::unique_ptr<cuda::Executor>& beside = beside_[queue];
+  if (beside == nullptr) {
+    const std::lock_guard lock(mutex_);
+    beside = std::make_unique<cuda::Executor>(random_());
+    beside->AroundLaunches([this] { Open(); }, [this] { Close(); });
+    for (const auto& [memory, bytes] : allocations_) beside->Register(memory, bytes);
+    beside->Divert([this, queue](std::function<void()> launch) {
+      auto kernel = std::make_shared<QueuedKernel>(std::move(launch), static_cast<int>(random_() % 4));
+      kernel->behind = queues_.PutKernel(queue, kernel);
+    });
+  }
+  return {beside->stream(), &executor_.launches(), &first_launches()};
+}
 
 void EmulatedDevice::Standstill() const {
   LaunchDevice::Standstill();
@@ -173,6 +215,7 @@ absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
   allocations_[static_cast<std::byte*>(memory)] = bytes;
   used_bytes_ += bytes;
   executor_.Register(memory, bytes);
+  for (const auto& [queue, executor] : beside_) executor->Register(memory, bytes);
   return static_cast<std::byte*>(memory);
 }
 
@@ -182,6 +225,7 @@ void EmulatedDevice::Free(std::byte* memory) {
   const auto found = allocations_.find(memory);
   HADAL_CHECK(found != allocations_.end());
   executor_.Unregister(memory);
+  for (const auto& [queue, executor] : beside_) executor->Unregister(memory);
   munmap(memory, found->second);
   used_bytes_ -= found->second;
   allocations_.erase(found);

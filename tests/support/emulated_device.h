@@ -6,6 +6,7 @@
 // called meanwhile aborts. So a run that ends has kept to runtime/device.h.
 // Each standstill that a driver may make is one here: the host waits until all queues are idle, and aborts where they are not within half a
 // minute: what is there waits for a host that waits here.
+// Kernels of the main order run at once, those of queues as late as somebody asks for their end, or some time later.
 // Threads: as Device.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -61,7 +63,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   // From here on nothing rides on products.
   void RefuseEpilogues() { refuses_epilogues_ = true; }
 
-  cuda::StreamHandle handle() override { return {executor_.stream(), &executor_.launches(), &first_launches()}; }
+  cuda::StreamHandle HandleOf(DeviceQueues::Queue queue) override;
   cuda::Matmul& matmul() override;
   cuda::LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -76,6 +78,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
  private:
   class Loops;
   class Graph;
+  class QueuedKernel;
   struct OpenMemory;
   void Standstill() const override;
   // Runs what is launched, or records it.
@@ -87,6 +90,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
 
   EmulatedQueues queues_;
   cuda::Executor executor_;
+  std::mt19937_64 random_;
+  std::map<DeviceQueues::Queue, std::unique_ptr<cuda::Executor>> beside_;  // the queues' executors
   int64_t most_bytes_, used_bytes_ = 0;
   mutable std::mutex mutex_;  // of what CopyOut and transfers, on other threads, also use
   int opened_ = 0;

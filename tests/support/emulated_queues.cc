@@ -51,12 +51,14 @@ void EmulatedQueues::DestroyQueue(Queue queue) {
 void EmulatedQueues::DestroyEvent(Event event) { HADAL_CHECK_EQ(events_.erase(event), 1u); }
 
 void EmulatedQueues::Record(Event event, Queue queue) {
+  last_kernel_ = nullptr;
   EventState& state = StateOf(event, false);
   state.recorded = true;
   state.of = queue == kMain ? PendingList() : StateOf(queue).before;
 }
 
 void EmulatedQueues::Await(Queue queue, Event event) {
+  last_kernel_ = nullptr;
   QueueState& state = StateOf(queue);
   const EventState& awaited = StateOf(event, true);
   state.before.insert(state.before.end(), awaited.of.begin(), awaited.of.end());
@@ -73,6 +75,11 @@ PendingList EmulatedQueues::Put(Queue queue, std::shared_ptr<PendingWork> work) 
   QueueState& state = StateOf(queue);
   HADAL_CHECK(std::exchange(state.awaited, false));
   return std::exchange(state.before, {std::move(work)});
+}
+
+PendingList EmulatedQueues::PutKernel(Queue queue, std::shared_ptr<PendingWork> kernel) {
+  if (std::exchange(last_kernel_, queue) == queue) StateOf(queue).awaited = true;
+  return Put(queue, std::move(kernel));
 }
 
 }  // namespace hadal::testing

@@ -39,6 +39,8 @@ class EmulatedQueues final : public DeviceQueues {
 
   // Puts work into the queue and returns what it runs behind.
   PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
+  // The same for a kernel, which may also follow another at once.
+  PendingList PutKernel(Queue queue, std::shared_ptr<PendingWork> kernel);
 
  private:
   struct QueueState {
@@ -53,6 +55,7 @@ class EmulatedQueues final : public DeviceQueues {
   EventState& StateOf(Event event, bool recorded);
 
   std::map<Queue, std::unique_ptr<QueueState>> queues_;
+  Queue last_kernel_ = nullptr;  // where one was put, and nothing has been recorded or awaited since
   std::map<Event, std::unique_ptr<EventState>> events_;
 };
 
