@@ -78,6 +78,10 @@ class CublasMatmul : public Matmul {
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
+  // The library is about to do something for the first time.
+  void NoteNew() const {
+    if (stream_.firsts != nullptr) stream_.firsts->NoteNew();
+  }
   Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
   // Whether what rides costs the product the instructions that it would have alone.
@@ -205,7 +209,10 @@ cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) con
 
 Plan& CublasMatmul::PlanOf(const Shape& shape) {
   auto found = plans_.find(shape);
-  if (found == plans_.end()) found = plans_.emplace(shape, MakePlan(shape)).first;
+  if (found == plans_.end()) {
+    NoteNew();
+    found = plans_.emplace(shape, MakePlan(shape)).first;
+  }
   return found->second;
 }
 
@@ -219,9 +226,7 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
   const Shape shape = ShapeOf(args);
   Plan& plan = PlanOf(shape);
   HADAL_CHECK(plan.offered);
-  if (!std::exchange(plan.launched, true) && stream_.firsts != nullptr) {
-    stream_.firsts->NoteNew();  // its kernels may have to be loaded
-  }
+  if (!std::exchange(plan.launched, true)) NoteNew();  // its kernels may have to be loaded
   SetPlaces(plan, shape, shape.sums ? args.a_sums.data : args.bias.data,
             shape.writes_mask ? args.written_mask : args.read_mask);
   stream_.CountLaunch();
