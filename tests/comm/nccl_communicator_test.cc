@@ -173,6 +173,7 @@ TEST(NcclCommunicator, LetsWhatIsStartedEndBeforeAStandstill) {
 // Rank 1 is about to stand still behind a receive from rank 0, which takes its time: it does not start one from rank 2 meanwhile.
 TEST(NcclCommunicator, StartsNoReceiveBeforeAStandstill) {
   EmulatedNccl nccl(6);
+  std::barrier all(3);
   std::atomic<bool> stands = false, released = false;
   const absl::Status status = RunRanks(3, nccl, [&](Rank& rank) -> absl::Status {
     const int me = rank.host.rank();
@@ -182,7 +183,8 @@ TEST(NcclCommunicator, StartsNoReceiveBeforeAStandstill) {
       HADAL_ASSIGN_OR_RETURN(one, rank.nccl.Send(first.data(), 4, 1, 1));
     }
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
-    rank.nccl.Progress();
+    if (me == 1) rank.nccl.Progress();  // hears the offer
+    all.arrive_and_wait();              // behind which rank 0 makes no progress until it is released
     if (me == 0) {
       while (!released) absl::SleepFor(absl::Microseconds(50));
     } else if (me == 1) {
