@@ -133,7 +133,7 @@ TEST(Bf16ReplicasTest, StateBytesAreTheFormula) {
     const RunOutcome outcome = Train(spec, corpus);
     for (int rank = 0; rank < spec.ranks; ++rank) {
       SCOPED_TRACE((sharded ? "sharded, rank " : "whole, rank ") + std::to_string(rank));
-      EXPECT_EQ(outcome.device_bytes[rank], layouts[rank].device_bytes());
+      EXPECT_EQ(outcome.arena_bytes[rank], layouts[rank].total_bytes());
       int64_t state = 0;
       for (const ArenaLayout::Category& category : layouts[rank].categories()) {
         const bool is_state =

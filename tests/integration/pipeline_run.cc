@@ -32,7 +32,7 @@ struct Shared {
     outcome.weights.resize(plan.parameters.size());
     outcome.first_moments.resize(plan.parameters.size());
     outcome.moment_bytes.resize(run.ranks);
-    outcome.device_bytes.resize(run.ranks);
+    outcome.arena_bytes.resize(run.ranks);
   }
 
   // Every replica's plan. The schedule of hundreds of ranks is checked once, not on every rank.
@@ -131,10 +131,9 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
                        Communicator& communicator) {
   const RunSpec& spec = shared.spec;
   const Stream stream = device ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
-  const int64_t free = device == nullptr ? 0 : device->FreeBytes();
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout, devices));
-  if (device != nullptr) shared.outcome.device_bytes[communicator.rank()] = free - device->FreeBytes();
+  shared.outcome.arena_bytes[communicator.rank()] = engine->arena_bytes();
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, parameters, spec.seed, stream, engine->grid().pipeline(), kTimeout));

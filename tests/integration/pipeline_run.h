@@ -50,7 +50,7 @@ struct RunOutcome {
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
   std::vector<std::vector<float>> first_moments;
   std::vector<int64_t> moment_bytes;  // [ranks] Adam's state
-  std::vector<int64_t> device_bytes;  // [ranks] what the engine took of a rank's device
+  std::vector<int64_t> arena_bytes;   // [ranks] what the engine allocated, on the device and on the host
   std::vector<DepthMetrics> depth;    // [steps] with depth_directory
 };
 
