@@ -52,7 +52,8 @@ class Comparison {
     return 1 + Count([&](const Shown& s) { return s.identity == mine_.identity; });
   }
   int found() const {
-    return 1 + Count([&](const Shown& s) { return s.identity == mine_.identity && s.passed_on == 0; });
+    const auto has_found = [&](const Shown& s) { return s.identity == mine_.identity && s.passed_on == 0; };
+    return (has_found(mine_) ? 1 : 0) + Count(has_found);
   }
 
   // Tells each that has shown its error same(), or 0 where it has another.

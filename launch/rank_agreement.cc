@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
+#include "tools/config_difference.h"
+#include "tools/config_loading.h"
 #include "tools/doctor_findings.h"
 
 namespace hadal {
@@ -61,6 +63,28 @@ absl::StatusOr<std::string> AgreeWithRanks(const World& world, Collectives& coll
   HADAL_RETURN_IF_ERROR(
       collectives.AllOk(UseInstructionSets(agreement.instruction_sets), "choosing an instruction set"));
   return world.rank() == 0 ? agreement.notice : std::string();
+}
+
+absl::Status AgreeOnSettings(const std::string& start, const std::string& config_text, Collectives& collectives) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> starts, collectives.AllGather(start, "how ranks were started"));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                         collectives.AllGather(config_text, "the ranks' settings"));
+  for (size_t rank = 1; rank < starts.size(); ++rank) {
+    if (starts[rank] != starts[0]) {
+      return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " was started with ", starts[rank],
+                                                     ", rank 0 with ", starts[0],
+                                                     "; start every rank with the same command"));
+    }
+    if (texts[rank] == texts[0]) continue;
+    config::RunConfig first, other;
+    HADAL_RETURN_IF_ERROR(MergeConfigText(texts[0], "rank 0's settings", first));
+    HADAL_RETURN_IF_ERROR(MergeConfigText(texts[rank], "a rank's settings", other));
+    HADAL_ASSIGN_OR_RETURN(const std::vector<ConfigDifference> differences, CompareConfigs(first, other));
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " has other settings than rank 0 (rank 0's -> rank ",
+                                                   rank, "'s):\n", DifferencesText(differences),
+                                                   "Start every rank with the same files and the same --set"));
+  }
+  return absl::OkStatus();
 }
 
 std::string UnlikeDevices(std::span<const std::string> names) {

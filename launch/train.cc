@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "launch/build_info.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
@@ -125,14 +126,15 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
 }
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
-absl::Status CheckResumable(const TrainArguments& arguments, const Prepared& prepared, const std::string& directory) {
+absl::Status CheckResumable(const TrainArguments& arguments, const Prepared& prepared, const std::string& directory,
+                            TrainingSinks& sinks) {
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
   config::RunConfig before;
   HADAL_RETURN_IF_ERROR(MergeConfigText(reader.manifest().config_text, directory, before));
   HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, prepared.config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
-    std::cerr << "resuming " << directory << " with changed settings:\n" << difference;
+    sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -141,7 +143,8 @@ absl::Status CheckResumable(const TrainArguments& arguments, const Prepared& pre
 }
 
 // The checkpoint that --resume asks for; empty: start from step 0.
-absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const Prepared& prepared) {
+absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const Prepared& prepared,
+                                       TrainingSinks& sinks) {
   if (arguments.resume == "never") return std::string();
   std::string directory = arguments.resume;
   if (arguments.resume == "auto") {
@@ -151,17 +154,17 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const Pr
     HADAL_RETURN_IF_ERROR(found.status());
     directory = found->checkpoint.directory;
   }
-  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, prepared, directory));
+  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, prepared, directory, sinks));
   return directory;
 }
 
 // Agrees on where to start from and loads it.
 absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, World& world, Collectives& collectives,
-                   Trainer& trainer) {
+                   TrainingSinks& sinks, Trainer& trainer) {
   std::string directory;
   absl::Status status;
   if (world.rank() == 0) {
-    const absl::StatusOr<std::string> found = FindResume(arguments, prepared);
+    const absl::StatusOr<std::string> found = FindResume(arguments, prepared, sinks);
     status = found.status();
     if (found.ok()) directory = *found;
   }
@@ -236,11 +239,11 @@ absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, 
 }
 
 // Which host has which part, where there are several.
-absl::Status PrintPlacement(const World& world, Collectives& collectives, const GridShape& grid) {
+absl::Status TellPlacement(const World& world, Collectives& collectives, const GridShape& grid, TrainingSinks& sinks) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, collectives.AllGather(HostName(), "hosts"));
   const bool several =
       std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts[0]; });
-  if (world.rank() == 0 && several) std::cerr << PlacementMap(grid, hosts) << std::flush;
+  if (world.rank() == 0 && several) sinks.Tell(std::string(absl::StripSuffix(PlacementMap(grid, hosts), "\n")));
   return absl::OkStatus();
 }
 
@@ -252,6 +255,12 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   HADAL_ASSIGN_OR_RETURN(const std::string agreed, AgreeWithRanks(world, collectives));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
   Prepared prepared = *std::move(prepared_or);
+  HADAL_RETURN_IF_ERROR(
+      AgreeOnSettings(absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
+                                   arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
+                                   arguments.accept_changes ? " --accept-changes" : "",
+                                   arguments.trace.empty() ? "" : " --trace ", arguments.trace),
+                      prepared.config_text, collectives));
   TrainOptions& options = prepared.options.train;
   HADAL_ASSIGN_OR_RETURN(ModelPlan plan, SharePlan(options.model, world, collectives));
   HADAL_ASSIGN_OR_RETURN(device.chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
@@ -294,8 +303,8 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                                           .config_text = prepared.config_text,
                                           .attachments = std::move(prepared.vocabularies),
                                           .warn = [&](std::string_view text) { sinks.Warn(std::string(text)); }}));
-  HADAL_RETURN_IF_ERROR(PrintPlacement(world, collectives, pipeline.grid));
-  HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, *trainer));
+  HADAL_RETURN_IF_ERROR(TellPlacement(world, collectives, pipeline.grid, sinks));
+  HADAL_RETURN_IF_ERROR(Begin(arguments, prepared, world, collectives, sinks, *trainer));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(
       OpenRun(arguments, prepared, world, pipeline, trainer->progress().step, sinks), "run directory"));
   const Watchdog watchdog(world.communicator(), trainer->engine().place(),

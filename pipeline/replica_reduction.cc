@@ -125,8 +125,10 @@ absl::Status ReplicaReduction::PostReceives() {
     for (int r = 0; r < replicas_; ++r) {
       if (r == replica_) continue;
       const Vector piece = Received(posted_, r);
-      HADAL_ASSIGN_OR_RETURN(receives_[request++],
-                             communicator_->Receive(piece.data, piece.size * sizeof(float), r, kReduceTag));
+      // The buffers are the sums' alone: nothing of the backward pass, which is in the main order, holds them up.
+      const DeviceQueues::Queue queue = beside_ == nullptr ? DeviceQueues::kMain : beside_->queue();
+      HADAL_ASSIGN_OR_RETURN(receives_[request++], communicator_->ReceiveBehind(
+                                                       queue, piece.data, piece.size * sizeof(float), r, kReduceTag));
     }
   }
   return absl::OkStatus();

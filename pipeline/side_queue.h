@@ -29,6 +29,7 @@ class SideQueue {
   SideQueue(const SideQueue&) = delete;
   SideQueue& operator=(const SideQueue&) = delete;
 
+  DeviceQueues::Queue queue() const { return queue_; }
   // What the pieces [first, last) wait for is in the main order by now.
   void MarkReady(size_t first, size_t last);
   // What is launched on the stream that this returns, until End, is the piece.  REQUIRES: marked ready.

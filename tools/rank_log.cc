@@ -1,6 +1,7 @@
 #include "tools/rank_log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,9 +59,19 @@ std::string CommandLine() {
 absl::StatusOr<std::unique_ptr<RankLog>> RankLog::Open(const std::string& directory, int rank) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::string path = JoinPath(directory, absl::StrFormat("rank_%05d.log", rank));
-  FileDescriptor file(open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
-  if (!file.valid()) return ErrnoStatus(errno, "open", path);
-  return std::unique_ptr<RankLog>(new RankLog(std::move(file), path));
+  // Not blocking: a pipe that nobody reads would hold the rank up.
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+  struct stat found = {};
+  if (!file.valid() || fstat(file.get(), &found) != 0) return ErrnoStatus(errno, "open", path);
+  if (S_ISFIFO(found.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe, not a file for a log; remove it"));
+  }
+  std::unique_ptr<RankLog> log(new RankLog(std::move(file), path));
+  char last = '\n';
+  if (found.st_size > 0 && pread(log->file_.get(), &last, 1, found.st_size - 1) == 1 && last != '\n') {
+    log->trouble_ = WriteAll(log->file_, "\n", path);  // a full disk cut the last line off
+  }
+  return log;
 }
 
 void RankLog::Say(const std::string& text) {

@@ -59,7 +59,7 @@ inline void CheckArgs(const MatmulArgs& args) {
 class Matmul {
  public:
   virtual ~Matmul() = default;
-  // Whether there is such a product, and no slower than it has to be. One that nothing rides on there always is. A function of (shape, strides,
+  // Whether there is such a product, and worth what rides on it as far as the implementation can tell. One that nothing rides on there always is. A function of (shape, strides,
   // types, which matrices lie on 16 bytes, device, library) alone, never of what else ran: no pointer of the arguments is followed.
   virtual bool Offers(const MatmulArgs& args) = 0;
   // REQUIRES: it is offered.

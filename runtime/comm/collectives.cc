@@ -152,7 +152,7 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    if (rank == communicator_.rank()) return status;
+    if (mine == all[rank]) return status;  // this rank's own, or one that it has too
     return absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1)));
   }
   return absl::InternalError("a rank voted that it had failed and then reported success");

@@ -33,7 +33,7 @@ class Collectives {
   // True on all ranks when it is true on any: votes ("stop", "not finite", "written").
   absl::StatusOr<bool> AnyRank(bool value, std::string_view what);
   // Turns one rank's error into an error on every rank: OK only when all are OK; otherwise the first failing rank's status
-  // (with "rank R: " in front on other ranks). A rank must call it whatever its own status is.
+  // (with "rank R: " in front on ranks that have not failed in the same words). A rank must call it whatever its own status is.
   absl::Status AllOk(const absl::Status& status, std::string_view what);
 
  private:

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/device_queues.h"
 
 namespace hadal {
 
@@ -58,6 +59,12 @@ class Communicator {
   // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (mpi_communicator.h has
   // the limits of that). REQUIRES: as Send.
   virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
+  // As Receive, into memory of a device that only the work of `queue` uses: it waits for what is in that queue by now, and for nothing in the
+  // main order. Where what is moved is the host's, Receive.
+  virtual absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes,
+                                                    int peer, int tag) {
+    return Receive(data, capacity_bytes, peer, tag);
+  }
 
   // Whether the transfer is done; then `request` becomes inactive and, for a receive, *received_bytes (may be null) is set.
   virtual absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) = 0;

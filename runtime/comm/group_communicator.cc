@@ -39,6 +39,12 @@ absl::StatusOr<CommRequest> GroupCommunicator::Receive(void* data, int64_t capac
   return parent_.Receive(data, capacity_bytes, members_[peer], TagOf(tag));
 }
 
+absl::StatusOr<CommRequest> GroupCommunicator::ReceiveBehind(DeviceQueues::Queue queue, void* data,
+                                                             int64_t capacity_bytes, int peer, int tag) {
+  CheckTransfer(capacity_bytes, peer, tag);
+  return parent_.ReceiveBehind(queue, data, capacity_bytes, members_[peer], TagOf(tag));
+}
+
 absl::StatusOr<bool> GroupCommunicator::Test(CommRequest& request, int64_t* received_bytes) {
   return parent_.Test(request, received_bytes);
 }

@@ -27,6 +27,8 @@ class GroupCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(members_.size()); }
   absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
+  absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes, int peer,
+                                            int tag) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override { parent_.Progress(); }
   absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,

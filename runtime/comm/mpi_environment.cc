@@ -26,10 +26,8 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   // most 3 ahead of the receiver's progress; between ranks that sleep and compute, that is a crawl. 64 fragments are a border's
   // whole message: measured 8 to 12 times as fast. mpirun's and the user's own setting win.
   setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", /*overwrite=*/0);
-  // A rank with a GPU starts NCCL's receives before their senders know: their kernels wait on the GPU. Loading another kernel then, as the
-  // CUDA driver does on first use, may wait for them, and so may a stream that shares one of too few hardware queues: both would be a
-  // deadlock. These are read when CUDA starts, which a CUDA-aware MPI does here.
-  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  // A rank with a GPU starts NCCL's receives before their senders know: their kernels wait on the GPU, and so would a stream that shares one
+  // of too few hardware queues with them: a deadlock. Read when CUDA starts, which a CUDA-aware MPI does here.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);

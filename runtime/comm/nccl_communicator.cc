@@ -115,7 +115,7 @@ absl::Status NcclCommunicator::CheckOpen() {
   return absl::UnavailableError(absl::StrCat("rank ", rank(), ": communication ended with an earlier error"));
 }
 
-absl::StatusOr<int64_t> NcclCommunicator::Post(Transfer transfer) {
+absl::StatusOr<int64_t> NcclCommunicator::Post(Transfer transfer, DeviceQueues::Queue queue) {
   CheckTransfer(transfer.bytes, transfer.peer, transfer.tag);
   HADAL_RETURN_IF_ERROR(CheckOpen());
   DeviceQueues& queues = device_.queues();
@@ -131,23 +131,43 @@ absl::StatusOr<int64_t> NcclCommunicator::Post(Transfer transfer) {
   transfer.ready = transfers_[id].ready;
   transfer.done = transfers_[id].done;
   transfers_[id] = transfer;
-  queues.Record(transfer.ready, DeviceQueues::kMain);
+  queues.Record(transfer.ready, queue);
   return id;
 }
 
 absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t bytes, int peer, int tag) {
   auto* const read_only = static_cast<std::byte*>(const_cast<void*>(data));
-  HADAL_ASSIGN_OR_RETURN(const int64_t id,
-                         Post({.is_send = true, .data = read_only, .bytes = bytes, .peer = peer, .tag = tag}));
-  const Message offer{.word = Word::kOffer, .tag = tag, .transfer = id, .bytes = bytes};
-  HADAL_RETURN_IF_ERROR(peer == rank() ? Hear(PeerOf(peer), offer) : Say(PeerOf(peer), offer));
+  HADAL_ASSIGN_OR_RETURN(
+      const int64_t id,
+      Post({.is_send = true, .data = read_only, .bytes = bytes, .peer = peer, .tag = tag}, DeviceQueues::kMain));
+  PeerOf(peer).unready.push_back(id);
+  HADAL_RETURN_IF_ERROR(OfferReady(PeerOf(peer)));
   return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
 }
 
+// In the order of the sends, so that those of one tag stay in order.
+absl::Status NcclCommunicator::OfferReady(Peer& peer) {
+  while (!peer.unready.empty()) {
+    const Transfer& transfer = transfers_[peer.unready.front()];
+    const bool to_self = peer.rank == rank();  // a copy in the main order
+    if (!to_self && !device_.queues().Reached(transfer.ready)) break;
+    const Message offer{
+        .word = Word::kOffer, .tag = transfer.tag, .transfer = peer.unready.front(), .bytes = transfer.bytes};
+    peer.unready.pop_front();
+    HADAL_RETURN_IF_ERROR(to_self ? Hear(peer, offer) : Say(peer, offer));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CommRequest> NcclCommunicator::Receive(void* data, int64_t capacity_bytes, int peer, int tag) {
+  return ReceiveBehind(DeviceQueues::kMain, data, capacity_bytes, peer, tag);
+}
+
+absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue queue, void* data,
+                                                            int64_t capacity_bytes, int peer, int tag) {
   HADAL_ASSIGN_OR_RETURN(
       const int64_t id,
-      Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}));
+      Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}, queue));
   Peer& from = PeerOf(peer);
   const auto offer =
       std::find_if(from.offers.begin(), from.offers.end(), [&](const Message& o) { return o.tag == tag; });
@@ -241,9 +261,15 @@ absl::Status NcclCommunicator::StartReceive(int64_t id) {
 }
 
 absl::Status NcclCommunicator::StartMatched() {
-  while (!quiet_ && !matched_receives_.empty() && started_receives_.size() < kMostUnderWay) {
-    HADAL_RETURN_IF_ERROR(StartReceive(matched_receives_.front()));
-    matched_receives_.pop_front();
+  for (auto next = matched_receives_.begin(); !quiet_ && next != matched_receives_.end();) {
+    if (started_receives_.size() >= kMostUnderWay) break;
+    if (!device_.queues().Reached(transfers_[*next].ready)) {
+      ++next;
+      continue;
+    }
+    const int64_t id = *next;
+    next = matched_receives_.erase(next);
+    HADAL_RETURN_IF_ERROR(StartReceive(id));
   }
   while (!matched_sends_.empty() && started_sends_.size() < kMostUnderWay) {
     const int64_t id = matched_sends_.front();
@@ -270,6 +296,7 @@ void NcclCommunicator::NoteArrivals() {
 absl::Status NcclCommunicator::Move() {
   control_.Progress();
   for (const std::unique_ptr<Peer>& peer : peers_) {
+    HADAL_RETURN_IF_ERROR(OfferReady(*peer));
     while (!peer->outbox.empty()) {
       HADAL_ASSIGN_OR_RETURN(const bool sent, control_.Test(peer->outbox.front().request));
       if (!sent) break;

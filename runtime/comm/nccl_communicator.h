@@ -2,8 +2,9 @@
 // communicator of the host (MPI), `control`.
 //
 //   sender                            receiver
-//   Send(tag, bytes)    ── offer ──►  meets the oldest Receive of that tag, now or when it is posted
-//                       ◄─ grant ──   its NCCL receive is started
+//   Send(tag, bytes)
+//   its bytes are there ── offer ──►  meets the oldest Receive of that tag, now or when it is posted
+//                       ◄─ grant ──   its NCCL receive is started, once its buffer is free
 //   NCCL send started   ═ message ═►  written when the kernels before Receive are done with the buffer
 //
 // Why: NCCL matches messages in the order in which both ranks start them, knows no tags and no lengths, and a kernel of it that waits for
@@ -15,7 +16,9 @@
 // started, one does.
 //
 // Order on the device: a message reads what kernels put into the main order before Send have written, and writes when those before
-// Receive are done; the host waits for neither. When Test has said that a receive is done, kernels from there on see what it wrote.
+// Receive are done; the host waits for neither. An offer is made, and a receive started, only when the host sees those kernels done (in
+// Progress): a kernel of NCCL's that waited for its own or its partner's kernels would hold a part of the GPU meanwhile, and a place among
+// those under way. When Test has said that a receive is done, kernels from there on see what it wrote.
 // Standstill: before the host does what may make it wait for the whole device (runtime/device.h), it lets all that is started here end, and
 // starts no receive meanwhile, but what sends it is granted. Else two ranks can wait for each other for ever: each in such a call, behind a
 // receive whose sender's host is in the other's. That the wait ends:
@@ -79,6 +82,8 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return control_.size(); }
   absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
+  absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes, int peer,
+                                            int tag) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override;
   // Also aborts `control`.
@@ -119,6 +124,7 @@ class NcclCommunicator final : public Communicator {
     Message inbox;
     CommRequest arrival;
     std::deque<Outgoing> outbox;
+    std::deque<int64_t> unready;   // sends not offered yet, in the order in which they were posted
     std::deque<Message> offers;    // not matched yet
     std::deque<int64_t> receives;  // not matched yet, in the order in which they were posted
     bool left = false;
@@ -128,7 +134,9 @@ class NcclCommunicator final : public Communicator {
   absl::Status Connect(const RankPair& pair, absl::Duration timeout);
   absl::Status OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout);
   absl::Status HostIsAlive();
-  absl::StatusOr<int64_t> Post(Transfer transfer);
+  // `queue`: behind what in it the transfer may touch its bytes.
+  absl::StatusOr<int64_t> Post(Transfer transfer, DeviceQueues::Queue queue);
+  absl::Status OfferReady(Peer& peer);
   absl::Status CheckOpen();
   Peer& PeerOf(int rank);
 

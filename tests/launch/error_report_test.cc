@@ -57,6 +57,11 @@ TEST(ErrorReportTest, WhatAnotherRankPassedOnIsItsError) {
   EXPECT_THAT(outcome.together, Each(1));
 }
 
+TEST(ErrorReportTest, WhoPassesAnErrorOnHasNotFoundIt) {
+  const Outcome outcome = Report({absl::ResourceExhaustedError("rank 1: the GPU is full"), kFull});
+  EXPECT_THAT(outcome.text, ElementsAre("hadal train: rank 1: the GPU is full\n", ""));
+}
+
 TEST(ErrorReportTest, AnErrorOfItsOwnIsSaidByItsRank) {
   const absl::Status other = absl::InternalError("rank of a matrix: 3");
   const Outcome outcome = Report({kFull, other, kFull});

@@ -36,6 +36,15 @@ echo "translations too"
 grep -q "all ranks compute with SSE4" mixed.err || fail "translate says nothing of the instruction set"
 [ -s mixed.out ] && cmp narrow.out mixed.out || fail "mixed ranks translate otherwise"
 
+echo "other settings on a rank"
+expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir unlike : -n 1 "${train[@]}" --set learning_rate.peak=0.1 --set seed=7 --run-dir unlike
+says "rank 1 has other settings than rank 0"
+says "  learning_rate.peak: .* -> 0.1"
+says "  seed: .* -> 7"
+expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir unlike : -n 1 "${train[@]}" --run-dir elsewhere
+says "rank 1 was started with --run-dir elsewhere"
+[ ! -e unlike ] && [ ! -e elsewhere ] || fail "a run directory was made"
+
 echo "another program on a rank"
 cp "$hadal" other && echo >> other
 expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir other_run : -n 1 ./other "${train[@]:1}" --run-dir other_run

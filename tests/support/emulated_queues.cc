@@ -54,7 +54,7 @@ void EmulatedQueues::Record(Event event, Queue queue) {
   last_kernel_ = nullptr;
   EventState& state = StateOf(event, false);
   state.recorded = true;
-  state.of = queue == kMain ? PendingList() : StateOf(queue).before;
+  state.of = queue == kMain ? main_ : StateOf(queue).before;
 }
 
 void EmulatedQueues::Await(Queue queue, Event event) {

@@ -1,4 +1,4 @@
-// The queues and events of the emulated device. Its main order is always done; a queue holds what others put there (emulated_nccl.h), which
+// The queues and events of the emulated device. Its main order is done, unless a test delays it; a queue holds what others put there (emulated_nccl.h), which
 // ends when it ends. Strict: what is put into a queue must have an Await of its own before it, else it would run beside the kernels that
 // make or use its bytes.
 // Threads: as Device; Pending's are its own business.
@@ -37,6 +37,9 @@ class EmulatedQueues final : public DeviceQueues {
   // Whether all that is in the queues is done.
   bool Idle() const;
 
+  // What is put into the main order by now ends with `work`: a main order that is late, for tests of what waits for it.
+  void DelayMain(std::shared_ptr<PendingWork> work) { main_ = {std::move(work)}; }
+
   // Puts work into the queue and returns what it runs behind.
   PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
   // The same for a kernel, which may also follow another at once.
@@ -55,6 +58,7 @@ class EmulatedQueues final : public DeviceQueues {
   EventState& StateOf(Event event, bool recorded);
 
   std::map<Queue, std::unique_ptr<QueueState>> queues_;
+  PendingList main_;
   Queue last_kernel_ = nullptr;  // where one was put, and nothing has been recorded or awaited since
   std::map<Event, std::unique_ptr<EventState>> events_;
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <thread>
@@ -42,6 +43,19 @@ TEST(RankLog, AResumedRunGoesOnInTheSameFile) {
   const TemporaryDirectory directory;
   for (const char* text : {"first", "second"}) (*RankLog::Open(directory.path(), 0))->Say(text);
   EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"), ElementsAre(HasSubstr("first"), HasSubstr("second")));
+}
+
+TEST(RankLog, ALineThatWasCutOffStaysALineOfItsOwn) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "rank_00000.log") << "whole\ncut o";
+  (*RankLog::Open(directory.path(), 0))->Say("next");
+  EXPECT_THAT(Lines(directory / "rank_00000.log"), ElementsAre("whole", "cut o", HasSubstr("Z next")));
+}
+
+TEST(RankLog, APipeIsRefused) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(mkfifo((directory / "rank_00000.log").c_str(), 0600), 0);
+  EXPECT_EQ(RankLog::Open(directory.path(), 0).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(RankLog, ThreadsDoNotMixTheirLines) {
