@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -47,8 +48,8 @@ class EmulatedDevice::QueuedKernel : public PendingWork {
   QueuedKernel(std::function<void()> run, int late) : run_(std::move(run)), late_(late) {}
 
   bool Done() override {
+    if (done_) return true;  // also asked by the thread of a message that was put behind it when it was done
     HADAL_CHECK(std::this_thread::get_id() == owner_);
-    if (done_) return true;
     const auto done = [](const auto& work) { return work->Done(); };
     if (!std::all_of(behind.begin(), behind.end(), done) || late_-- > 0) return false;
     behind.clear();
@@ -62,7 +63,7 @@ class EmulatedDevice::QueuedKernel : public PendingWork {
   const std::thread::id owner_ = std::this_thread::get_id();
   const std::function<void()> run_;
   int late_;
-  bool done_ = false;
+  std::atomic<bool> done_ = false;
 };
 
 class EmulatedDevice::Loops : public cuda::Matmul {
