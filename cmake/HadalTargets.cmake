@@ -32,11 +32,12 @@ function(hadal_library NAME)
   target_link_libraries(${NAME} PUBLIC hadal_build_flags ${ARG_DEPENDS})
 endfunction()
 
-# hadal_test(STEM [DEPENDS target...] [LABELS label...] [TIMEOUT seconds])
-# Builds STEM.cc of the current folder into one GoogleTest program and registers it with CTest as one test.
-function(hadal_test STEM)
+# hadal_test([FOLDER/]STEM [DEPENDS target...] [LABELS label...] [TIMEOUT seconds])
+# Builds STEM.cc, of the current folder or one below it, into one GoogleTest program and registers it with CTest as one test, STEM.
+function(hadal_test SOURCE)
   cmake_parse_arguments(ARG "" "TIMEOUT" "DEPENDS;LABELS" ${ARGN})
-  add_executable(${STEM} ${STEM}.cc)
+  get_filename_component(STEM ${SOURCE} NAME)
+  add_executable(${STEM} ${SOURCE}.cc)
   target_link_libraries(${STEM} PRIVATE hadal_build_flags hadal_test_support ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
   add_test(NAME ${STEM} COMMAND ${STEM})
   if(NOT ARG_TIMEOUT)

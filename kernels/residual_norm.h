@@ -5,7 +5,7 @@
 //
 // Post-norm: n is the next stream (x' = n). Pre-norm: s is the next stream and n the next sublayer's input, so the next
 // sublayer's norm rides along; where a segment or chunk starts, the same norm runs alone (no branch: s = x) with the same bits.
-// Source: methods.md section 0; DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha; BranchNorm (arXiv 2305.02790) eq. 7,
+// Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha; BranchNorm (arXiv 2305.02790) eq. 7,
 // b = alpha_t; ReZero (Bachlechner et al. 2020), g learned; Admin (Liu et al. 2020), ω learned; B2T (arXiv 2206.00330), e the
 // layer's input. LayerNorm: biased variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
@@ -26,6 +26,7 @@ namespace hadal {
 inline constexpr float kLayerNormEpsilon = 1e-5f;
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
+// `stream` here and below is the residual stream, a tensor; the function's Stream says where the kernel runs.
 struct ResidualNormForwardArgs {
   ConstAnyMatrix stream;       // x [R, W]
   ConstAnyMatrix branch;       // y [R, W], or empty: the norm alone (s = x; gains, bias, dropout and skip are not used)

@@ -24,14 +24,15 @@
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/bench_kernels.h"
-#include "tools/bench_profile.h"
-#include "tools/bench_step.h"
-#include "tools/config_arguments.h"
-#include "tools/config_loading.h"
-#include "tools/named_values.h"
-#include "tools/plan_report.h"
-#include "tools/run_options.h"
+#include "tools/bench/bench_kernels.h"
+#include "tools/bench/bench_profile.h"
+#include "tools/bench/bench_step.h"
+#include "tools/config/config_arguments.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/config_origin.h"
+#include "tools/config/named_values.h"
+#include "tools/config/run_options.h"
+#include "tools/plan/plan_report.h"
 
 namespace hadal {
 namespace {
@@ -78,9 +79,10 @@ absl::StatusOr<int64_t> CarriedBytes(const Corpus& corpus) {
 absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
                          LoadConfig(arguments.config.files, arguments.config.overrides));
-  HADAL_ASSIGN_OR_RETURN(const RunOptions run, MakeRunOptions(config));
+  const absl::StatusOr<RunOptions> run = MakeRunOptions(config);
+  HADAL_RETURN_IF_ERROR(WithOrigins(run.status(), arguments.config.files, arguments.config.overrides));
   TrainOptions& train = arguments.options.train;
-  train = run.train;
+  train = run->train;
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   if (arguments.products) {
     Collectives collectives(world.communicator(), absl::Minutes(10));
@@ -96,6 +98,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
     return absl::InvalidArgumentError(
         "data.train is not set; a profile measures the micro-batches of a prepared corpus");
   }
+  if (!arguments.out.empty() && world.rank() == 0) HADAL_RETURN_IF_ERROR(CheckCreatable(arguments.out));
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(train.train_data));
   train.model.source_vocabulary = corpus.manifest().source_vocabulary.size;
   train.model.target_vocabulary = corpus.manifest().target_vocabulary.size;

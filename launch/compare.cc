@@ -12,8 +12,8 @@
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "runtime/status_macros.h"
-#include "tools/comparison_grid.h"
-#include "tools/comparison_report.h"
+#include "tools/compare/comparison_grid.h"
+#include "tools/compare/comparison_report.h"
 
 namespace hadal {
 namespace {

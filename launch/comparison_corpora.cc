@@ -2,8 +2,8 @@
 
 #include "runtime/data/corpus.h"
 #include "runtime/status_macros.h"
-#include "tools/comparison_result.h"
-#include "tools/run_options.h"
+#include "tools/compare/comparison_result.h"
+#include "tools/config/run_options.h"
 
 namespace hadal {
 

@@ -21,7 +21,7 @@ class ComparisonCorpora {
   // Whether a training run of this config could start.
   // Errors: those of the config; of opening the training corpus; InvalidArgument where the model does not fit its vocabulary.
   absl::Status Check(const config::RunConfig& config);
-  // UnigramLevel (tools/comparison_result.h) of the config's corpora.
+  // UnigramLevel (tools/compare/comparison_result.h) of the config's corpora.
   absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);
 
  private:

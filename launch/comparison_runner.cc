@@ -15,10 +15,11 @@
 #include "runtime/clock.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/comparison_report.h"
-#include "tools/comparison_result.h"
-#include "tools/comparison_run.h"
-#include "tools/human_units.h"
+#include "tools/compare/comparison_report.h"
+#include "tools/compare/comparison_result.h"
+#include "tools/compare/comparison_run.h"
+#include "tools/config/config_origin.h"
+#include "tools/metrics/human_units.h"
 
 namespace hadal {
 namespace {
@@ -107,10 +108,9 @@ class Runner {
     for (int i = 0; i < cells && options_.chosen.empty(); ++i) chosen_.push_back(i);
     outcome_.chosen = static_cast<int>(chosen_.size());
     for (const int index : chosen_) {
-      const absl::Status status = corpora_.Check(grid_.cells[index].config);
-      if (!status.ok()) {
-        return absl::Status(status.code(), absl::StrCat(grid_.cells[index].name, ": ", status.message()));
-      }
+      const GridCell& cell = grid_.cells[index];
+      const absl::Status status = WithOrigins(corpora_.Check(cell.config), cell.files, cell.overrides);
+      if (!status.ok()) return absl::Status(status.code(), absl::StrCat(cell.name, ": ", status.message()));
     }
     return absl::OkStatus();
   }

@@ -1,6 +1,6 @@
 // Runs the cells of a grid as child processes, one after the other, within the grid's budget.
 //
-//   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/comparison_run.h)
+//   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_run.h)
 //   OUT/logs/CELL.log        what the child printed
 // A finished cell may then translate a test set; that time counts neither for its hours nor for the budget.
 // A run whose time is over is asked to save; so is the one that runs when a signal comes. A child that does not react to that goes on: a
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/comparison_grid.h"
+#include "tools/compare/comparison_grid.h"
 
 namespace hadal {
 

@@ -10,6 +10,7 @@
 #include "launch/rank_agreement.h"
 #include "layers/device_support.h"
 #include "pipeline/device_precision.h"
+#include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -31,11 +32,11 @@ absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::s
 
 // What keeps the first rank that cannot use a GPU from it. Blocking: all ranks call it together.
 absl::StatusOr<std::string> WhyNoGpu(const absl::Status& mine, Collectives& collectives) {
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                         collectives.AllGather(std::string(mine.message()), "choosing a device"));
+  const std::string why = mine.ok() ? "" : absl::StrCat("(host ", HostName(), "): ", mine.message());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, collectives.AllGather(why, "choosing a device"));
   size_t rank = 0;
   while (rank + 1 < all.size() && all[rank].empty()) ++rank;
-  return all.size() == 1 ? all[0] : absl::StrCat("rank ", rank, ": ", all[rank]);
+  return all.size() == 1 ? std::string(mine.message()) : absl::StrCat("rank ", rank, " ", all[rank]);
 }
 
 const char* ProductsIn(Storage storage, TrainingPrecision precision) {
@@ -67,6 +68,13 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
     HADAL_ASSIGN_OR_RETURN(const bool cpu, collectives.AnyRank(!status.ok(), "choosing a device"));
     if (cpu) {
       HADAL_ASSIGN_OR_RETURN(const std::string why, WhyNoGpu(status, collectives));
+      HADAL_ASSIGN_OR_RETURN(const bool gpu, collectives.AnyRank(status.ok(), "choosing a device"));
+      if (gpu) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(why,
+                         "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or "
+                         "give --device cpu to leave every GPU idle."));
+      }
       // What a machine without any GPU need not be told, a rank that has none beside others that have must.
       HADAL_ASSIGN_OR_RETURN(const bool some, collectives.AnyRank(!absl::IsNotFound(status), "choosing a device"));
       HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));

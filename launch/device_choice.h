@@ -1,6 +1,7 @@
 // What a rank computes on and in which precision: --device auto|cpu|cuda, device.precision of the config.
 //
-//   auto   a GPU where every rank finds one and the model trains on it, else the CPU (saying why, unless no rank has a GPU and its driver)
+//   auto   a GPU where every rank finds one and the model trains on it; the CPU where none can use one (saying why, unless no rank has a GPU
+//          and its driver); an error where some can and others cannot: one bad GPU of many must not leave all the others idle
 //   cpu    the CPU; no library of CUDA is touched
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU "auto" is bf16; the CPU computes in fp32 and refuses anything else.
@@ -44,7 +45,7 @@ struct ChosenDevice {
 
 // `options`: the precision, and what a run wants besides its plan. Blocking: all ranks call it together.
 // Errors: InvalidArgument where cuda, or a precision that only a GPU has, is asked for and cannot be: no GPU, driver or CUDA in this build,
-// or something the run needs has no GPU version.
+// or something the run needs has no GPU version; FailedPrecondition, with rank and host, where only some ranks can use one.
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,
                                           const TrainOptions& options, World& world, Collectives& collectives);
 

@@ -1,25 +1,49 @@
 #include "launch/doctor.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include "CLI/CLI.hpp"
+#include "kernels/device/cuda_device.h"
+#include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
+#include "launch/transport_choice.h"
 #include "launch/world.h"
+#include "runtime/comm/nccl_library.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 
 namespace hadal {
 namespace {
 
 struct DoctorArguments {
   ProbeOptions probe;
+  DeviceRequest device;
   int threads = 0;
   double message_mib = 4, file_mib = 16;
   bool json = false;
 };
+
+// What there is to know of the GPU that this rank would compute on, which becomes `device`.
+GpuFacts LookForGpu(const std::string& kind, const World& world, std::unique_ptr<Device>& device) {
+  if (kind == "cpu") return {};
+  const cuda::CudaDeviceOptions which{.local_rank = world.local_rank()};
+  const absl::StatusOr<cuda::CudaFacts> seen = cuda::LookAtCudaDevice(which);
+  absl::StatusOr<std::unique_ptr<Device>> opened = cuda::OpenCudaDevice(which);
+  GpuFacts facts = GatherGpuFacts(seen, opened.status(), /*required=*/kind == "cuda");
+  if (!opened.ok()) return facts;
+  device = *std::move(opened);
+  const absl::StatusOr<std::unique_ptr<NcclLibrary>> nccl = OpenNccl();
+  if (nccl.ok()) facts.nccl = (*nccl)->Version();
+  if (!nccl.ok()) facts.why_no_nccl = std::string(nccl.status().message());
+  facts.nccl_variables = NcclVariables(environ);
+  return facts;
+}
 
 absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world) {
   arguments.probe.message_bytes = static_cast<int64_t>(arguments.message_mib * (1 << 20));
@@ -27,7 +51,11 @@ absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world) {
   // A directory that cannot be made is found out, rank by rank, by writing into it.
   const absl::Status made = MakeDirectories(arguments.probe.directory);
   if (!made.ok() && world.rank() == 0) std::cerr << "hadal doctor: " << made.message() << "\n";
-  HADAL_ASSIGN_OR_RETURN(const DoctorReport report, Examine(world.communicator(), world.stream(), arguments.probe));
+  std::unique_ptr<Device> device;
+  const GpuFacts gpu = LookForGpu(arguments.device.kind, world, device);
+  arguments.probe.device = device.get();
+  HADAL_ASSIGN_OR_RETURN(const DoctorReport report,
+                         Examine(world.communicator(), world.stream(), arguments.probe, gpu));
   if (world.rank() == 0) std::cout << (arguments.json ? DoctorToJson(report) : DoctorToText(report)) << std::flush;
   return report.healthy() ? kExitDone : kExitError;
 }
@@ -49,6 +77,7 @@ void AddDoctorCommand(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<DoctorArguments>();
   const CLI::Range sizes(0.001, 1024.0);
   command->add_option("--run-dir", arguments->probe.directory, "Where the run will write")->capture_default_str();
+  AddDeviceFlags(*command, arguments->device);
   command->add_option("--threads", arguments->threads, "CPU threads a rank; 0: its share of the host")
       ->check(CLI::Range(0, 1024));
   command->add_option("--message-mib", arguments->message_mib, "Size of the messages, MiB")->check(sizes);

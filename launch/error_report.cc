@@ -11,12 +11,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "launch/exit_code.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/crc32c.h"
 
 namespace hadal {
 namespace {
 
-constexpr int kTag = Communicator::kFirstCollectiveTag - 3;
 constexpr const char* kComparing = "comparing the ranks' errors";
 
 // What a rank shows of its error.
@@ -40,7 +41,8 @@ class Comparison {
   Comparison(const Shown& mine, Communicator& communicator, absl::Time deadline)
       : communicator_(communicator), mine_(mine), theirs_(communicator.size() - 1) {
     for (int p = 0; p < peers(); ++p) {
-      const absl::StatusOr<CommRequest> request = communicator.Receive(&theirs_[p], sizeof(Shown), p + 1, kTag);
+      const absl::StatusOr<CommRequest> request =
+          communicator.Receive(&theirs_[p], sizeof(Shown), p + 1, kErrorReportTag);
       if (!request.ok()) return;
       requests_.push_back(*request);
     }
@@ -64,7 +66,7 @@ class Comparison {
       if (requests_[p].active()) continue;
       const int32_t& answer = theirs_[p].identity == mine_.identity ? same_error : another;
       const absl::StatusOr<CommRequest> request =
-          communicator_.Send(&answer, sizeof(answer), static_cast<int>(p) + 1, kTag);
+          communicator_.Send(&answer, sizeof(answer), static_cast<int>(p) + 1, kErrorReportTag);
       if (request.ok()) told.push_back(*request);
     }
     const absl::Time deadline = absl::Now() + kErrorPatience;
@@ -107,9 +109,9 @@ class Comparison {
 // The number of ranks with this rank's error if rank 0 has it; 0 if it has another, or says nothing.
 int AskRankZero(const Shown& mine, Communicator& communicator, absl::Time deadline) {
   int32_t same = 0;
-  absl::StatusOr<CommRequest> answer = communicator.Receive(&same, sizeof(same), 0, kTag);
+  absl::StatusOr<CommRequest> answer = communicator.Receive(&same, sizeof(same), 0, kErrorReportTag);
   if (!answer.ok()) return 0;
-  absl::StatusOr<CommRequest> shown = communicator.Send(&mine, sizeof(mine), 0, kTag);
+  absl::StatusOr<CommRequest> shown = communicator.Send(&mine, sizeof(mine), 0, kErrorReportTag);
   if (!shown.ok()) return 0;
   if (!communicator.Wait(*answer, deadline, kComparing).ok()) return 0;
   return communicator.Wait(*shown, deadline, kComparing).ok() ? same : 0;
@@ -121,6 +123,10 @@ void Print(const std::string& command, const std::string& who, const absl::Statu
 }
 
 }  // namespace
+
+absl::Duration PatienceWith(const absl::Status& error, bool at_work) {
+  return at_work && !IsShared(error) ? kOwnErrorPatience : kErrorPatience;
+}
 
 bool ReportError(const std::string& command, const absl::Status& error, Communicator& communicator, std::ostream& out,
                  absl::Duration patience) {

@@ -9,7 +9,7 @@ enum ExitCode : int {
   kExitDone = 0,
   kExitError = 1,
   kExitUsage = 2,       // bad config or command line
-  kExitCheckpoint = 3,  // checkpoint corrupt and no fallback
+  kExitCheckpoint = 3,  // checkpoint corrupt and no fallback; a corpus that is damaged
   kExitDiverged = 4,    // not finite
   kExitHang = 5,        // a wait's deadline passed
   kExitPeerLost = 6,

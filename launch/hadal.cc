@@ -14,23 +14,24 @@
 #include "launch/doctor.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
+#include "launch/standard_streams.h"
 #include "launch/supervise.h"
 #include "launch/sweep.h"
 #include "launch/train.h"
 #include "launch/translate.h"
-#include "tools/bleu.h"
-#include "tools/checkpoint.h"
-#include "tools/config.h"
-#include "tools/curve.h"
-#include "tools/inspect.h"
-#include "tools/inspect_similarity.h"
-#include "tools/nearest_name.h"
-#include "tools/plan.h"
-#include "tools/prepare.h"
-#include "tools/report.h"
-#include "tools/schedule.h"
-#include "tools/simulate.h"
-#include "tools/synthetic_corpus.h"
+#include "tools/checkpoint/checkpoint.h"
+#include "tools/checkpoint/inspect_similarity.h"
+#include "tools/config/config.h"
+#include "tools/config/nearest_name.h"
+#include "tools/corpus/inspect.h"
+#include "tools/corpus/prepare.h"
+#include "tools/plan/plan.h"
+#include "tools/plan/schedule.h"
+#include "tools/plan/simulate.h"
+#include "tools/report/curve.h"
+#include "tools/report/report.h"
+#include "tools/synthetic/synthetic_corpus.h"
+#include "tools/translate/bleu.h"
 
 namespace {
 
@@ -81,7 +82,10 @@ std::string UnknownCommand(const CLI::App& app, const std::string& word) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && StopsWhenAsked(argv[1])) hadal::InstallStopSignals();
+  hadal::OpenStandardStreams();
+  hadal::IgnoreFileSizeSignal();
+  const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
+  if (stops_when_asked) hadal::InstallStopSignals();
   CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");
   app.require_subcommand(1);
   app.set_version_flag("--version", "hadal " + hadal::Version());
@@ -108,6 +112,11 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? hadal::kExitDone : hadal::kExitUsage;
   } catch (const std::bad_alloc&) {
     std::fputs("hadal: this host has not enough memory for what was asked; ask for less of it at once\n", stderr);
+    return hadal::kExitError;
+  }
+  // What a run prints is only its progress; of other commands it is what they are for.
+  if (exit_code == hadal::kExitDone && !stops_when_asked && !hadal::StandardOutputIsWhole()) {
+    std::fputs("hadal: writing to standard output failed; is the disk full?\n", stderr);
     return hadal::kExitError;
   }
   return exit_code;

@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
-#include "tools/config_difference.h"
-#include "tools/config_loading.h"
-#include "tools/doctor_findings.h"
+#include "tools/config/config_difference.h"
+#include "tools/config/config_loading.h"
+#include "tools/doctor/doctor_findings.h"
 
 namespace hadal {
 namespace {

@@ -13,7 +13,7 @@
 #include "kernels/instruction_set.h"
 #include "launch/world.h"
 #include "runtime/comm/collectives.h"
-#include "tools/doctor_facts.h"
+#include "tools/doctor/doctor_facts.h"
 
 namespace hadal {
 

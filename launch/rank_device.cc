@@ -1,14 +1,26 @@
 #include "launch/rank_device.h"
 
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "launch/memory_limit.h"
 #include "pipeline/memory_fit.h"
+#include "pipeline/relu_masks.h"
 #include "pipeline/transfer_pairs.h"
 #include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
+
+absl::StatusOr<bool> AgreeOnReluMasks(const ModelPlan& plan, const BatchOptions& batch, const PipelineOptions& options,
+                                      const Stream& stream, Collectives& collectives) {
+  if (stream.device() == nullptr || plan.compute_storage != Storage::kBFloat16) return plan.relu_masks;
+  const bool mine = HasReluMasks(plan, CapacityOf(plan.options, batch), options.bucket_rows, stream);
+  std::string word = mine ? "yes" : "no";
+  HADAL_RETURN_IF_ERROR(collectives.Broadcast(word, 0, "whether ReLUs have masks"));
+  return word == "yes";
+}
 
 absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
                          Collectives& collectives, PipelineOptions& options) {
@@ -37,6 +49,17 @@ absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const
   return absl::OkStatus();
 }
 
+std::string MoreStreamsThanQueues(int links) {
+  constexpr int kQueues = 32;       // CUDA_DEVICE_MAX_CONNECTIONS, as mpi_environment.cc sets it: the most there is
+  constexpr int kOtherStreams = 2;  // the main order, and that of the replicas' sums
+  const int streams = links * NcclLink::kStreams + kOtherStreams;
+  if (streams <= kQueues) return "";
+  return absl::StrCat("a rank's ", links, " NCCL links and its own work take ", streams,
+                      " CUDA streams, and a GPU has ", kQueues,
+                      " hardware queues: messages of different links may have to wait for each other, which "
+                      "nobody has tried. If the run hangs, pipeline.transport = \"host\" does without NCCL");
+}
+
 absl::StatusOr<std::string> ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world,
                                            absl::Duration timeout, RankDevice& device) {
   if (device.transport.nccl == nullptr) return std::string();
@@ -44,7 +67,10 @@ absl::StatusOr<std::string> ConnectDevices(const ModelPlan& plan, const Pipeline
   const std::vector<RankPair> pairs = TransferPairs(plan, pipeline);
   HADAL_ASSIGN_OR_RETURN(device.devices, NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device,
                                                                   world.communicator(), pairs, timeout));
-  return NcclTookMore(free_before - device.chosen.device->FreeBytes(), MostLinks(pairs), world.rank());
+  const int links = MostLinks(pairs);
+  const std::string took_more = NcclTookMore(free_before - device.chosen.device->FreeBytes(), links, world.rank());
+  const std::string streams = world.rank() == 0 ? MoreStreamsThanQueues(links) : "";
+  return absl::StrCat(took_more, took_more.empty() || streams.empty() ? "" : "; ", streams);
 }
 
 }  // namespace hadal

@@ -26,8 +26,17 @@ void InstallStopSignals() {
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // see runtime/compute_thread.h
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGUSR1, SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGUSR1, SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    const bool nohup = signal == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!nohup) sigaction(signal, &action, nullptr);
+  }
 }
+
+void IgnoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }
+
+void IgnoreClosedPipes() { std::signal(SIGPIPE, SIG_IGN); }
 
 bool StopSignalled() { return stop_signalled; }
 

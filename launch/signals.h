@@ -1,11 +1,19 @@
-// SIGUSR1, SIGINT and SIGTERM ask a run to save and stop; nothing else happens in the handler.
+// SIGUSR1, SIGINT, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) ask a run to save and stop; nothing else
+// happens in the handler.
 #pragma once
 
 namespace hadal {
 
 // Installs the handlers, for a command that asks StopSignalled. Call first thing in main: a signal that comes earlier ends the process.
-// A second SIGINT or SIGTERM ends it at once.
+// A second SIGINT, SIGTERM or SIGHUP ends it at once.
 void InstallStopSignals();
+
+// A run by itself does not end because nobody reads its progress any more (`hadal train … | tee`, and tee is gone). Ranks of mpirun do: their
+// reader is mpirun.
+void IgnoreClosedPipes();
+
+// A write beyond `ulimit -f` is an error that says so, as on a full disk, and no signal that ends the process.
+void IgnoreFileSizeSignal();
 
 // Whether one of the signals has come.
 bool StopSignalled();

@@ -22,12 +22,12 @@
 #include "launch/signals.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/config_arguments.h"
-#include "tools/config_loading.h"
-#include "tools/cost_files.h"
-#include "tools/layout_list.h"
-#include "tools/report.h"
-#include "tools/run_record.h"
+#include "tools/config/config_arguments.h"
+#include "tools/config/config_loading.h"
+#include "tools/plan/cost_files.h"
+#include "tools/plan/layout_list.h"
+#include "tools/report/report.h"
+#include "tools/report/run_record.h"
 
 namespace hadal {
 namespace {

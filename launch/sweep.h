@@ -1,6 +1,6 @@
 // `hadal sweep LAYOUTS CONFIG… [--set a.b=c]… [--out DIR] [--submit "sbatch … sweep.sbatch"]`
 //
-// Trains one config on each layout of a list (tools/layout_list.h) and writes the scaling report: how well more ranks are used, and where
+// Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how well more ranks are used, and where
 // the rest goes.
 //
 //   OUT/runs/NAME            the run directory of a layout, OUT/logs/NAME.log what it printed

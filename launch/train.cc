@@ -30,17 +30,18 @@
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
+#include "runtime/host_name.h"
 #include "runtime/status_macros.h"
-#include "tools/config_arguments.h"
-#include "tools/config_difference.h"
-#include "tools/config_layers.h"
-#include "tools/config_loading.h"
-#include "tools/cost_files.h"
-#include "tools/doctor_facts.h"
-#include "tools/placement_map.h"
-#include "tools/resolved_config.h"
-#include "tools/run_options.h"
-#include "tools/trace_json.h"
+#include "tools/config/config_arguments.h"
+#include "tools/config/config_difference.h"
+#include "tools/config/config_layers.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/config_origin.h"
+#include "tools/config/resolved_config.h"
+#include "tools/config/run_options.h"
+#include "tools/metrics/trace_json.h"
+#include "tools/plan/cost_files.h"
+#include "tools/plan/placement_map.h"
 
 namespace hadal {
 namespace {
@@ -83,9 +84,19 @@ absl::StatusOr<std::vector<Attachment>> AttachVocabularies(const Corpus& corpus)
                                  attach(vocabularies.target, "target.vocabulary")};
 }
 
-absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
-  Prepared prepared;
-  HADAL_ASSIGN_OR_RETURN(prepared.config, LoadConfig(arguments.config.files, arguments.config.overrides));
+// The corpus that a field names; the ranks of a host read it together: `share` is this one's.
+absl::StatusOr<Corpus> OpenCorpus(const char* field, const std::string& prefix, const CorpusShare& share) {
+  absl::StatusOr<Corpus> corpus = Corpus::Open(prefix, share);
+  if (!absl::IsNotFound(corpus.status())) return corpus;
+  return absl::NotFoundError(absl::StrCat(corpus.status().message(), ". ", field,
+                                          " is a prefix of files, the one that `hadal prepare` prints at its end"));
+}
+
+// What follows from prepared.config.
+absl::Status PrepareRun(const TrainArguments& arguments, const CorpusShare& share, Prepared& prepared) {
+  if (arguments.run_directory.empty()) {
+    return absl::InvalidArgumentError("--run-dir is empty (a variable that is not set?); name a directory");
+  }
   HADAL_ASSIGN_OR_RETURN(prepared.options, MakeRunOptions(prepared.config));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
   prepared.options.warnings.insert(prepared.options.warnings.end(), unheard.begin(), unheard.end());
@@ -94,10 +105,10 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(prepared.config_text, ResolvedConfigText(prepared.config));
   train.run_directory = arguments.run_directory;
   HADAL_ASSIGN_OR_RETURN(prepared.time_limit, TimeLimit::Make(arguments.stop_after));
-  HADAL_ASSIGN_OR_RETURN(prepared.train, Corpus::Open(train.train_data));
+  HADAL_ASSIGN_OR_RETURN(prepared.train, OpenCorpus("data.train", train.train_data, share));
   const CorpusManifest& manifest = prepared.train->manifest();
   if (!train.validation_data.empty()) {
-    HADAL_ASSIGN_OR_RETURN(prepared.validation, Corpus::Open(train.validation_data));
+    HADAL_ASSIGN_OR_RETURN(prepared.validation, OpenCorpus("data.validation", train.validation_data, share));
     const CorpusManifest& held_out = prepared.validation->manifest();
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
         held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c) {
@@ -114,6 +125,18 @@ absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments) {
     HADAL_ASSIGN_OR_RETURN(const LoadedCosts costs, LoadCosts(arguments.costs));
     HADAL_RETURN_IF_ERROR(costs.For(train.model).status());
   }
+  return absl::OkStatus();
+}
+
+// An error that names fields, told with where they were set.
+absl::Status Explained(const absl::Status& error, const TrainArguments& arguments) {
+  return WithOrigins(error, arguments.config.files, arguments.config.overrides);
+}
+
+absl::StatusOr<Prepared> Prepare(const TrainArguments& arguments, const CorpusShare& share) {
+  Prepared prepared;
+  HADAL_ASSIGN_OR_RETURN(prepared.config, LoadConfig(arguments.config.files, arguments.config.overrides));
+  HADAL_RETURN_IF_ERROR(Explained(PrepareRun(arguments, share, prepared), arguments));
   return prepared;
 }
 
@@ -123,6 +146,15 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, World& world, C
   if (world.rank() == 0) bytes = ModelPlan::Make(options).Serialize();
   HADAL_RETURN_IF_ERROR(collectives.Broadcast(bytes, 0, "the model plan"));
   return ModelPlan::Parse(bytes);
+}
+
+// Cuts the model, within the memory that a rank may take.
+absl::StatusOr<PipelinePlan> PlanPipeline(const ModelPlan& plan, const BatchOptions& batch, World& world,
+                                          const ChosenDevice& chosen, Collectives& collectives,
+                                          PipelineOptions& options) {
+  HADAL_RETURN_IF_ERROR(LimitMemory(plan, batch, world, chosen.device.get(), collectives, options));
+  HADAL_RETURN_IF_ERROR(FitMemory(plan, batch, world.size(), chosen.StreamFor(world.stream()), options));
+  return MakePipelinePlan(plan, batch, options, world.size(), world.rank());
 }
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
@@ -148,8 +180,7 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const Pr
   if (arguments.resume == "never") return std::string();
   std::string directory = arguments.resume;
   if (arguments.resume == "auto") {
-    const absl::StatusOr<FoundCheckpoint> found =
-        FindLatest(arguments.run_directory, {.verify_contents = false, .need_moments = true});
+    const absl::StatusOr<FoundCheckpoint> found = FindLatest(arguments.run_directory, {.need_moments = true});
     if (absl::IsNotFound(found.status())) return std::string();
     HADAL_RETURN_IF_ERROR(found.status());
     directory = found->checkpoint.directory;
@@ -198,9 +229,25 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepare
                                                                    const PipelinePlan& pipeline) {
   const TrainOptions& options = prepared.options.train;
   if (!pipeline.decoder || !prepared.validation) return nullptr;
-  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(*prepared.validation));
-  return std::make_unique<ValidationBleu>(*prepared.validation, vocabularies.target, options.validation.bleu_sentences,
-                                          plan, pipeline, absl::Seconds(options.pipeline.wait_timeout_seconds));
+  HADAL_ASSIGN_OR_RETURN(CorpusVocabularies vocabularies, LoadVocabularies(*prepared.validation));
+  return std::make_unique<ValidationBleu>(*prepared.validation, std::move(vocabularies),
+                                          options.validation.bleu_sentences, plan, pipeline,
+                                          absl::Seconds(options.pipeline.wait_timeout_seconds));
+}
+
+// The same, once every rank has made its own; tells what it leaves out.
+absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const Prepared& prepared, const ModelPlan& plan,
+                                                                    const PipelinePlan& pipeline,
+                                                                    Collectives& collectives, TrainingSinks& sinks) {
+  absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline);
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
+  if (*bleu != nullptr && (*bleu)->skipped() > 0) {
+    sinks.Tell(absl::StrCat(
+        "warning: BLEU at validations leaves out ", (*bleu)->skipped(), " of ",
+        (*bleu)->skipped() + (*bleu)->sentences(), " sentences: their sources are empty or longer than ",
+        pipeline.decode_capacity.longest_source - 1, " tokens (batch.source_tokens, model.max_positions)"));
+  }
+  return bleu;
 }
 
 // The steps of --trace and where they go.
@@ -225,17 +272,22 @@ absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, c
 // Makes the run directory, with what the run was started from.
 absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, const World& world,
                      const PipelinePlan& pipeline, int64_t first_step, TrainingSinks& sinks) {
-  const GridShape& grid = pipeline.grid;
-  const RankPlace place{.version = Version(),
-                        .rank = world.rank(),
-                        .ranks = world.size(),
-                        .stage = grid.StageOf(world.rank()),
-                        .stages = grid.stages,
-                        .replica = grid.ReplicaOf(world.rank()),
-                        .replicas = grid.replicas,
-                        .threads = world.stream().threads()};
-  HADAL_RETURN_IF_ERROR(sinks.Open(place, prepared.config_text, first_step));
+  HADAL_RETURN_IF_ERROR(sinks.Open(pipeline.grid, prepared.config_text, first_step));
   return world.rank() == 0 ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
+}
+
+// Whether one program, with one set of settings and files that all could read, runs on every rank; what people are to know of it.
+absl::StatusOr<std::string> Agree(const TrainArguments& arguments, const absl::StatusOr<Prepared>& prepared,
+                                  World& world, Collectives& collectives) {
+  HADAL_ASSIGN_OR_RETURN(std::string notice, AgreeWithRanks(world, collectives));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared.status(), "reading configuration and data"));
+  HADAL_RETURN_IF_ERROR(
+      AgreeOnSettings(absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
+                                   arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
+                                   arguments.accept_changes ? " --accept-changes" : "",
+                                   arguments.trace.empty() ? "" : " --trace ", arguments.trace),
+                      prepared->config_text, collectives));
+  return notice;
 }
 
 // Which host has which part, where there are several.
@@ -247,20 +299,17 @@ absl::Status TellPlacement(const World& world, Collectives& collectives, const G
   return absl::OkStatus();
 }
 
+// The steps of a run, on every rank in this order. Collective are Agree, SharePlan, ChooseDevice, ChooseTransport, AgreeOnReluMasks, LimitMemory, ConnectDevices
+// and all from ShareValidationBleu on but MakeTraceRequest and the watchdog; what lies between them is a function of what has been agreed, so
+// that all ranks fail alike and none waits for one that has left.
 absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, RankDevice& device,
                                  TrainingSinks& sinks) {
-  absl::StatusOr<Prepared> prepared_or = Prepare(arguments);
+  absl::StatusOr<Prepared> prepared_or =
+      Prepare(arguments, {.process = world.local_rank(), .processes = world.ranks_on_host()});
   const double timeout_seconds = prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : 600;
   Collectives collectives(world.communicator(), absl::Seconds(timeout_seconds));
-  HADAL_ASSIGN_OR_RETURN(const std::string agreed, AgreeWithRanks(world, collectives));
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared_or.status(), "reading configuration and data"));
+  HADAL_ASSIGN_OR_RETURN(const std::string agreed, Agree(arguments, prepared_or, world, collectives));
   Prepared prepared = *std::move(prepared_or);
-  HADAL_RETURN_IF_ERROR(
-      AgreeOnSettings(absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
-                                   arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                                   arguments.accept_changes ? " --accept-changes" : "",
-                                   arguments.trace.empty() ? "" : " --trace ", arguments.trace),
-                      prepared.config_text, collectives));
   TrainOptions& options = prepared.options.train;
   HADAL_ASSIGN_OR_RETURN(ModelPlan plan, SharePlan(options.model, world, collectives));
   HADAL_ASSIGN_OR_RETURN(device.chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
@@ -271,10 +320,11 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                                          world.communicator(), collectives));
   options.pipeline.device_transfers = device.transport.nccl != nullptr;
   const Stream stream = chosen.StreamFor(world.stream());
-  HADAL_RETURN_IF_ERROR(LimitMemory(plan, options.batch, world, chosen.device.get(), collectives, options.pipeline));
-  HADAL_RETURN_IF_ERROR(FitMemory(plan, options.batch, world.size(), stream, options.pipeline));
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));
+  HADAL_ASSIGN_OR_RETURN(plan.relu_masks, AgreeOnReluMasks(plan, options.batch, options.pipeline, stream, collectives));
+  const absl::StatusOr<PipelinePlan> planned =
+      PlanPipeline(plan, options.batch, world, chosen, collectives, options.pipeline);
+  HADAL_RETURN_IF_ERROR(Explained(planned.status(), arguments));
+  const PipelinePlan& pipeline = *planned;
 
   for (const std::string& warning : prepared.options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) sinks.Tell(absl::StrCat("warning: ", world.warning()));
@@ -292,9 +342,9 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
       .validation = prepared.validation ? &*prepared.validation : nullptr,
       .sink = sinks.sink(),
       .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
-  absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, plan, pipeline);
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
-  if (*bleu != nullptr) surroundings.validation_bleu = std::ref(**bleu);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<ValidationBleu> bleu,
+                         ShareValidationBleu(prepared, plan, pipeline, collectives, sinks));
+  if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
   HADAL_ASSIGN_OR_RETURN(surroundings.trace, MakeTraceRequest(arguments, options.stop, sinks));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                          Trainer::Create(options, plan, pipeline, surroundings,
@@ -320,8 +370,13 @@ int RunTrain(const TrainArguments& arguments) {
   const absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(config.ok() ? config->pipeline().threads() : 1);
   if (!world.ok()) return ReportNoWorld("train", world.status());
+  if ((*world)->size() == 1) IgnoreClosedPipes();
   RankDevice device;
-  TrainingSinks sinks((*world)->rank(), arguments.run_directory);
+  TrainingSinks sinks({.version = Version(),
+                       .rank = (*world)->rank(),
+                       .ranks = (*world)->size(),
+                       .threads = (*world)->stream().threads()},
+                      arguments.run_directory);
   absl::StatusOr<int> code = TrainInWorld(arguments, **world, device, sinks);
   const auto part = [&device] {
     return device.devices == nullptr ? absl::OkStatus() : device.devices->Close(kFarewellTimeout);
@@ -334,8 +389,9 @@ int RunTrain(const TrainArguments& arguments) {
     return *code;
   }
   const int exit_code = ExitCodeOf(code.status());
+  const absl::Duration patience = PatienceWith(code.status(), sinks.is_open());
   sinks.LogEnd(exit_code, std::string(code.status().message()));
-  const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr);
+  const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr, patience);
   if ((!together || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }

@@ -6,20 +6,30 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launch/exit_code.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics_jsonl.h"
-#include "tools/progress.h"
-#include "tools/tensorboard.h"
-#include "tools/terminal.h"
+#include "tools/metrics/metrics_jsonl.h"
+#include "tools/metrics/progress.h"
+#include "tools/metrics/tensorboard.h"
+#include "tools/metrics/terminal.h"
 
 namespace hadal {
 
-absl::Status TrainingSinks::Open(const RankPlace& place, const std::string& config_text, int64_t first_step) {
-  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, "logs"), rank_));
-  log_->Say(StartLines(place, environ));
+absl::Status TrainingSinks::OpenLog() {
+  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, "logs"), place_.rank));
+  log_->Say(StartLines(place_, environ));
   log_->Say(std::exchange(told_, ""));
-  if (rank_ != 0) return absl::OkStatus();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& config_text, int64_t first_step) {
+  place_.stage = grid.StageOf(place_.rank);
+  place_.stages = grid.stages;
+  place_.replica = grid.ReplicaOf(place_.rank);
+  place_.replicas = grid.replicas;
+  HADAL_RETURN_IF_ERROR(OpenLog());
+  if (place_.rank != 0) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(
       ReplaceFile(JoinPath(run_directory_, "config.resolved.textproto"), config_text, absl::StrCat(getpid())));
   HADAL_ASSIGN_OR_RETURN(
@@ -42,7 +52,7 @@ void TrainingSinks::Tell(const std::string& text) {
 }
 
 void TrainingSinks::Warn(const std::string& text) {
-  if (rank_ == 0) Tell(absl::StrCat("warning: ", text));
+  if (place_.rank == 0) Tell(absl::StrCat("warning: ", text));
 }
 
 absl::Status TrainingSinks::Finish(std::string_view reason) {
@@ -53,6 +63,8 @@ absl::Status TrainingSinks::Finish(std::string_view reason) {
 }
 
 void TrainingSinks::LogEnd(int exit_code, const std::string& message) {
+  const bool may_open = exit_code != kExitUsage || PathExists(run_directory_);
+  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the error itself is what people are told
   if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, message.empty() ? "" : ": ", message));
 }
 

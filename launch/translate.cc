@@ -12,8 +12,8 @@
 #include "pipeline/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
-#include "tools/score.h"
-#include "tools/translate.h"
+#include "tools/translate/score.h"
+#include "tools/translate/translate.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-// `hadal translate` and `hadal score`: tools/translate.h and tools/score.h, run in this process's world.
+// `hadal translate` and `hadal score`: tools/translate/translate.h and tools/translate/score.h, run in this process's world.
 #pragma once
 
 #include "CLI/CLI.hpp"

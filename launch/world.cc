@@ -1,6 +1,5 @@
 #include "launch/world.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,19 +10,10 @@
 #include "launch/exit_code.h"
 #include "launch/task_launcher.h"
 #include "runtime/compute_thread.h"
+#include "runtime/process_cpus.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
-namespace {
-
-int AllowedCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
   std::unique_ptr<World> world(new World());
@@ -49,7 +39,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
 }
 
 void World::ChooseThreads(int requested) {
-  const int allowed = AllowedCpus();
+  const int allowed = ProcessCpus();
   // A rank that was not bound sees every CPU of the host and shares them with the host's other ranks.
   const bool bound = allowed < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   const int share = bound ? allowed : std::max(1, allowed / ranks_on_host_);

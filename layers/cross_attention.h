@@ -1,6 +1,6 @@
 // Cross-attention: queries from the stream, keys and values from the encoder's memory m (not normalised again).
 //   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
-// Source: Vaswani et al. 2017 section 3.2; methods.md section 0.
+// Source: Vaswani et al. 2017 section 3.2.
 // R-Fixup takes a scalar off the queries' input (input_shift.h).
 // Saved: q [Rt, d], k|v [Rs, 2d], context [Rt, d], log-sum-exp [Rt, H], the shifted input [Rt, d].
 // The memory's gradient is accumulated in fp32, readers in descending sublayer order.

@@ -20,8 +20,8 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
       dropout_(plan.options.activation_dropout),
-      keeps_mask_(storage_ == Storage::kBFloat16 && dropout_ == 0 && !hidden_norm_.present() && hidden_shift_ < 0 &&
-                  !contraction_shift_.present()) {
+      keeps_mask_(plan.relu_masks && storage_ == Storage::kBFloat16 && dropout_ == 0 && !hidden_norm_.present() &&
+                  hidden_shift_ < 0 && !contraction_shift_.present()) {
   HADAL_CHECK(!hidden_norm_.present() || !contraction_shift_.present());
 }
 
@@ -63,10 +63,7 @@ void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std:
                               .relu_mask = UsesMask(context, x.rows) ? s.mask : nullptr,
                               .y = s.hidden};
   if (hidden_shift_ >= 0) {
-    MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, s.bias);
-    expansion.bias.data = s.bias.data;
-    expansion.bias.size = d_ff_;
-    expansion.bias.storage = storage_;
+    expansion.bias = MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, s.bias);
   }
   LinearForward(context.stream, expansion);
   context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = s.hidden});

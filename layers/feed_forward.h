@@ -5,7 +5,8 @@
 // Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, where they exist, what W_2
 // reads instead [R, d_ff], the inner norm's statistics [2R], the shifted input [R, d] and the bias of the hidden layer [d_ff]. Where nothing
 // but the ReLU stands between the two products (no activation dropout, norm or shift) and they are bf16, a bit for each element of the hidden
-// layer too: the products write and read it (kernels/linear.h, ReluMaskArgs), where the device's library can. In fp32 a product takes too long
+// layer too: the products write and read it (kernels/linear.h, ReluMaskArgs), where the device's library can (ModelPlan::relu_masks: at some size of
+// micro-batch; at which, UsesMask asks). In fp32 a product takes too long
 // for the trips that it spares to matter, and CPUs have none.
 #pragma once
 

@@ -158,11 +158,8 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
                               .relu = true,
                               .y = hidden};
   if (hidden_shift_ >= 0) {
-    const AnyMatrix bias = context.scratch.normed_hidden(1, d_ff_);
-    MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_, bias);
-    expansion.bias.data = bias.data;
-    expansion.bias.size = d_ff_;
-    expansion.bias.storage = storage_;
+    expansion.bias = MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_,
+                                    context.scratch.normed_hidden(1, d_ff_));
   }
   LinearForward(context.stream, expansion);
   Shift(context, contraction_shift_, hidden, hidden);

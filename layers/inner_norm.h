@@ -2,7 +2,8 @@
 //
 // Source: Magneto (arXiv 2210.06423) section 2, NormFormer (Shleifer et al. 2021).
 // Shapes: x, normed and gradients [R, W], W = d_model or d_ff; statistics [2·R]: mean, then rstd.
-// Storage: x, normed and their gradients as ModelPlan::compute_storage. Numerics: kernels/residual_norm.h, the norm alone. Thread safety: const; one micro-batch at a time a workspace.
+// Storage: x, normed and their gradients as ModelPlan::compute_storage. Numerics: kernels/residual_norm.h, the norm alone.
+// Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
 #include <cstdint>

@@ -24,15 +24,20 @@ void InputShift::BackwardInput(const SublayerContext& context, const LinearBackw
                                       .partials = context.workspace.norm_partials()});
 }
 
-void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
-                    AnyMatrix hidden_bias) {
-  ConstAnyMatrix before = hidden_bias;
+ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                              AnyMatrix row) {
+  ConstAnyMatrix before = row;
   if (bias >= 0) {
-    before = ConstMatrix(parameters.WeightVector(bias).data, 1, hidden_bias.columns);
+    before = ConstMatrix(parameters.WeightVector(bias).data, 1, row.columns);
   } else {
-    stream.Clear(hidden_bias.data, hidden_bias.bytes());
+    stream.Clear(row.data, row.bytes());
   }
-  ShiftScaleForward(stream, {.x = before, .shift = parameters.WeightVector(shift), .y = hidden_bias});
+  ShiftScaleForward(stream, {.x = before, .shift = parameters.WeightVector(shift), .y = row});
+  ConstAnyVector made;
+  made.data = row.data;
+  made.size = row.columns;
+  made.storage = row.storage;
+  return made;
 }
 
 }  // namespace hadal

@@ -33,8 +33,8 @@ class InputShift {
 };
 
 // The bias of the first feed-forward product as one row, stored as the product is: b_1 − b, where `bias` −1 stands for b_1 = 0.
-// [1, d_ff] (=)
-void MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
-                    AnyMatrix hidden_bias);
+// Fills `row` [1, d_ff] (=), and returns it as the product takes it.
+ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                              AnyMatrix row);
 
 }  // namespace hadal

@@ -124,6 +124,9 @@ struct ModelPlan {
   std::vector<ParameterRecord> parameters;
   // How a run stores what products read and write; chosen with its device, no part of the model: neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
+  // Whether feed-forward layers keep the masks of their ReLUs, where the model lets them (feed_forward.h); likewise: by what the device's library
+  // offers (pipeline/relu_masks.h). True of a plan without a device.
+  bool relu_masks = true;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
@@ -131,7 +134,8 @@ struct ModelPlan {
   // The records as bytes, with a hash in front; Parse checks the hash. Same binary on both sides.
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
-  // A function of everything that shapes state and arithmetic.
+  // A function of the records and the heads: of what gives state its names, shapes and first values, and of each sublayer's gains, norm
+  // and skip. Not of what a run may change between two checkpoints of one model: dropouts, label smoothing, the longest sentence.
   uint64_t Hash() const;
 
   // fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".

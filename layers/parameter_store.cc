@@ -18,9 +18,9 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
   weight_floats_ = Place(sublayers, Storage::kFloat32);
   master_end_ = rounded_elements_;
   if (training) PlaceMasters(updated);
-  weight_slice_ = layout.Reserve<float>("weights", weight_floats_);
-  rounded_slice_ = layout.Reserve<BFloat16>("weights", rounded_elements_);
-  master_slice_ = layout.Reserve<float>("weights", master_end_ - master_base_);
+  weight_slice_ = layout.ReserveLasting<float>("weights", weight_floats_);
+  rounded_slice_ = layout.ReserveLasting<BFloat16>("weights", rounded_elements_);
+  master_slice_ = layout.ReserveLasting<float>("weights", master_end_ - master_base_);
   if (!training) return;
   gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
 }

@@ -16,7 +16,7 @@
 //   gradients, whole, fp32:     of the rounded ones, then of the others
 //
 // Adam writes master and rounded copy in one trip; whoever else writes masters (initialisation, a load) has them rounded again.
-// Thread safety: read-only after Build; the buffers themselves are the caller's to share.
+// Thread safety: read-only after Bind; the buffers themselves are the caller's to share.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,7 @@ class ParameterStore {
   // Gradient of a table's use by `sublayer` (an embedding or the head) on this rank.  [rows, columns]
   Matrix TableGradient(int32_t sublayer) const;
 
-  // All gradients of this rank as one range: zeroed at the start of a step.
+  // All gradients of this rank as one range: zeroed at the start of a step, behind which they are scratch (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
 
   const ModelPlan& plan() const { return plan_; }

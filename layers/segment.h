@@ -6,8 +6,7 @@
 // one. A pre-norm segment ends with the plain sum, or, at the end of a stack, with the closing norm.
 //
 //   post-norm:  x ─ F_0 ─ joint 1 (LN_0) ─ F_1 ─ joint 2 (LN_1) → out = normed
-//   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or
-//   normed
+//   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or normed
 //   no norm:    x ─ F_0 ─ joint 1 (sum) ─ F_1 ─ joint 2 (sum) → out = sum
 // Where layers combine all outputs in front of them (layer_combination.h) a segment is one layer: x is the stack's history [l·R, d],
 // joint 0 stands behind the combination, and a pre-norm layer's last joint ends with the norm of its output.
@@ -45,8 +44,6 @@ class Segment {
   // Whether x is the history, and of how many entries.
   bool combines() const { return combination_.has_value(); }
   int64_t entries() const { return combines() ? combination_->entries() : 1; }
-  int32_t first() const { return first_; }
-  int32_t last() const { return last_; }
 
   // out = the segment's output (=); `saved` keeps what Backward reads. `out` may not alias x.
   void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;

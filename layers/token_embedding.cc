@@ -13,7 +13,8 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLay
       table_(plan.sublayers[sublayer].table),
       multiplier_(std::sqrt(static_cast<float>(plan.options.d_model))),
       dropout_(plan.options.dropout),
-      positions_slice_(layout.Reserve<float>("weights", int64_t{plan.options.max_positions} * plan.options.d_model)),
+      positions_slice_(
+          layout.ReserveLasting<float>("weights", int64_t{plan.options.max_positions} * plan.options.d_model)),
       positions_(nullptr, plan.options.max_positions, plan.options.d_model) {}
 
 void TokenEmbedding::Bind(const Arena& arena) {

@@ -1,5 +1,5 @@
 // The two embeddings: x = dropout(sqrt(d)·E[token] + PE[position]) of the source, or of the decoder's input.
-// Source: methods.md section 0 (fairseq's conventions; kernels/embedding.h).
+// Source: fairseq's conventions (kernels/embedding.h).
 #pragma once
 
 #include <cstdint>

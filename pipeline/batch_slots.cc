@@ -8,16 +8,12 @@ namespace {
 
 ConstTokens ViewOf(const std::vector<int32_t>& tokens) { return {tokens.data(), static_cast<int64_t>(tokens.size())}; }
 
-int64_t RoundedUp(int64_t bytes) {
-  return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
-}
-
 }  // namespace
 
 BatchSlots::BatchSlots(const Spec& spec, ArenaLayout& layout)
     : spec_(spec),
-      block_bytes_(
-          RoundedUp(BatchBytes(LargestShape(spec.capacity.source_rows, spec.capacity.target_rows, spec.sublayers)))),
+      block_bytes_(ArenaLayout::Aligned(
+          BatchBytes(LargestShape(spec.capacity.source_rows, spec.capacity.target_rows, spec.sublayers)))),
       device_slice_(layout.ReserveBytes("micro-batches", block_bytes_ * spec.slots)),
       host_slice_(layout.ReserveHostBytes("micro-batches", block_bytes_ * spec.slots)),
       branch_gains_(spec.sublayers),

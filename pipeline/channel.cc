@@ -48,7 +48,7 @@ std::string What(const ChannelSpec& spec, int64_t micro_batch) {
 int64_t ChannelSpec::message_bytes() const {
   int64_t bytes = kHeaderBytes;
   for (const Edge& edge : edges) bytes += EdgeBytes(edge, StorageOf(edge), capacity, width);
-  return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
+  return ArenaLayout::Aligned(bytes);
 }
 
 SendChannel::SendChannel(ChannelSpec spec, ArenaLayout& layout)

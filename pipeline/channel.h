@@ -52,6 +52,7 @@ class SendChannel {
  public:
   SendChannel(ChannelSpec spec, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
+  int buffers() const { return spec_.buffers; }  // transfers at once, at most
 
   // One matrix for each edge, where kernels of `stream` have left it.
   absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
@@ -80,6 +81,7 @@ class ReceiveChannel {
  public:
   ReceiveChannel(ChannelSpec spec, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
+  int buffers() const { return spec_.buffers; }  // transfers at once, at most
 
   // A program with `messages` receives on this channel starts: posts the first k.
   absl::Status Begin(int64_t messages);

@@ -45,6 +45,19 @@ void Channels::Bind(const Arena& arena, Communicator& communicator) {
   }
 }
 
+int64_t Channels::transfers() const {
+  int64_t sum = 0;
+  for (const OfChunk& chunk : chunks_) {
+    for (const std::optional<ReceiveChannel>* channel : {&chunk.receive_forward, &chunk.receive_backward}) {
+      if (*channel) sum += (*channel)->buffers();
+    }
+    for (const std::optional<SendChannel>* channel : {&chunk.send_forward, &chunk.send_backward}) {
+      if (*channel) sum += (*channel)->buffers();
+    }
+  }
+  return sum;
+}
+
 absl::Status Channels::Begin(const RankProgram& program) {
   for (size_t c = 0; c < chunks_.size(); ++c) {
     int64_t forward = 0, backward = 0;

@@ -17,6 +17,9 @@ class Channels {
   Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, bool training, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
+  // Transfers at once, at most.
+  int64_t transfers() const;
+
   // Posts the receives of a program.
   absl::Status Begin(const RankProgram& program);
   // For traces: records messages that have come before their receive. `batches`: the program's.

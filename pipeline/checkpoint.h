@@ -7,15 +7,9 @@
 //   checkpoint_reader.h     read any slices, verify everything
 //   checkpoint_directory.h  names, `latest` and `best`, retention, finding the newest good one
 //
-// How a trainer saves (rank 0's part marked 0):
-//   auto file = writer.WriteRankFile(step, rank, slices);
-//   collectives.AllOk(file.status());  texts = collectives.AllGather(file->ToString());
-//   0: writer.Commit({.progress = …, .files = parsed texts})   or, when a rank failed, writer.Abandon(step)
-// How it resumes:
-//   0: found = FindLatest(run_directory); broadcast found->checkpoint.directory
-//   reader = CheckpointReader::Open(directory); CompareParameters(reader.manifest().parameters,
-//   DescribeParameters(plan)); reader.ReadSlices(my slices);  collectives.AllOk(…), and on failure again with
-//   before_step.
+// All ranks together: training_checkpoints.h saves while training goes on (each rank's file by a thread of its own,
+// background_file.h) and loads the newest good one; save_cycle.h says when. A tool without ranks opens one with a
+// CheckpointReader, as model_checkpoint.h does.
 #pragma once
 
 #include "pipeline/checkpoint_directory.h"

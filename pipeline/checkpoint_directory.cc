@@ -54,11 +54,11 @@ absl::StatusOr<std::set<int64_t>> ProtectedSteps(const std::string& run_director
 }
 
 absl::Status CheckCheckpoint(const std::string& directory, const FindOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
   if (options.need_moments && !reader.manifest().has_moments) {
     return absl::FailedPreconditionError("it holds weights only, without Adam's moments");
   }
-  return options.verify_contents ? reader.Verify() : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -125,10 +125,8 @@ absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPo
   return SyncDirectory(CheckpointsDirectory(run_directory));
 }
 
-absl::StatusOr<std::vector<std::string>> ApplyRetention(const std::string& run_directory,
-                                                        const RetentionPolicy& policy) {
-  std::vector<std::string> removed;
-  if (policy.keep_last == 0) return removed;
+absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy) {
+  if (policy.keep_last == 0) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   HADAL_ASSIGN_OR_RETURN(const std::set<int64_t> protected_steps, ProtectedSteps(run_directory));
   absl::Status first_error;
@@ -142,11 +140,27 @@ absl::StatusOr<std::vector<std::string>> ApplyRetention(const std::string& run_d
     if (status.ok()) status = RenamePath(entry.directory, doomed);
     if (status.ok()) status = RemoveTree(doomed);
     first_error.Update(status);
-    if (status.ok()) removed.push_back(entry.directory);
   }
-  HADAL_RETURN_IF_ERROR(first_error);
-  return removed;
+  return first_error;
 }
+
+namespace {
+
+// `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there.
+absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const std::string& unique) {
+  const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
+  if (!best.ok() || *best <= step) return absl::OkStatus();
+  const auto directory = [&](int64_t of) { return JoinPath(CheckpointsDirectory(run_directory), CheckpointName(of)); };
+  if (const auto reader = CheckpointReader::Open(directory(step)); reader.ok()) {
+    const int64_t former = reader->manifest().progress.best_step;
+    if (former >= 0 && PathExists(directory(former))) {
+      return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, unique);
+    }
+  }
+  return RemoveTree(PointerPath(run_directory, CheckpointPointer::kBest));
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& unique) {
@@ -160,6 +174,7 @@ absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::str
     moved.push_back(absl::StrCat(entry.directory, ".abandoned.", unique));
     HADAL_RETURN_IF_ERROR(RenamePath(entry.directory, moved.back()));
   }
+  HADAL_RETURN_IF_ERROR(TakeBestBack(run_directory, step, unique));
   if (!moved.empty()) HADAL_RETURN_IF_ERROR(SyncDirectory(CheckpointsDirectory(run_directory)));
   return moved;
 }

@@ -2,8 +2,8 @@
 //
 //   RUN/checkpoints/step_00001000/            a checkpoint: manifest.json, rank_*.safetensors, vocabularies
 //   RUN/checkpoints/step_00001000.tmp.<id>/   being written by attempt <id>; never read
-//   RUN/checkpoints/latest, best              relative symbolic links to a checkpoint (a text file where links cannot
-//   be made) RUN/checkpoints/attempt                   the attempt that may commit here
+//   RUN/checkpoints/latest, best              relative symbolic links to a checkpoint (text files where no links can be)
+//   RUN/checkpoints/attempt                   the attempt that may commit here
 //
 // Thread safety: functions may be called from any thread; writers of one run directory are rank 0 of one attempt.
 // Blocking: all do file input and output.
@@ -48,14 +48,14 @@ struct RetentionPolicy {
   int64_t keep_last = 0;   // newest checkpoints to keep; 0: all
   int64_t keep_every = 0;  // additionally keep steps that are multiples of this; 0: none
 };
-// Removes what the policy does not keep; never what `latest` or `best` name. Returns the directories removed.
+// Removes what the policy does not keep; never what `latest` or `best` name.
 // Errors: the first removal that failed; the others are tried.
-absl::StatusOr<std::vector<std::string>> ApplyRetention(const std::string& run_directory,
-                                                        const RetentionPolicy& policy);
+absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<unique>, so that a run that goes on from an earlier step is
 // not overtaken by its own former future, and points `latest` at `step` where there is a checkpoint of it (a run that starts
-// over has none). Returns their new directories.
+// over has none). `best` goes back to what was best by then, or away where that is no longer kept: it never names a later step, whose
+// number a checkpoint to come would bear. Returns their new directories.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& unique);
 
@@ -68,12 +68,12 @@ struct FoundCheckpoint {
   std::vector<RejectedCheckpoint> rejected;  // newer ones that did not pass, newest first
 };
 struct FindOptions {
-  bool verify_contents = true;  // read every byte; false: manifest and file sizes only
   int64_t before_step =
       std::numeric_limits<int64_t>::max();  // look only at earlier ones (after a load failed later on)
   bool need_moments = false;                // reject weights-only checkpoints
 };
-// The newest checkpoint that passes. Errors: NotFound when the run has none at all; DataLoss, with every directory and
+// The newest checkpoint whose manifest and file sizes are good; contents are verified as they are read (CheckpointReader).
+// Errors: NotFound when the run has none at all; DataLoss, with every directory and
 // its reason, when none passes.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 

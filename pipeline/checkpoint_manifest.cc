@@ -34,6 +34,7 @@ Json ProgressToJson(const TrainingProgress& progress) {
           {"update", progress.update},
           {"seed", progress.seed},
           {"epochs_done", progress.epochs_done},
+          {"epoch_start", {progress.epoch_start.order, progress.epoch_start.epoch, progress.epoch_start.micro_batch}},
           {"samples_seen", progress.samples_seen},
           {"target_tokens_seen", progress.target_tokens_seen},
           {"training_seconds", progress.training_seconds},

@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "pipeline/checkpoint_state.h"
 #include "pipeline/loss_spike.h"
+#include "runtime/data/epoch_start.h"
 
 namespace hadal {
 
@@ -44,7 +45,9 @@ struct TrainingProgress {
   int64_t step = 0;        // steps done: data and random numbers; always advances
   int64_t update = 0;      // updates applied: Adam's t, learning rate, BranchNorm's t
   uint64_t seed = 0;       // the key of every Philox stream
-  double epochs_done = 0;  // whole epochs + share of the current one's samples; data order needs the step alone
+  double epochs_done = 0;  // whole epochs + share of the current one's samples
+  EpochStart
+      epoch_start;  // of the current epoch: the data's order needs the step alone, but finds its place sooner with it
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, all attempts together

@@ -59,6 +59,21 @@ absl::StatusOr<const Json*> TakeList(const Json& object, const char* key) {
   return &*found;
 }
 
+// [order, epoch, first micro-batch]; checkpoints of before have none.
+absl::StatusOr<EpochStart> ParseEpochStart(const Json& progress) {
+  const auto found = progress.find("epoch_start");
+  if (found == progress.end()) return EpochStart();
+  if (found->is_array() && found->size() == 3) {
+    const auto order = As<uint32_t>((*found)[0]);
+    const auto epoch = As<int64_t>((*found)[1]);
+    const auto micro_batch = As<int64_t>((*found)[2]);
+    if (order && epoch && micro_batch && *epoch >= 0 && *micro_batch >= *epoch) {
+      return EpochStart{.order = *order, .epoch = *epoch, .micro_batch = *micro_batch};
+    }
+  }
+  return Damaged("\"epoch_start\" is not [order, epoch, micro-batch]");
+}
+
 absl::StatusOr<TrainingProgress> ParseProgress(const Json& root) {
   const auto found = root.find("progress");
   if (found == root.end() || !found->is_object()) return Damaged("\"progress\" is missing");
@@ -68,6 +83,7 @@ absl::StatusOr<TrainingProgress> ParseProgress(const Json& root) {
   HADAL_RETURN_IF_ERROR(Take(json, "update", progress.update));
   HADAL_RETURN_IF_ERROR(Take(json, "seed", progress.seed));
   HADAL_RETURN_IF_ERROR(Take(json, "epochs_done", progress.epochs_done));
+  HADAL_ASSIGN_OR_RETURN(progress.epoch_start, ParseEpochStart(json));
   HADAL_RETURN_IF_ERROR(Take(json, "samples_seen", progress.samples_seen));
   HADAL_RETURN_IF_ERROR(Take(json, "target_tokens_seen", progress.target_tokens_seen));
   HADAL_RETURN_IF_ERROR(Take(json, "training_seconds", progress.training_seconds));

@@ -72,6 +72,7 @@ std::string CheckpointWriter::TemporaryDirectory(int64_t step) const {
 absl::Status CheckpointWriter::Claim() {
   const std::string parent = CheckpointsDirectory(options_.run_directory);
   HADAL_RETURN_IF_ERROR(MakeDirectories(parent));
+  HADAL_RETURN_IF_ERROR(SyncDirectory(options_.run_directory));  // where `parent` may be new
   HADAL_RETURN_IF_ERROR(ReplaceFile(ClaimPath(options_.run_directory), options_.attempt + "\n", options_.attempt));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(parent));
   for (const std::string& name : names) {
@@ -87,12 +88,6 @@ absl::Status CheckpointWriter::CheckClaim() const {
   return absl::AbortedError(absl::StrCat("this launch (", options_.attempt, ") may no longer save into ",
                                          options_.run_directory, ": a later one (", claim.substr(0, claim.find('\n')),
                                          ") has taken it over; stop one of the two jobs"));
-}
-
-absl::StatusOr<WrittenFile> CheckpointWriter::WriteRankFile(int64_t step, int rank,
-                                                            std::span<const SliceState> slices) {
-  return WriteRankFile(step, rank, slices,
-                       [&](size_t index, const AppendSlice& append) { return append(slices[index]); });
 }
 
 absl::StatusOr<WrittenFile> CheckpointWriter::WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices,
@@ -128,7 +123,6 @@ absl::Status CheckpointWriter::PrepareCommit(const CommitRequest& request) {
                                       .time = absl::Now(),
                                       .config_text = request.config_text,
                                       .model_settings = request.model_settings,
-                                      .has_moments = request.has_moments,
                                       .parameters = options_.parameters,
                                       .files = request.files,
                                       .attachments = {}},
@@ -144,7 +138,7 @@ absl::StatusOr<CommitResult> CheckpointWriter::Commit(const CommitRequest& reque
 
   HADAL_RETURN_IF_ERROR(PrepareCommit(request));
   HADAL_RETURN_IF_ERROR(CheckClaim());
-  CommitResult result = {.directory = JoinPath(parent, CheckpointName(step)), .removed = {}, .retention = {}};
+  CommitResult result = {.directory = JoinPath(parent, CheckpointName(step)), .retention = {}};
   HADAL_RETURN_IF_ERROR(ReplaceDirectory(temporary, result.directory, aside));
   std::move(remove_temporary).Cancel();
   HADAL_RETURN_IF_ERROR(SyncDirectory(parent));
@@ -155,9 +149,7 @@ absl::StatusOr<CommitResult> CheckpointWriter::Commit(const CommitRequest& reque
         SetCheckpointPointer(options_.run_directory, CheckpointPointer::kBest, step, options_.attempt));
   }
   result.retention = RemoveTree(aside);
-  absl::StatusOr<std::vector<std::string>> removed = ApplyRetention(options_.run_directory, options_.retention);
-  result.retention.Update(removed.status());
-  if (removed.ok()) result.removed = *std::move(removed);
+  result.retention.Update(ApplyRetention(options_.run_directory, options_.retention));
   return result;
 }
 

@@ -40,17 +40,15 @@ struct CheckpointWriterOptions {
 struct CommitRequest {
   TrainingProgress progress;
   std::string config_text;
-  std::string model_settings;  // ModelSettingsJson, or empty
-  bool has_moments = true;
+  std::string model_settings;           // ModelSettingsJson, or empty
   std::vector<WrittenFile> files;       // every rank's
   std::vector<Attachment> attachments;  // of different names
   bool is_best = false;                 // also swing `best` here
 };
 
 struct CommitResult {
-  std::string directory;             // RUN/checkpoints/step_N
-  std::vector<std::string> removed;  // by retention
-  absl::Status retention;            // failed tidying does not fail a commit
+  std::string directory;   // RUN/checkpoints/step_N
+  absl::Status retention;  // failed tidying does not fail a commit
 };
 
 class CheckpointWriter {
@@ -66,12 +64,11 @@ class CheckpointWriter {
   absl::Status CheckClaim() const;
 
   // Any rank: writes one file with the given slices, in the given order, into the temporary directory of `step` (made
-  // if it is not there). Reads the views and changes nothing. Memory: a buffer of 1 MiB. REQUIRES: sizes of the views
-  // are those of the slices. Errors: ResourceExhausted (no space; says what is free), PermissionDenied, NotFound
-  // (directory vanished), …
-  absl::StatusOr<WrittenFile> WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices);
-  // The same where a slice's values may move: `write` is called with each index of `slices`, in order, and passes the slice, as
-  // it is at that moment, on to `append`.
+  // if it is not there). `slices` says which there are, and of what kinds; their values may move meanwhile
+  // (background_file.h), so `write` is called with each index of `slices`, in order, and passes the slice, as it is at
+  // that moment, on to `append`, which reads its views and changes nothing. Memory: a buffer of 1 MiB.
+  // REQUIRES: sizes of the views are those of the slices. Errors: ResourceExhausted (no space; says what is free),
+  // PermissionDenied, NotFound (directory vanished), …
   using AppendSlice = std::function<absl::Status(const SliceState& slice)>;
   using WriteSlice = std::function<absl::Status(size_t index, const AppendSlice& append)>;
   absl::StatusOr<WrittenFile> WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices,

@@ -64,8 +64,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
 
 int64_t Chunk::ReserveInSlot(int64_t bytes) {
   const int64_t offset = slot_bytes_;
-  constexpr int64_t kAlignment = ArenaLayout::kAlignmentBytes;
-  slot_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  slot_bytes_ += ArenaLayout::Aligned(bytes);
   return offset;
 }
 

@@ -2,13 +2,13 @@
 
 #include <limits>
 
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
 constexpr int kRounds = 16;
-constexpr int kTag = Communicator::kFirstCollectiveTag - 1;
 constexpr const char* kWhat = "clock alignment";
 
 absl::Status Exchange(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
@@ -20,9 +20,9 @@ absl::Status Exchange(absl::StatusOr<CommRequest> posted, Communicator& communic
 absl::Status Serve(Communicator& communicator, int peer, absl::FunctionRef<double()> clock, absl::Duration timeout) {
   for (int round = 0; round < kRounds; ++round) {
     double now = 0;
-    HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&now, sizeof(now), peer, kTag), communicator, timeout));
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&now, sizeof(now), peer, kClockTag), communicator, timeout));
     now = clock();
-    HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&now, sizeof(now), peer, kTag), communicator, timeout));
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&now, sizeof(now), peer, kClockTag), communicator, timeout));
   }
   return absl::OkStatus();
 }
@@ -42,8 +42,8 @@ absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl:
   for (int round = 0; round < kRounds; ++round) {
     const double begin = clock();
     double answer = 0;
-    HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&begin, sizeof(begin), 0, kTag), communicator, timeout));
-    HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&answer, sizeof(answer), 0, kTag), communicator, timeout));
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&begin, sizeof(begin), 0, kClockTag), communicator, timeout));
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&answer, sizeof(answer), 0, kClockTag), communicator, timeout));
     const double end = clock();
     if (end - begin >= shortest) continue;
     shortest = end - begin;

@@ -47,7 +47,7 @@ void DecodeLane::BeginGroup(const DecodeCommand& command) {
   batch_.micro_batch = command.lane;
 }
 
-void DecodeLane::SetRow(int64_t row, const StepRow& step, bool first) {
+void DecodeLane::SetRow(int64_t row, const StepRow& step) {
   tokens_[row] = step.token;
   positions_[row] = step.position;
   HADAL_CHECK_GE(step.cache_row, 0);
@@ -55,7 +55,7 @@ void DecodeLane::SetRow(int64_t row, const StepRow& step, bool first) {
   cache_rows_[row] = step.cache_row;
   int32_t* const path = paths_.data() + row * path_stride_;
   HADAL_CHECK_LT(step.position, path_stride_);
-  if (!first) std::copy_n(previous_paths_.data() + step.parent * path_stride_, step.position, path);
+  if (step.position > 0) std::copy_n(previous_paths_.data() + step.parent * path_stride_, step.position, path);
   path[step.position] = step.cache_row;
   path_lengths_[row] = step.position + 1;
   const int32_t begin = batch_.source_offsets[step.sentence];
@@ -81,7 +81,7 @@ void DecodeLane::BeginStep(const DecodeCommand& command) {
   const int64_t rows = on_device_ ? capacity_.rows : std::max(used, kFewestDecodeRows);
   HADAL_CHECK_LE(used, rows);
   HADAL_CHECK_LE(rows, static_cast<int64_t>(tokens_.size()));
-  for (int64_t i = 0; i < used; ++i) SetRow(i, command.rows[i], command.rows[i].position == 0);
+  for (int64_t i = 0; i < used; ++i) SetRow(i, command.rows[i]);
   for (int64_t i = used; i < rows; ++i) FillRow(i);
   rows_ = {.tokens = {tokens_.data(), rows},
            .positions = {positions_.data(), rows},

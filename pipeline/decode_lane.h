@@ -32,7 +32,7 @@ class DecodeLane {
   const IncrementalRows& rows() const { return rows_; }
 
  private:
-  void SetRow(int64_t row, const StepRow& step, bool first);
+  void SetRow(int64_t row, const StepRow& step);
   void FillRow(int64_t row);
 
   const DecodeCapacity capacity_;

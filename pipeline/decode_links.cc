@@ -4,14 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "layers/border.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
-
-int64_t Aligned(int64_t bytes) {
-  return (bytes + ArenaLayout::kAlignmentBytes - 1) / ArenaLayout::kAlignmentBytes * ArenaLayout::kAlignmentBytes;
-}
 
 // Entries of the longest stream that crosses a border.
 int64_t EntriesAt(const ModelPlan& plan, int32_t cut) {
@@ -46,16 +43,19 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, in
       searcher_(pipeline.RankOfSublayer(plan.output_head())),
       // Two commands a lane can be under way: its group's start and its first step. One more for the end.
       command_buffers_(2 * capacity.lanes + 1),
-      command_bytes_(Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
-      stream_bytes_(Aligned(MostSent(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
-                            plan.options.d_model * static_cast<int64_t>(sizeof(float)))),
+      command_bytes_(
+          ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
+      stream_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *
+                                         std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
+                                         static_cast<int64_t>(sizeof(float)))),
       command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
       stream_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * kBuffers * stream_bytes_)),
       command_rings_(shape_.stages),
       stream_rings_(shape_.chunks) {
   if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
-  received_bytes_ = Aligned(MostReceived(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
-                            plan.options.d_model * static_cast<int64_t>(sizeof(float)));
+  received_bytes_ =
+      ArenaLayout::Aligned(MostReceived(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
+                           plan.options.d_model * static_cast<int64_t>(sizeof(float)));
   received_slice_ = layout.ReserveHostBytes("decode borders", received_bytes_);
 }
 
@@ -96,14 +96,14 @@ absl::Status DecodeLinks::SendCommand(const DecodeCommand& command) {
   for (int peer = 0; peer < shape_.stages; ++peer) {
     if (peer == rank_) continue;
     HADAL_RETURN_IF_ERROR(Post(command_rings_[peer], command_buffers_, buffer,
-                               integers * static_cast<int64_t>(sizeof(int32_t)), peer, kCommandTag, kWhat));
+                               integers * static_cast<int64_t>(sizeof(int32_t)), peer, kDecodeCommandTag, kWhat));
   }
   return absl::OkStatus();
 }
 
 absl::Status DecodeLinks::ReceiveCommand(DecodeCommand& command) {
   HADAL_ASSIGN_OR_RETURN(CommRequest request,
-                         communicator_->Receive(commands_, command_bytes_, searcher_, kCommandTag));
+                         communicator_->Receive(commands_, command_bytes_, searcher_, kDecodeCommandTag));
   int64_t bytes = 0;
   HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the next decode command", &bytes));
   return command.Read({reinterpret_cast<const int32_t*>(commands_), static_cast<size_t>(bytes) / sizeof(int32_t)});

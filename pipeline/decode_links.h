@@ -47,7 +47,6 @@ class DecodeLinks {
 
  private:
   static constexpr int kBuffers = 2;  // of a border
-  static constexpr int kCommandTag = 30003;
 
   // Sends to one peer, oldest first.
   struct Ring {

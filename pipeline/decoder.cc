@@ -67,11 +67,13 @@ absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std:
                                                             int64_t update) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> ended, WithEnds(sources));
   update_ = std::max<int64_t>(update, 1);
-  for (const std::unique_ptr<DecoderChunk>& chunk : parts_.chunks) chunk->SetUpdate(stream_, update_);
+  for (const std::unique_ptr<DecoderChunk>& chunk : parts_.chunks) chunk->Begin(stream_, update_);
   std::vector<Translation> translations(sources.size());
   const bool searches = communicator_.rank() == parts_.links.searcher();
-  HADAL_RETURN_IF_ERROR(searches ? Search(ended, translations) : Follow());
+  // Buffers may go next.
+  HADAL_RETURN_IF_ERROR(WithdrawOnError(searches ? Search(ended, translations) : Follow(), communicator_));
   HADAL_RETURN_IF_ERROR(parts_.links.Drain());
+  stream_.Synchronize();  // training may use the memory now
   if (communicator_.size() == 1) return translations;
   std::string bytes = searches ? TranslationsToBytes(translations) : "";
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, parts_.links.searcher(), "translations"));

@@ -15,7 +15,7 @@
 // small vectors.
 // Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the chunks of
 // one command run one after the other.
-// Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end.
+// Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end: communication is closed.
 #pragma once
 
 #include <cstdint>
@@ -60,9 +60,8 @@ class Decoder {
   // Tokens, </s> not counted.
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
   const DecodeCapacity& capacity() const { return parts_.capacity; }
-  // The decoder's own arena on this rank, and what is in it.
+  // Of the decoder's own arena on this rank.
   int64_t bytes() const { return arena_.bytes(); }
-  const ArenaLayout& layout() const { return layout_; }
 
  private:
   Decoder(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream, Communicator& communicator,

@@ -141,7 +141,11 @@ void DecoderChunk::Bind(const Arena& arena) {
   if (branch_gains_slice_.bytes > 0) branch_gains_ = arena.Get<float>(branch_gains_slice_);
 }
 
-void DecoderChunk::SetUpdate(const Stream& stream, int64_t update) const {
+void DecoderChunk::Begin(const Stream& stream, int64_t update) const {
+  const int64_t row_bytes = 2 * d_model_ * BytesOf(plan_.compute_storage);
+  for (std::byte* cache : caches_) {
+    for (int32_t lane = 0; lane < lanes_; ++lane) stream.Clear(cache + lane * cache_rows_ * row_bytes, row_bytes);
+  }
   if (branch_gains_ == nullptr) return;
   std::vector<float> gains;
   for (int32_t s = first_; s < last_; ++s) gains.push_back(BranchGain(plan_.sublayers[s], update));

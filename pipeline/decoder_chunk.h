@@ -4,8 +4,9 @@
 //   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every cross-attention
 //            here, and on to the chunks behind while they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
-// Caches: one matrix a decoder layer with a part for each lane. The encoder runs through the segments of training, cut wherever
-// the plan allows, so a source's memory has the bits of an evaluation.
+// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and row 0, which rows that
+// only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what lay there before.
+// The encoder runs through the segments of training, cut wherever the plan allows, so a source's memory has the bits of an evaluation.
 // On a device every group and every step has the same rows, and what changes lies at fixed places of its memory (decode_blocks.h, batch_slots.h),
 // so that either is launched as a graph (graph_cache.h).
 // Pure arithmetic: a chunk never communicates. Thread safety: one thread.
@@ -76,8 +77,8 @@ class DecoderChunk {
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // The weights are those behind so many updates, ≥ 1: before the first Encode. Blocking.
-  void SetUpdate(const Stream& stream, int64_t update) const;
+  // Sentences will be translated by the weights behind so many updates, ≥ 1; the chunk's memory may hold anything. Before the first Encode.
+  void Begin(const Stream& stream, int64_t update) const;
 
   // Which borders are crossed. A chunk that takes no part in one of the two has neither input nor work in it.
   bool encode_input() const { return encode_input_; }

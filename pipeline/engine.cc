@@ -11,8 +11,6 @@
 namespace hadal {
 namespace {
 
-using EdgeMatrices = absl::InlinedVector<ConstAnyMatrix, 2>;
-
 TraceKind KindOf(Operation operation) {
   switch (operation) {
     case Operation::kReceiveForward:
@@ -50,12 +48,14 @@ bool IsCompute(Operation operation) {
 
 RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
                        bool training)
-    : stage_(plan, pipeline, stage, stream, training, layout_),
+    : layout_(stream.kind()),
+      stage_(plan, pipeline, stage, stream, training, layout_),
       state_(plan, pipeline, stage, training, layout_),
       channels_(plan, pipeline, stage, training, layout_),
       tied_(plan, pipeline, stage, stream, layout_),
       reduction_(pipeline, state_, stream, training, layout_) {
   if (training && pipeline.decoder) {
+    layout_.BeginProgram();
     decoder_.emplace(plan, pipeline, stage, *pipeline.decoder, pipeline.decode_capacity, stream, layout_);
   }
 }
@@ -92,6 +92,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
   layout.channels_.Bind(engine->arena_, transfers.pipeline());
   layout.tied_.Bind(engine->arena_, transfers.pipeline());
   HADAL_RETURN_IF_ERROR(layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_));
+  HADAL_RETURN_IF_ERROR(
+      transfers.world().Reserve(layout.channels_.transfers() + std::max<int64_t>(layout.reduction_.transfers(), 1)));
   if (layout.decoder_) layout.decoder_->Bind(engine->arena_, engine->grid_.pipeline(), timeout);
   if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;
@@ -132,7 +134,6 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
-  stage().stream().Synchronize();
   result_.seconds = watch.Seconds();
   if (device != nullptr) result_.times.launches = static_cast<double>(device->launches() - launches);
   return result_;
@@ -205,7 +206,9 @@ int Engine::RankBehind(int chunk, int chunks) const {
   return (chunk * stages + grid_.stage() + chunks) % stages;
 }
 
-absl::Status Engine::Run(const RankProgram& program) {
+absl::Status Engine::Run(const RankProgram& program) { return WithdrawOnError(ExecuteAll(program), grid_.world()); }
+
+absl::Status Engine::ExecuteAll(const RankProgram& program) {
   losses_.clear();
   complete_from_ = kNothingComplete;
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
@@ -224,6 +227,7 @@ absl::Status Engine::Run(const RankProgram& program) {
   const TraceScope scope(&trace_, {.kind = TraceKind::kDrain});
   HADAL_RETURN_IF_ERROR(layout_.channels_.Drain(timeout_));
   result_.times.communication_seconds += watch.Seconds();
+  stage().stream().Synchronize();  // translation may use the scratch now
   return absl::OkStatus();
 }
 
@@ -340,7 +344,7 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
 absl::Status Engine::SendForward(int chunk, const PackedBatch& batch) {
   const Stopwatch watch;
   Chunk& sender = stage().chunk(chunk);
-  EdgeMatrices edges;
+  EdgeViews edges;
   for (size_t i = 0; i < sender.output_edges().size(); ++i) edges.push_back(sender.output(i, batch));
   HADAL_RETURN_IF_ERROR(
       layout_.channels_.chunk(chunk).send_forward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
@@ -351,7 +355,7 @@ absl::Status Engine::SendForward(int chunk, const PackedBatch& batch) {
 absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
   const Stopwatch watch;
   Chunk& sender = stage().chunk(chunk);
-  EdgeMatrices edges;
+  EdgeViews edges;
   for (size_t i = 0; i < sender.input_edges().size(); ++i) edges.push_back(sender.input_gradient(i, batch));
   HADAL_RETURN_IF_ERROR(
       layout_.channels_.chunk(chunk).send_backward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));

@@ -5,7 +5,11 @@
 // the other replicas and to a table's other uses. The sum over replicas starts beside the last micro-batch's backward, as
 // sublayers become complete.
 // Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and micro-batch.
-// Threads: one thread a rank makes all calls. Blocking: all. After an error the job can only end.
+// Memory: one arena per rank, of two programs (runtime/arena.h): what steps, evaluations and the profile use, gradients and channels'
+// buffers included, is scratch that the translation of validation sentences lies over. Weights, moments and the checkpoint buffer, which
+// a file's thread reads beside either, last.
+// Threads: one thread per rank makes all calls. Blocking: all; behind each nothing is under way. After an error the job can only end: a
+// rank's own error (a message of another step, say) also closes its communicators, before the arena can go that its receives lie in.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +62,7 @@ struct StepResult {
   double seconds = 0;
 };
 
-// All buffers of a rank in one layout; `hadal plan` prints it without ever binding it.
+// All buffers of a rank in one layout, training's and then translation's program; `hadal plan` prints it without ever binding it.
 class RankLayout {
  public:
   // `plan` and `pipeline`, the rank's replica's, must outlive the object.
@@ -94,7 +98,9 @@ class Engine {
   // Where in its program this rank is; any thread may read it.
   const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
-  // What translates with the weights as they are (decoder.h); null where the plan has no decoder.
+  const Arena& arena() const { return arena_; }
+  // What translates with the weights as they are (decoder.h), between two calls of the engine, whose scratch it overwrites, gradients
+  // included; null where the plan has no decoder.
   DecoderParts* decoder() { return layout_.decoder_ ? &*layout_.decoder_ : nullptr; }
   // What the device's free memory fell by as graphs were made.
   int64_t graph_bytes() const;
@@ -137,7 +143,9 @@ class Engine {
 
   // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
+  // An error takes back what was posted: the arena may go next.
   absl::Status Run(const RankProgram& program);
+  absl::Status ExecuteAll(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
   TraceEvent EventOf(const Instruction& instruction) const;
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);

@@ -24,7 +24,7 @@ void GraphCache::Run(Device& device, const GraphKey& key, const LaunchAll& launc
 
 bool GraphCache::Record(Device& device, Entry& entry, const LaunchAll& launch) {
   const int64_t free_bytes = device.FreeBytes();
-  if (free_bytes < keep_free_bytes_) return false;
+  if (free_bytes < kKeepFreeBytes) return false;
   std::vector<Part> parts;
   bool made_all = true;
   const auto end = [&](int32_t mark) {

@@ -44,8 +44,7 @@ class GraphCache {
   // Graphs that a recording is cut into at most: enough that little is left to send when the last has run, and few enough launches.
   static constexpr int32_t kMostParts = 16;
 
-  explicit GraphCache(int64_t most, int64_t keep_free_bytes = kKeepFreeBytes)
-      : most_(most), keep_free_bytes_(keep_free_bytes) {}
+  explicit GraphCache(int64_t most) : most_(most) {}
 
   // Of a recording: what has been launched since the last cut is a graph of its own, and `mark` what Run tells `between` behind it.
   using Cut = std::function<void(int32_t mark)>;
@@ -70,7 +69,7 @@ class GraphCache {
   };
   bool Record(Device& device, Entry& entry, const LaunchAll& launch);
 
-  int64_t most_, keep_free_bytes_;
+  int64_t most_;
   bool full_ = false;  // the device has no memory for more
   int64_t graphs_ = 0, bytes_ = 0;
   std::map<GraphKey, Entry> entries_;

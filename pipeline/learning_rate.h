@@ -2,7 +2,8 @@
 //
 //   inverse_sqrt  t < W: init + t·(peak − init)/W; else peak·sqrt(W/t)      (W = 0: peak·sqrt(1/max(t, 1)))
 //   polynomial    t < W: peak·t/W; else (peak − end)·(1 − (t − W)/(total − W))^power + end
-//   t_fixup       peak·sqrt(4000 / (4000 + t)), no warm-up (Huang et al. 2020; methods.md section 1.13)
+//   t_fixup       peak·sqrt(4000 / (4000 + t)), no warm-up (Huang et al. 2020, "Improving Transformer Optimization
+//                 Through Better Initialization")
 #pragma once
 
 #include <cstdint>

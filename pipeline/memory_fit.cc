@@ -67,6 +67,7 @@ ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
   }
   ModelPlan shallower = ModelPlan::Make(options);
   shallower.compute_storage = plan.compute_storage;
+  shallower.relu_masks = plan.relu_masks;
   return shallower;
 }
 

@@ -26,7 +26,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
     const std::string directory = JoinPath(checkpoints, CheckpointName(*best));
     if (PathExists(JoinPath(directory, kManifestName))) return directory;
   }
-  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(path, {.verify_contents = false}));
+  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(path));
   return found.checkpoint.directory;
 }
 
@@ -68,8 +68,6 @@ absl::StatusOr<std::unique_ptr<const ModelPlan>> RebuildPlan(const CheckpointRea
   return plan;
 }
 
-constexpr size_t kStagedSlices = 16;  // that are read at once on their way to a device: 64 MiB
-
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source,
@@ -102,22 +100,7 @@ absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters, cons
       slice.weight = {weight.data + first, std::min(kSliceElements, weight.size - first)};
     }
   }
-  return stream.device() == nullptr ? reader_.ReadSlices(slices) : ReadThroughHost(slices, stream);
-}
-
-absl::Status ModelCheckpoint::ReadThroughHost(std::vector<SliceState>& slices, const Stream& stream) {
-  std::vector<float> host(kStagedSlices * kSliceElements);
-  for (size_t first = 0; first < slices.size(); first += kStagedSlices) {
-    const std::span<SliceState> some(slices.data() + first, std::min(kStagedSlices, slices.size() - first));
-    std::vector<SliceState> staged(some.begin(), some.end());
-    for (size_t i = 0; i < some.size(); ++i) staged[i].weight.data = host.data() + i * kSliceElements;
-    HADAL_RETURN_IF_ERROR(reader_.ReadSlices(staged));
-    for (size_t i = 0; i < some.size(); ++i) {
-      stream.FromHost(some[i].weight.data, staged[i].weight.data,
-                      some[i].weight.size * static_cast<int64_t>(sizeof(float)));
-    }
-  }
-  return absl::OkStatus();
+  return reader_.ReadSlices(slices, stream.device());
 }
 
 }  // namespace hadal

@@ -35,8 +35,6 @@ class ModelCheckpoint {
  private:
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
-  absl::Status ReadThroughHost(std::vector<SliceState>& slices, const Stream& stream);
-
   CheckpointReader reader_;
   std::unique_ptr<const ModelPlan> plan_;  // behind a pointer: stores and decoders refer to it
   Vocabulary source_, target_;

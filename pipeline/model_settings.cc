@@ -1,12 +1,11 @@
 #include "pipeline/model_settings.h"
 
-#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "layers/model_words.h"
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
 
@@ -15,35 +14,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <typename Enum, size_t kWords>
-using Words = std::array<std::pair<std::string_view, Enum>, kWords>;
-constexpr Words<NormPlacement, 3> kNorms = {
-    {{"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}}};
-constexpr Words<Omega, 3> kOmegas = {
-    {{"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}}};
-constexpr Words<DepthInit, 3> kDepthInits = {
-    {{"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}}};
-constexpr Words<EmbeddingSharing, 3> kSharings = {
-    {{"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}}};
-constexpr Words<WeightDistribution, 2> kDistributions = {
-    {{"xavier_uniform", WeightDistribution::kXavierUniform}, {"xavier_normal", WeightDistribution::kXavierNormal}}};
-constexpr Words<BranchGrowth, 4> kGrowths = {{{"constant", BranchGrowth::kConstant},
-                                              {"linear", BranchGrowth::kLinear},
-                                              {"exponential", BranchGrowth::kExponential},
-                                              {"sigmoid", BranchGrowth::kSigmoid}}};
-
-template <typename Enum, size_t kWords>
-std::string WordOf(const Words<Enum, kWords>& words, Enum value) {
-  for (const auto& [word, meaning] : words) {
-    if (meaning == value) return std::string(word);
-  }
-  return "";
-}
-
 Json StackToJson(const StackMethod& stack) {
-  return {{"norm", WordOf(kNorms, stack.norm)},
+  return {{"norm", ToWord(kNormWords, stack.norm)},
           {"residual_gain", stack.residual_gain},
-          {"omega", WordOf(kOmegas, stack.omega)},
+          {"omega", ToWord(kOmegaWords, stack.omega)},
           {"initial_omega", stack.initial_omega},
           {"branch_gain", stack.branch_gain},
           {"skip_gain", stack.skip_gain},
@@ -63,7 +37,7 @@ Json StackToJson(const StackMethod& stack) {
           {"cross_output_gain", stack.cross_output_gain},
           {"ffn_gain", stack.ffn_gain},
           {"ffn_output_factor", stack.ffn_output_factor},
-          {"depth_init", WordOf(kDepthInits, stack.depth_init)},
+          {"depth_init", ToWord(kDepthInitWords, stack.depth_init)},
           {"embedding_gain", stack.embedding_gain},
           {"projection_gain", stack.projection_gain}};
 }
@@ -96,16 +70,13 @@ class FieldReader {
     value = field->get<bool>();
   }
   template <typename Enum, size_t kWords>
-  void Read(const char* name, Enum& value, const Words<Enum, kWords>& words) {
+  void Read(const char* name, Enum& value, const Word<Enum> (&words)[kWords]) {
     const nlohmann::json* field = Find(name);
     if (field == nullptr) return;
     if (!field->is_string()) return Fail(name, "is no word");
-    for (const auto& [word, meaning] : words) {
-      if (field->get_ref<const std::string&>() != word) continue;
-      value = meaning;
-      return;
-    }
-    Fail(name, "has an unknown value");
+    const Enum* const meaning = FindWord(words, field->get_ref<const std::string&>());
+    if (meaning == nullptr) return Fail(name, "has an unknown value");
+    value = *meaning;
   }
   // A field that settings written before it was there lack: then the value stays.
   template <typename... Value>
@@ -141,9 +112,9 @@ class FieldReader {
 absl::Status ParseStack(const nlohmann::json* object, const std::string& name, StackMethod& stack) {
   if (object == nullptr) return absl::OkStatus();  // the caller knows that it is missing
   FieldReader reader(*object, name + ".");
-  reader.Read("norm", stack.norm, kNorms);
+  reader.Read("norm", stack.norm, kNormWords);
   reader.Read("residual_gain", stack.residual_gain);
-  reader.ReadIfPresent("omega", stack.omega, kOmegas);
+  reader.ReadIfPresent("omega", stack.omega, kOmegaWords);
   reader.ReadIfPresent("initial_omega", stack.initial_omega);
   reader.Read("branch_gain", stack.branch_gain);
   reader.Read("skip_gain", stack.skip_gain);
@@ -163,7 +134,7 @@ absl::Status ParseStack(const nlohmann::json* object, const std::string& name, S
   reader.Read("cross_output_gain", stack.cross_output_gain);
   reader.Read("ffn_gain", stack.ffn_gain);
   reader.ReadIfPresent("ffn_output_factor", stack.ffn_output_factor);
-  reader.Read("depth_init", stack.depth_init, kDepthInits);
+  reader.Read("depth_init", stack.depth_init, kDepthInitWords);
   reader.Read("embedding_gain", stack.embedding_gain);
   reader.ReadIfPresent("projection_gain", stack.projection_gain);
   return reader.Done();
@@ -181,9 +152,9 @@ void ParseSizes(FieldReader& reader, ModelOptions& options) {
 }
 
 void ParseChoices(FieldReader& reader, ModelOptions& options) {
-  reader.Read("sharing", options.sharing, kSharings);
-  reader.Read("distribution", options.distribution, kDistributions);
-  reader.Read("branch_growth", options.branch_growth, kGrowths);
+  reader.Read("sharing", options.sharing, kSharingWords);
+  reader.Read("distribution", options.distribution, kDistributionWords);
+  reader.Read("branch_growth", options.branch_growth, kBranchGrowthWords);
 }
 
 }  // namespace
@@ -220,15 +191,15 @@ std::string ModelSettingsJson(const ModelOptions& options) {
                      {"source_vocabulary", options.source_vocabulary},
                      {"target_vocabulary", options.target_vocabulary},
                      {"max_positions", options.max_positions},
-                     {"sharing", WordOf(kSharings, options.sharing)},
+                     {"sharing", ToWord(kSharingWords, options.sharing)},
                      {"dropout", options.dropout},
                      {"attention_dropout", options.attention_dropout},
                      {"activation_dropout", options.activation_dropout},
                      {"label_smoothing", options.label_smoothing},
                      {"encoder", StackToJson(options.encoder)},
                      {"decoder", StackToJson(options.decoder)},
-                     {"distribution", WordOf(kDistributions, options.distribution)},
-                     {"branch_growth", WordOf(kGrowths, options.branch_growth)},
+                     {"distribution", ToWord(kDistributionWords, options.distribution)},
+                     {"branch_growth", ToWord(kBranchGrowthWords, options.branch_growth)},
                      {"branch_growth_updates", options.branch_growth_updates},
                      {"branch_growth_steepness", options.branch_growth_steepness}};
   return json.dump();

@@ -25,8 +25,15 @@ void FillUp(bool has_source, PackedBatch& batch) {
 }  // namespace
 
 absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
-  const BatchOptions batch{.micro_batches = 1, .source_tokens = batch_tokens, .target_tokens = batch_tokens};
-  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, {}, communicator_.size()));
+  BatchOptions batch{.micro_batches = 1, .source_tokens = batch_tokens, .target_tokens = batch_tokens};
+  pair_rows_ = batch_tokens - kFewestRows;  // room is left for what fills a batch up
+  PipelineOptions options;
+  if (stream.kind() != DeviceKind::kCpu) {
+    constexpr int32_t kBlock = Workspace::kLogitRows;
+    if (batch_tokens > kBlock) batch.target_tokens = (batch_tokens + kBlock - 1) / kBlock * kBlock;
+    options.bucket_rows = batch.target_tokens;  // no smaller size than the capacity's
+  }
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, options, communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(
       engine_, Engine::Create(checkpoint_.plan(), pipeline_, stream, /*training=*/false, communicator_, timeout_));
   return checkpoint_.ReadWeights(engine_->stage().parameters(), engine_->stage().stream());
@@ -44,14 +51,10 @@ absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& 
   return scorer;
 }
 
-int64_t PairScorer::longest_tokens() const {
-  // Room is left for what fills a batch up.
-  return std::min(pipeline_.capacity.max_length, pipeline_.capacity.target_rows - kFewestRows) - 1;
-}
+int64_t PairScorer::longest_tokens() const { return std::min(pipeline_.capacity.max_length, pair_rows_) - 1; }
 
 absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
-  const int64_t rows = pipeline_.capacity.target_rows - kFewestRows;
-  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {rows, rows}));
+  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {pair_rows_, pair_rows_}));
   for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), batch);
   std::vector<float> row_nll;
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};

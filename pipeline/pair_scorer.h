@@ -1,8 +1,9 @@
 // Log-probabilities of given translations, or of plain text by a language model: a full forward of each pair over the ranks of a
 // pipeline, without dropout.
 //
-// Batches are filled up so that no product and no block of logits has fewer than 16 rows: a pair's score has the same bits
-// whatever is scored beside it. (On a GPU its last bits depend on the batch's size, one of row_bucket.h's, by which cuBLASLt chooses.)
+// A pair's score has the same bits whatever is scored beside it. On the CPU: batches are filled up so that no product and no block of logits has
+// fewer than 16 rows. On a GPU, where cuBLASLt chooses how to add by a product's shape: every batch is filled up to one size, with rows that belong
+// to no pair, so that there is one product of a kind; as long as the algorithm chosen treats all its rows alike.
 // Threads: one a rank. Blocking: Score; all ranks call it together.
 #pragma once
 
@@ -27,7 +28,8 @@ struct PairScore {
 
 class PairScorer {
  public:
-  // Lays the checkpoint's model over the ranks, with batches of up to `batch_tokens` rows a side.
+  // Lays the checkpoint's model over the ranks, with batches of up to `batch_tokens` rows a side; on a GPU the target's are rounded up to whole
+  // blocks of logits.
   // `checkpoint` must outlive the scorer. Errors: ResourceExhausted, DataLoss. One rank's error is every rank's.
   static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
                                                             const Stream& stream, Communicator& communicator,
@@ -47,6 +49,7 @@ class PairScorer {
   ModelCheckpoint& checkpoint_;
   Communicator& communicator_;
   absl::Duration timeout_;
+  int64_t pair_rows_ = 0;  // of a batch, a side, that pairs may take
   PipelinePlan pipeline_;
   std::unique_ptr<Engine> engine_;
 };

@@ -4,12 +4,11 @@
 #include <vector>
 
 #include "layers/initialization.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
-
-constexpr int kInitializationTag = 30002;
 
 absl::Status ReceiveFrom(Communicator& communicator, int peer, Vector slice, absl::Duration timeout) {
   HADAL_ASSIGN_OR_RETURN(CommRequest request,

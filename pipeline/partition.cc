@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/partition_search.h"
@@ -18,16 +18,14 @@ absl::Status CheckProblem(const PartitionProblem& problem) {
                                                    problem.stages, " stages, ", problem.chunks, " chunks, ", n,
                                                    " sublayers"));
   }
-  if (std::ssize(problem.cut_allowed_before) != n || (!problem.bytes.empty() && std::ssize(problem.bytes) != n)) {
+  if (std::ssize(problem.cut_allowed_before) != n) {
     return absl::InvalidArgumentError(absl::StrCat("a partition of ", n, " sublayers got ",
-                                                   problem.cut_allowed_before.size(), " marks of legal cuts and ",
-                                                   problem.bytes.size(), " byte counts"));
+                                                   problem.cut_allowed_before.size(), " marks of legal cuts"));
   }
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t bytes = problem.bytes.empty() ? 0 : problem.bytes[i];
-    if (!std::isfinite(problem.cost[i]) || problem.cost[i] < 0 || bytes < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("sublayer ", i, " has cost ", problem.cost[i], " and ", bytes,
-                                                     " bytes; both must be finite and ≥ 0"));
+    if (!std::isfinite(problem.cost[i]) || problem.cost[i] < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sublayer ", i, " has cost ", problem.cost[i], "; it must be finite and ≥ 0"));
     }
   }
   return absl::OkStatus();
@@ -37,20 +35,15 @@ absl::Status CheckProblem(const PartitionProblem& problem) {
 PartitionBlocks MakeBlocks(const PartitionProblem& problem) {
   PartitionBlocks blocks;
   double cost = 0;
-  int64_t bytes = 0;
   for (size_t i = 0; i < problem.cost.size(); ++i) {
     if (i == 0 || problem.cut_allowed_before[i]) {
       blocks.begin.push_back(static_cast<int>(i));
       blocks.cost_before.push_back(cost);
-      blocks.bytes_before.push_back(bytes);
     }
     cost += problem.cost[i];
-    bytes += problem.bytes.empty() ? 0 : problem.bytes[i];
   }
   blocks.begin.push_back(static_cast<int>(problem.cost.size()));
   blocks.cost_before.push_back(cost);
-  blocks.bytes_before.push_back(bytes);
-  blocks.bytes_limit = problem.bytes.empty() ? std::numeric_limits<int64_t>::max() : problem.bytes_limit;
   return blocks;
 }
 
@@ -62,36 +55,10 @@ absl::Status CheckPieces(const PartitionProblem& problem, const PartitionBlocks&
       " sublayers can be cut into at most ", blocks.size(), "; use fewer stages or chunks, or a deeper model"));
 }
 
-absl::Status CheckBlockBytes(const PartitionBlocks& blocks) {
-  for (int i = 0; i < blocks.size(); ++i) {
-    const int64_t bytes = blocks.bytes_before[i + 1] - blocks.bytes_before[i];
-    if (bytes <= blocks.bytes_limit) continue;
-    return absl::ResourceExhaustedError(absl::StrCat("sublayers ", blocks.begin[i], " to ", blocks.begin[i + 1] - 1,
-                                                     " cannot be cut apart and need ", bytes,
-                                                     " bytes; the limit of a piece is ", blocks.bytes_limit,
-                                                     "; use smaller micro-batches or activation checkpointing"));
-  }
-  return absl::OkStatus();
-}
-
-// Fills in everything that follows from the borders.
-Partition Describe(const PartitionProblem& problem, const PartitionBlocks& blocks,
-                   const std::vector<int>& block_borders) {
-  const int pieces = problem.pieces();
-  Partition partition;
-  partition.rank_cost.assign(problem.stages, 0.0);
-  for (const int block : block_borders) partition.borders.push_back(blocks.begin[block]);
-  for (int g = 0; g < pieces; ++g) {
-    const double cost = blocks.Cost(block_borders[g], block_borders[g + 1]);
-    partition.piece_cost.push_back(cost);
-    partition.rank_cost[g % problem.stages] += cost;
-    partition.bottleneck_cost = std::max(partition.bottleneck_cost, cost);
-  }
-  partition.lower_bound = blocks.Cost(0, blocks.size()) / pieces;
-  for (int i = 0; i < blocks.size(); ++i)
-    partition.lower_bound = std::max(partition.lower_bound, blocks.Cost(i, i + 1));
-  partition.lower_bound = std::min(partition.lower_bound, partition.bottleneck_cost);  // rounding of the mean
-  return partition;
+// The borders in sublayers.
+std::vector<int> InSublayers(const PartitionBlocks& blocks, std::vector<int> borders) {
+  for (int& border : borders) border = blocks.begin[border];
+  return borders;
 }
 
 // "sublayer 10 or 13": where a cut near `sublayer` is legal.
@@ -134,34 +101,20 @@ absl::StatusOr<std::vector<int>> BordersOfCounts(const PartitionProblem& problem
 
 }  // namespace
 
-absl::StatusOr<Partition> MakePartition(const PartitionProblem& problem) {
+absl::StatusOr<std::vector<int>> MakePartition(const PartitionProblem& problem) {
   HADAL_RETURN_IF_ERROR(CheckProblem(problem));
   const PartitionBlocks blocks = MakeBlocks(problem);
   HADAL_RETURN_IF_ERROR(CheckPieces(problem, blocks));
-  HADAL_RETURN_IF_ERROR(CheckBlockBytes(blocks));
-  const int needed = PiecesWithinBytes(blocks);
-  if (needed > problem.pieces()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no split into ", problem.pieces(), " pieces keeps each within ", blocks.bytes_limit, " bytes; ",
-                     needed, " pieces would; use more stages, smaller micro-batches or activation checkpointing"));
-  }
   const double bound = SmallestBound(blocks, problem.pieces());
-  return Describe(problem, blocks, BalancedBorders(blocks, problem.pieces(), bound));
+  return InSublayers(blocks, BalancedBorders(blocks, problem.pieces(), bound));
 }
 
-absl::StatusOr<Partition> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts) {
+absl::StatusOr<std::vector<int>> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts) {
   HADAL_RETURN_IF_ERROR(CheckProblem(problem));
   const PartitionBlocks blocks = MakeBlocks(problem);
   HADAL_RETURN_IF_ERROR(CheckPieces(problem, blocks));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<int> block_borders, BordersOfCounts(problem, blocks, counts));
-  for (int g = 0; g < problem.pieces(); ++g) {
-    const int64_t bytes = blocks.Bytes(block_borders[g], block_borders[g + 1]);
-    if (bytes <= blocks.bytes_limit) continue;
-    return absl::ResourceExhaustedError(absl::StrCat("piece ", g, " of the explicit split needs ", bytes,
-                                                     " bytes; the limit of a piece is ", blocks.bytes_limit,
-                                                     "; give it fewer sublayers"));
-  }
-  return Describe(problem, blocks, block_borders);
+  HADAL_ASSIGN_OR_RETURN(std::vector<int> block_borders, BordersOfCounts(problem, blocks, counts));
+  return InSublayers(blocks, std::move(block_borders));
 }
 
 }  // namespace hadal

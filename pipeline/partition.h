@@ -1,30 +1,24 @@
-// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of equal cost, as far as they can
-// be.
+// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of equal cost, as far as they can be.
 //
-// What: among all splits into exactly G = stages·chunks non-empty pieces that cut only where it is legal and keep every
-// piece
-//   within bytes_limit, the one with
-//     1. the smallest largest piece, exactly; then
-//     2. the smallest Σ (piece cost)², so that the pieces which are not the bottleneck are balanced too; then
-//     3. the earliest borders, from the last one backwards. The result is a pure function of the problem.
+// What: among all splits into exactly G = stages·chunks non-empty pieces that cut only where it is legal, the one with
+//   1. the smallest largest piece, exactly; then
+//   2. the smallest Σ (piece cost)², so that the pieces which are not the bottleneck are balanced too; then
+//   3. the earliest borders, from the last one backwards.
+// The result is a pure function of the problem. Memory is none of it: `memory_fit.h` looks at a finished plan.
 // Why: the slowest piece paces the pipeline; equal counts of sublayers cost about 14% with encoder layers of 12·d² and
-// decoder
-//   layers of 16·d² per token, and more with a large head.
+// decoder layers of 16·d² per token, and more with a large head.
 // With several chunks a rank's time in a step is the sum over its chunks, while what is optimised here is the largest
-// piece, which
-//   paces the interleaved steady state; a rank's sum is at most `chunks` times that and is reported as rank_cost.
+// piece, which paces the interleaved steady state; a rank's sum is at most `chunks` times that.
 //
-// How: (1) bisection over bounds with a greedy left-to-right test, moving only between costs that some piece really
-// has, so
-//   that it ends exactly (Pinar & Aykanat 2004, "Fast optimal load balancing algorithms for 1D partitioning", section
-//   4); (2) a dynamic programme over pieces, divide and conquer on its monotone choice: O(G · n · log n).
+// How: (1) bisection over bounds with a greedy left-to-right test, moving only between costs that some piece really has,
+// so that it ends exactly (Pinar & Aykanat 2004, "Fast optimal load balancing algorithms for 1D partitioning", section
+// 4); (2) a dynamic programme over pieces, divide and conquer on its monotone choice: O(G · n · log n).
 // A piece's cost is the difference of two prefix sums in double, here and in brute-force tests alike.
 //
 // Shape legend: n sublayers, G pieces.
 // Threads: pure. Blocking: none.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,29 +30,17 @@ struct PartitionProblem {
   int chunks = 1;
   std::vector<double> cost;              // [n] any unit, finite, ≥ 0
   std::vector<bool> cut_allowed_before;  // [n] whether a piece may begin at the sublayer; entry 0 is not read
-  std::vector<int64_t> bytes;            // [n] ≥ 0, or empty: memory does not matter
-  int64_t bytes_limit = 0;               // of one piece; read when `bytes` is not empty
 
   int pieces() const { return stages * chunks; }
 };
 
-struct Partition {
-  std::vector<int> borders;        // [G + 1] piece g is sublayers [borders[g], borders[g+1])
-  std::vector<double> piece_cost;  // [G]
-  std::vector<double> rank_cost;   // [stages] sum over the rank's pieces g = chunk·stages + rank
-  double bottleneck_cost = 0;      // the largest piece
-  // No split can have a smaller largest piece: max(costliest run of sublayers without a legal cut, total / G).
-  double lower_bound = 0;
-};
+// The best split's borders [G + 1]: piece g is sublayers [borders[g], borders[g + 1]).
+// Errors: InvalidArgument: sizes or values out of range, more pieces than legal places to begin one.
+absl::StatusOr<std::vector<int>> MakePartition(const PartitionProblem& problem);
 
-// The best split.
-// Errors: InvalidArgument: sizes or values out of range, more pieces than legal places to begin one; ResourceExhausted:
-// no split keeps within bytes_limit (says how many pieces would).
-absl::StatusOr<Partition> MakePartition(const PartitionProblem& problem);
-
-// A split made by a person: the number of sublayers of each piece, in order of depth.
+// The borders of a split made by a person: the number of sublayers of each piece, in order of depth.
 // Errors: InvalidArgument: not G counts, a count below 1, a sum other than n, a cut where none is legal (names the
-// nearest legal ones); ResourceExhausted: a piece above bytes_limit.
-absl::StatusOr<Partition> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts);
+// nearest legal ones).
+absl::StatusOr<std::vector<int>> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts);
 
 }  // namespace hadal

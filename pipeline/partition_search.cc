@@ -10,15 +10,14 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The end of the longest piece that begins at block `first` and keeps within `bound` and the byte limit. Bisection:
-// both sums grow with the end.
+// The end of the longest piece that begins at block `first` and keeps within `bound`. Bisection: the sum grows with the
+// end.
 int Reach(const PartitionBlocks& blocks, int first, double bound) {
   int fits = first;
   int too_far = blocks.size() + 1;
   while (too_far - fits > 1) {
     const int middle = fits + (too_far - fits) / 2;
-    const bool ok = blocks.Cost(first, middle) <= bound && blocks.Bytes(first, middle) <= blocks.bytes_limit;
-    (ok ? fits : too_far) = middle;
+    (blocks.Cost(first, middle) <= bound ? fits : too_far) = middle;
   }
   return fits;
 }
@@ -35,9 +34,7 @@ Probe TryBound(const PartitionBlocks& blocks, int pieces, double bound) {
   int first = 0;
   for (int g = 0; g < pieces && first < blocks.size(); ++g) {
     const int end = Reach(blocks, first, bound);
-    if (end < blocks.size() && blocks.Bytes(first, end + 1) <= blocks.bytes_limit) {
-      probe.next_bound = std::min(probe.next_bound, blocks.Cost(first, end + 1));
-    }
+    if (end < blocks.size()) probe.next_bound = std::min(probe.next_bound, blocks.Cost(first, end + 1));
     if (end == first) return probe;  // one block alone is above the bound
     probe.largest = std::max(probe.largest, blocks.Cost(first, end));
     first = end;
@@ -125,23 +122,11 @@ class Balance {
 
 }  // namespace
 
-int PiecesWithinBytes(const PartitionBlocks& blocks) {
-  int pieces = 0;
-  for (int first = 0; first < blocks.size(); ++pieces) {
-    const int end = Reach(blocks, first, kInfinity);
-    HADAL_CHECK_GT(end, first);
-    first = end;
-  }
-  return pieces;
-}
-
 double SmallestBound(const PartitionBlocks& blocks, int pieces) {
   // No bound below `low` is feasible; the factor covers the rounding of prefix sums.
   double low = blocks.Cost(0, blocks.size()) / pieces * (1 - 1e-12);
   for (int i = 0; i < blocks.size(); ++i) low = std::max(low, blocks.Cost(i, i + 1));
-  const Probe all = TryBound(blocks, pieces, kInfinity);
-  HADAL_CHECK(all.feasible);
-  double high = all.largest;  // feasible
+  double high = blocks.Cost(0, blocks.size());  // feasible
   // `low` is a bound that nothing smaller beats; it rises only to costs of real pieces, `high` falls to them, so they
   // meet.
   while (low < high) {

@@ -1,32 +1,24 @@
-// The search under partition.h, on blocks of sublayers that cannot be cut apart. partition.h says what is optimised and
-// how.
+// The search under partition.h, on blocks of sublayers that cannot be cut apart. partition.h says what is optimised and how.
 //
-// REQUIRES (of all): costs and bytes ≥ 0, every block within bytes_limit, 1 ≤ pieces ≤ blocks.size().
+// REQUIRES (of all): costs ≥ 0, 1 ≤ pieces ≤ blocks.size().
 // Threads: pure. Blocking: none.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 namespace hadal {
 
 struct PartitionBlocks {
-  std::vector<int> begin;             // [blocks + 1] first sublayer of each block, then n
-  std::vector<double> cost_before;    // [blocks + 1] prefix sums
-  std::vector<int64_t> bytes_before;  // [blocks + 1]
-  int64_t bytes_limit = 0;            // of a piece
+  std::vector<int> begin;           // [blocks + 1] first sublayer of each block, then n
+  std::vector<double> cost_before;  // [blocks + 1] prefix sums
 
   int size() const { return static_cast<int>(begin.size()) - 1; }
   // Of the piece of blocks [first, last). Rounded subtraction is monotone in both ends, which is all the search needs.
   double Cost(int first, int last) const { return cost_before[last] - cost_before[first]; }
-  int64_t Bytes(int first, int last) const { return bytes_before[last] - bytes_before[first]; }
 };
 
-// The fewest pieces that keep within bytes_limit.
-int PiecesWithinBytes(const PartitionBlocks& blocks);
-
 // The smallest cost that some split into `pieces` pieces does not exceed in any piece. Exact. O(pieces · log² n), in
-// practice. REQUIRES: PiecesWithinBytes(blocks) ≤ pieces.
+// practice.
 double SmallestBound(const PartitionBlocks& blocks, int pieces);
 
 // Borders [pieces + 1], in blocks, of the split with the smallest Σ cost² among those with no piece above `bound`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/channel.h"
 #include "pipeline/decode_capacity.h"
 #include "pipeline/partition.h"
 #include "pipeline/schedule_check.h"
@@ -29,12 +30,10 @@ absl::StatusOr<std::vector<int32_t>> CutModel(const ModelPlan& plan, const std::
                                               const ScheduleShape& shape, const std::vector<int32_t>& split) {
   PartitionProblem problem{.stages = shape.stages, .chunks = shape.chunks, .cost = costs};
   for (const SublayerRecord& sublayer : plan.sublayers) problem.cut_allowed_before.push_back(sublayer.cut_before != 0);
-  HADAL_ASSIGN_OR_RETURN(const Partition partition, split.empty()
-                                                        ? MakePartition(problem)
-                                                        : PartitionByCounts(problem, CountsOf(split, costs.size())));
-  return std::vector<int32_t>(partition.borders.begin(), partition.borders.end());
+  return split.empty() ? MakePartition(problem) : PartitionByCounts(problem, CountsOf(split, costs.size()));
 }
 
+// In multiply-adds in place of seconds: of the replay only shares of its length are read.
 ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
   ReplayCosts costs;
   for (int g = 0; g < plan.shape.global_chunks(); ++g) {
@@ -54,6 +53,27 @@ constexpr double kCombinedEntryCost = 32;
 double CombinedEntries(const ModelPlan& plan, int32_t sublayer) {
   const int32_t weights = plan.ParameterOf(sublayer, ParameterRole::kCombinationWeight);
   return weights < 0 ? 0 : static_cast<double>(plan.parameters[weights].elements());
+}
+
+// That every border's messages can be sent by MPI.
+absl::Status CheckMessages(const ModelPlan& plan, const PipelinePlan& pipeline) {
+  for (size_t g = 1; g + 1 < pipeline.borders.size(); ++g) {
+    const int32_t border = pipeline.borders[g];
+    for (const bool gradients : {false, true}) {
+      const ChannelSpec spec{.edges = BorderEdges(plan, border),
+                             .gradients = gradients,
+                             .capacity = pipeline.capacity,
+                             .width = plan.options.d_model};
+      if (spec.message_bytes() <= Communicator::kLongestMessageBytes) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the ", gradients ? "gradients" : "activations", " that cross the border in front of sublayer ", border,
+          " take ", spec.message_bytes(), " bytes per micro-batch, more than the ", Communicator::kLongestMessageBytes,
+          " of an MPI message; use fewer tokens per micro-batch (batch.source_tokens, batch.target_tokens) and more of "
+          "them "
+          "(batch.micro_batches)"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Stages and replicas from what is asked for and how many ranks there are.
@@ -146,14 +166,6 @@ int PipelinePlan::OwnerOf(const ModelPlan& plan, int32_t parameter) const {
   return RankOfSublayer(plan.parameters[parameter].sublayer);
 }
 
-double PipelinePlan::CostOfRank(int rank) const {
-  double cost = 0;
-  for (int c = 0; c < shape.chunks; ++c) {
-    for (int32_t s = first_sublayer(rank, c); s < last_sublayer(rank, c); ++s) cost += costs[s];
-  }
-  return cost;
-}
-
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
                                               const PipelineOptions& options, int ranks, int rank) {
   PipelinePlan result;
@@ -178,6 +190,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
+  if (!result.device_transfers) HADAL_RETURN_IF_ERROR(CheckMessages(plan, result));
   if (options.decoder && plan.options.has_encoder()) {
     result.decoder = options.decoder;
     result.decoder->graphs = result.graphs;

@@ -65,8 +65,6 @@ struct PipelinePlan {
   int RankOfSublayer(int32_t sublayer) const;
   // The rank that owns a parameter's state: its first use's.
   int OwnerOf(const ModelPlan& plan, int32_t parameter) const;
-  // Multiply-adds of a rank's sublayers.
-  double CostOfRank(int rank) const;
 };
 
 // The plan of the replica that world rank `rank` of `ranks` belongs to.

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
-namespace {
-
-constexpr int kProfileTag = 30005;
-
-}  // namespace
-
 absl::Status ProfileRelay::Receive(int peer) {
   HADAL_ASSIGN_OR_RETURN(CommRequest request,
                          pipeline_.Receive(&profile_.omega, sizeof(profile_.omega), peer, kProfileTag));

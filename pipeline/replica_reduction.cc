@@ -4,14 +4,11 @@
 #include <thread>
 
 #include "kernels/add.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
-
-// Above the channels' numbers, below the collectives' tags; tied_tables.cc and parameter_broadcast.cc have 30000 to 30002.
-constexpr int kReduceTag = 30003;
-constexpr int kGatherTag = 30004;
 
 // The sublayer after which a slice's gradient is complete; -1: only when tied tables are summed.
 int32_t CompleteAfter(const ModelPlan& plan, int32_t parameter) {
@@ -44,7 +41,7 @@ ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageStat
   };
   constexpr int64_t kBytes = sizeof(float);
   buffer_elements_ = std::min(elements(state.owned()), kBucketElements);
-  const int64_t buffer_bytes = kDepth * (replicas_ - 1) * buffer_elements_ * kBytes;
+  const int64_t buffer_bytes = kBuffers * (replicas_ - 1) * buffer_elements_ * kBytes;
   buffer_slice_ =
       on_device_ ? layout.ReserveBytes("workspace", buffer_bytes) : layout.ReserveHostBytes("workspace", buffer_bytes);
   if (stream.kind() == DeviceKind::kCpu || on_device_) return;
@@ -76,10 +73,16 @@ absl::Status ReplicaReduction::Bind(const Arena& arena, const StageState& state,
   }
   complete_seconds_.resize(mine_.size());
   requests_.reserve(buckets_.size() * (replicas_ - 1));
-  receives_.resize(kDepth * (replicas_ - 1));
+  receives_.resize(kBuffers * (replicas_ - 1));
   if (!on_device_) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(beside_, SideQueue::Create(*state.device(), mine_.size(), kDepth));
+  HADAL_ASSIGN_OR_RETURN(beside_, SideQueue::Create(*state.device(), mine_.size(), kBuffers));
   return absl::OkStatus();
+}
+
+int64_t ReplicaReduction::transfers() const {
+  const int64_t others = std::ssize(buckets_) - std::ssize(mine_);  // sent to their owner, later received from it
+  const int64_t own = std::ssize(mine_) * (replicas_ - 1);          // sent to all, later
+  return others + std::max(own, std::ssize(receives_));
 }
 
 void ReplicaReduction::AddSlice(const StateSlice& slice, int32_t first_sublayer) {
@@ -107,7 +110,7 @@ void ReplicaReduction::AddSlice(const StateSlice& slice, int32_t first_sublayer)
 
 Vector ReplicaReduction::Received(size_t position, int replica) const {
   const int place = replica < replica_ ? replica : replica - 1;
-  const auto buffer = static_cast<int64_t>(position % kDepth) * (replicas_ - 1) + place;
+  const auto buffer = static_cast<int64_t>(position % kBuffers) * (replicas_ - 1) + place;
   return {buffers_ + buffer * buffer_elements_, buckets_[mine_[position]].gradient.size};
 }
 
@@ -120,15 +123,16 @@ void ReplicaReduction::MarkComplete(size_t end) {
 }
 
 absl::Status ReplicaReduction::PostReceives() {
-  for (; posted_ < mine_.size() && posted_ < added_ + kDepth; ++posted_) {
-    size_t request = posted_ % kDepth * (replicas_ - 1);
+  for (; posted_ < mine_.size() && posted_ < added_ + kBuffers; ++posted_) {
+    size_t request = posted_ % kBuffers * (replicas_ - 1);
     for (int r = 0; r < replicas_; ++r) {
       if (r == replica_) continue;
       const Vector piece = Received(posted_, r);
       // The buffers are the sums' alone: nothing of the backward pass, which is in the main order, holds them up.
       const DeviceQueues::Queue queue = beside_ == nullptr ? DeviceQueues::kMain : beside_->queue();
-      HADAL_ASSIGN_OR_RETURN(receives_[request++], communicator_->ReceiveBehind(
-                                                       queue, piece.data, piece.size * sizeof(float), r, kReduceTag));
+      HADAL_ASSIGN_OR_RETURN(
+          receives_[request++],
+          communicator_->ReceiveBehind(queue, piece.data, piece.size * sizeof(float), r, kReplicaPieceTag));
     }
   }
   return absl::OkStatus();
@@ -149,7 +153,7 @@ absl::Status ReplicaReduction::PostSends(const Stream& stream, size_t end) {
     Fetch(stream, bucket, bucket.gradient);
     const Vector piece = OnHost(bucket, bucket.gradient);
     HADAL_ASSIGN_OR_RETURN(const CommRequest request,
-                           communicator_->Send(piece.data, piece.size * sizeof(float), bucket.owner, kReduceTag));
+                           communicator_->Send(piece.data, piece.size * sizeof(float), bucket.owner, kReplicaPieceTag));
     requests_.push_back(request);
   }
   return absl::OkStatus();
@@ -176,7 +180,7 @@ absl::Status ReplicaReduction::Advance(const Stream& stream, int32_t first_compl
 absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
   HADAL_RETURN_IF_ERROR(Retire());
   if (begun_ == posted_ || mine_[begun_] >= complete_) return false;
-  const size_t first = begun_ % kDepth * (replicas_ - 1);
+  const size_t first = begun_ % kBuffers * (replicas_ - 1);
   for (size_t i = first; i < first + replicas_ - 1; ++i) {
     if (!receives_[i].active()) continue;
     HADAL_ASSIGN_OR_RETURN(const bool done, communicator_->Test(receives_[i]));
@@ -238,7 +242,7 @@ absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeo
   MarkComplete(buckets_.size());
   HADAL_RETURN_IF_ERROR(PostSends(stream, complete_));
   while (added_ < mine_.size()) {
-    const size_t first = begun_ % kDepth * (replicas_ - 1);
+    const size_t first = begun_ % kBuffers * (replicas_ - 1);
     for (size_t i = first; i < first + replicas_ - 1; ++i) {
       if (!receives_[i].active()) continue;
       HADAL_RETURN_IF_ERROR(communicator_->Wait(receives_[i], absl::Now() + timeout, "another replica's gradients"));
@@ -263,14 +267,14 @@ absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::
     void* const at = bucket.mirror == nullptr ? values.data : bucket.mirror;
     if (!Owns(bucket)) {
       HADAL_ASSIGN_OR_RETURN(const CommRequest request,
-                             communicator_->Receive(at, values.bytes(), bucket.owner, kGatherTag));
+                             communicator_->Receive(at, values.bytes(), bucket.owner, kReplicaResultTag));
       requests_.push_back(request);
       continue;
     }
     if (bucket.mirror != nullptr) stream.ToHost(at, values.data, values.bytes());
     for (int r = 0; r < replicas_; ++r) {
       if (r == replica_) continue;
-      HADAL_ASSIGN_OR_RETURN(const CommRequest request, communicator_->Send(at, values.bytes(), r, kGatherTag));
+      HADAL_ASSIGN_OR_RETURN(const CommRequest request, communicator_->Send(at, values.bytes(), r, kReplicaResultTag));
       requests_.push_back(request);
     }
   }

@@ -3,8 +3,9 @@
 //   g = ((g(replica 0) + g(replica 1)) + g(replica 2)) + …      fp32, in replica order, by the slice's owner, in place
 //
 // Every replica sends the owner its piece; the owner adds in replica order, whatever came first. Then, sharded, the owner updates
-// and sends the new weights to all, as their kernels read them: in bf16 those of products as half the bytes; not sharded, it sends the sum to all and everybody updates. Both ways the same sums reach the
-// same Adam, so that sharding changes no bit. Either way a rank sends and receives (R-1)/R of the stage's bytes, twice.
+// and sends the new weights to all, as their kernels read them: in bf16 those of products as half the bytes; not sharded, it sends
+// the sum to all and everybody updates. Both ways the same sums reach the same Adam, so that sharding changes no bit. Either way a
+// rank sends and receives (R-1)/R of the stage's bytes, twice.
 //
 // Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements. The sum of a step is a
 // small machine, so that it can run beside the last backward: buckets descend in depth, as gradients become complete, and
@@ -15,8 +16,9 @@
 // moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts when its pieces have come and its own
 // gradient is complete, and does not stand behind the rest of the backward pass; Finish waits for the sums. Both add the same numbers in the
 // same order: the bits are the CPU's.
-// Memory: kDepth·(R-1) buckets to receive into; mirrors, where there are any, are as large as the stage's weights. Threads: one; sums use
-// the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every replica of the stage calls each verb at the same place. After an error the job can only end.
+// Memory: kBuffers·(R-1) buckets to receive into; mirrors, where there are any, are as large as the stage's weights.
+// Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every replica of the
+// stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +50,9 @@ class ReplicaReduction {
   // Errors: ResourceExhausted.
   absl::Status Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
 
+  // Transfers at once, at most.  REQUIRES: bound.
+  int64_t transfers() const;
+
   // A step starts: gradients of this step are not complete yet.
   absl::Status Begin();
   // The gradients of all sublayers ≥ `first_complete` are complete on this rank.  REQUIRES: does not rise within a step.
@@ -60,7 +65,7 @@ class ReplicaReduction {
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
 
  private:
-  static constexpr int kDepth = 2;  // owned buckets being received at once
+  static constexpr int kBuffers = 2;  // owned buckets being received at once
 
   // Consecutive in memory, of one owner.
   struct Bucket {
@@ -102,16 +107,19 @@ class ReplicaReduction {
   TraceBuffer* trace_ = nullptr;
   ArenaSlice buffer_slice_, mirror_slice_;
   int64_t buffer_elements_ = 0;  // of one receive buffer
-  float* buffers_ = nullptr;     // [kDepth][R-1][buffer_elements_]
+  float* buffers_ = nullptr;     // [kBuffers][R-1][buffer_elements_]
 
   std::vector<Bucket> buckets_;  // in the order in which they travel
   std::vector<size_t> mine_;     // the buckets this replica owns
-  // The step in progress: places in buckets_ and mine_.
-  size_t complete_ = 0, sent_ = 0, marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
+  // The step in progress. Of buckets_ the first complete_ are complete here, and the first sent_ (≤ complete_) have left for their owners.
+  size_t complete_ = 0, sent_ = 0;
+  // Of mine_ the first marked_ are complete here, posted_ have or had buffers to receive into, begun_ are being added, added_ are added:
+  //   added_ ≤ begun_ ≤ posted_ ≤ added_ + kBuffers,   begun_ ≤ marked_
+  size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
   std::vector<double>
       complete_seconds_;  // [mine_] when each became complete here; of marked_ ones, while the trace records
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
-  std::vector<CommRequest> receives_;  // [kDepth][R-1]
+  std::vector<CommRequest> receives_;  // [kBuffers][R-1]
   std::unique_ptr<SideQueue> beside_;  // where sums are the device's
 };
 

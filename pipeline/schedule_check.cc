@@ -24,7 +24,7 @@ class RankChecker {
     for (at_ = 0; at_ < program_.size(); ++at_) {
       const Operation operation = program_[at_].operation;
       HADAL_RETURN_IF_ERROR(IsTail(operation) ? CheckTail() : CheckMicroBatch());
-      if (!IsTail(operation)) HADAL_RETURN_IF_ERROR(CountLive());
+      if (!IsTail(operation)) CountLive();
     }
     return CheckComplete();
   }
@@ -157,8 +157,9 @@ class RankChecker {
   }
 
   // Counts the micro-batches the current instruction makes live or ends.
-  absl::Status CountLive() {
-    const auto [operation, chunk, micro_batch] = program_[at_];
+  void CountLive() {
+    const int chunk = program_[at_].chunk;
+    const Operation operation = program_[at_].operation;
     const Operation begins =
         Exists(Operation::kReceiveForward, chunk) ? Operation::kReceiveForward : Operation::kForward;
     const Operation forward_ends =
@@ -168,17 +169,10 @@ class RankChecker {
       peak_live_[chunk] = std::max(peak_live_[chunk], ++live_[chunk]);
       peak_live_of_rank_ = std::max(peak_live_of_rank_, ++live_of_rank_);
     }
-    if (!options_.live_limit.empty() && live_[chunk] > options_.live_limit[rank_][chunk]) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": overrun: the chunk holds ",
-          live_[chunk], " micro-batches and has room for ", options_.live_limit[rank_][chunk],
-          "; use a schedule that holds fewer (1f1b), fewer micro-batches, or activation checkpointing"));
-    }
     if (operation == ends) {
       --live_[chunk];
       --live_of_rank_;
     }
-    return absl::OkStatus();
   }
 
   const RankProgram& program_;
@@ -204,12 +198,6 @@ absl::Status CheckArguments(const std::vector<RankProgram>& programs, const Sche
   if (options.outstanding_sends < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("outstanding sends a channel: ", options.outstanding_sends, "; at least 1 is needed"));
-  }
-  const bool limit_fits = std::ssize(options.live_limit) == shape.stages &&
-                          std::all_of(options.live_limit.begin(), options.live_limit.end(),
-                                      [&](const auto& chunks) { return std::ssize(chunks) == shape.chunks; });
-  if (!options.live_limit.empty() && !limit_fits) {
-    return absl::InvalidArgumentError("live_limit needs one number for each chunk of each rank");
   }
   return absl::OkStatus();
 }

@@ -2,13 +2,12 @@
 //
 // What is checked, in this order:
 //   1. each rank's program by itself: every (chunk, micro-batch) receives, computes and sends exactly once in each
-//   direction, in
-//      ascending micro-batch order; a receive comes before its use, a send after its compute and before the chunk's
-//      next compute in that direction (a chunk has one output buffer); backward comes after forward; received and
-//      unused inputs of a channel never exceed the receive ring (`outstanding_sends`); the tail is complete, in order
-//      and last;
-//   2. memory: how many micro-batches each chunk holds at once, against `live_limit`;
-//   3. all programs together: no deadlock, by one greedy run (schedule_run.h says why one run is a proof).
+//      direction, in ascending micro-batch order; a receive comes before its use, a send after its compute and before
+//      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward;
+//      received and unused inputs of a channel never exceed the receive ring (`outstanding_sends`); the tail is
+//      complete, in order and last;
+//   2. all programs together: no deadlock, by one greedy run (schedule_run.h says why one run is a proof).
+// What is found: how many micro-batches each chunk holds at once, from which its memory is planned.
 // A micro-batch is live on a chunk from its receive (first global chunk: its forward) to the end of its backward;
 // forward-only: to the end of its send (last global chunk: of its forward). Since forward and backward both ascend,
 // micro-batch m can live in slot m modulo peak_live.
@@ -27,7 +26,6 @@ namespace hadal {
 struct ScheduleCheckOptions {
   int outstanding_sends = 1;  // k: sends a channel may have posted and not received; also the receive ring
   bool forward_only = false;  // a validation program: no backward, no tail
-  std::vector<std::vector<int>> live_limit;  // [S][v] most micro-batches a chunk may hold; empty: no limit
 };
 
 struct ScheduleReport {
@@ -37,7 +35,7 @@ struct ScheduleReport {
 
 // Errors, naming rank, instruction and what was expected:
 //   InvalidArgument     malformed: missing, twice, out of order, used before it is received, …
-//   ResourceExhausted   a chunk holds more than live_limit, or a channel more inputs than its receive ring
+//   ResourceExhausted   a channel holds more inputs than its receive ring
 //   FailedPrecondition  deadlock: the cycle of ranks that wait for each other
 absl::StatusOr<ScheduleReport> CheckSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                              const ScheduleCheckOptions& options);

@@ -16,10 +16,8 @@ std::string ChunkLabel(const ScheduleShape& shape, int chunk) {
   return chunk < 26 ? std::string(1, static_cast<char>('a' + chunk)) : absl::StrCat(":", chunk);
 }
 
-std::string OperationLabel(Operation operation) { return operation == Operation::kForward ? "F" : "B"; }
-
 std::string Label(const ScheduleShape& shape, const Instruction& instruction) {
-  return absl::StrCat(OperationLabel(instruction.operation), instruction.micro_batch,
+  return absl::StrCat(instruction.operation == Operation::kForward ? "F" : "B", instruction.micro_batch,
                       ChunkLabel(shape, instruction.chunk));
 }
 
@@ -69,18 +67,6 @@ absl::Status CheckOptions(const SchedulePrintOptions& options) {
   return absl::OkStatus();
 }
 
-// How often program[at, at + period) repeats with every micro-batch one higher each time; at least 1.
-int Repeats(const RankProgram& program, size_t at, size_t period) {
-  int repeats = 1;
-  for (size_t i = at + period; i < program.size(); ++i) {
-    Instruction expected = program[i - period];
-    ++expected.micro_batch;
-    if (program[i] != expected) break;
-    if ((i - at) % period == period - 1) ++repeats;
-  }
-  return repeats;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
@@ -107,34 +93,6 @@ absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& program
   }
   if (shown_columns.left_out() > 0) absl::StrAppend(&text, "… ", shown_columns.left_out(), " units of time left out\n");
   absl::StrAppendFormat(&text, "%d units, %.1f%% idle\n", columns, 100 * replay.BubbleFraction());
-  return text;
-}
-
-std::string SummarizeProgram(const RankProgram& program, const ScheduleShape& shape) {
-  RankProgram computes;
-  std::copy_if(program.begin(), program.end(), std::back_inserter(computes), [](const Instruction& instruction) {
-    return instruction.operation == Operation::kForward || instruction.operation == Operation::kBackward;
-  });
-  std::string text;
-  for (size_t at = 0; at < computes.size();) {
-    const Instruction& first = computes[at];
-    const int singles = Repeats(computes, at, 1);
-    const int pairs = Repeats(computes, at, 2);
-    if (at > 0) absl::StrAppend(&text, " ");
-    if (pairs >= 3 && 2 * pairs > singles) {
-      const size_t last = at + 2 * (pairs - 1);
-      absl::StrAppend(&text, "(", Label(shape, first), " ", Label(shape, computes[at + 1]), ")-(",
-                      Label(shape, computes[last]), " ", Label(shape, computes[last + 1]), ")");
-      at = last + 2;
-    } else if (singles >= 2) {
-      absl::StrAppend(&text, OperationLabel(first.operation), first.micro_batch, "-", first.micro_batch + singles - 1,
-                      ChunkLabel(shape, first.chunk));
-      at += singles;
-    } else {
-      absl::StrAppend(&text, Label(shape, first));
-      ++at;
-    }
-  }
   return text;
 }
 

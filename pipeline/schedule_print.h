@@ -30,7 +30,4 @@ struct SchedulePrintOptions {
 absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                          const SchedulePrintOptions& options);
 
-// A rank's program in one line, runs of micro-batches folded: "F0-2 (F3 B0)-(F7 B4) B5-7".
-std::string SummarizeProgram(const RankProgram& program, const ScheduleShape& shape);
-
 }  // namespace hadal

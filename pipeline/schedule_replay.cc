@@ -120,9 +120,8 @@ double Replay::BubbleFraction() const {
 absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                       const ReplayCosts& costs, const ReplayOptions& options) {
   HADAL_RETURN_IF_ERROR(
-      CheckSchedule(
-          programs, shape,
-          {.outstanding_sends = options.outstanding_sends, .forward_only = options.forward_only, .live_limit = {}})
+      CheckSchedule(programs, shape,
+                    {.outstanding_sends = options.outstanding_sends, .forward_only = options.forward_only})
           .status());
   HADAL_RETURN_IF_ERROR(CheckCosts(costs, shape));
   Clockwork clockwork(shape, costs, options.outstanding_sends);

@@ -57,7 +57,6 @@ struct Replay {
   std::vector<double> link_busy_seconds;        // [2·S] a rank's link to the rank behind it, and to the one before it
   std::vector<std::vector<ComputeSpan>> spans;  // [S] in order of time
 
-  double BubbleSeconds(int rank) const { return makespan_seconds - busy_seconds[rank]; }
   // Idle share of all ranks' time, 0 … 1.
   double BubbleFraction() const;
 };

@@ -53,12 +53,12 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   MomentPlaces moments = PlaceMoments(plan, std::span(slices).subspan(updated_.begin, updated_.end - updated_.begin));
   moment_places_ = std::move(moments.places);
   moment_floats_ = moments.end;
-  first_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
-  second_moment_slice_ = layout.Reserve<float>("optimizer", moment_floats_);
+  first_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
+  second_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
   constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
   for (size_t i = owned_.begin; i < owned_.end; ++i) buffer_floats_ += kSavedFloats * slices[i].elements;
   buffer_floats_ = std::min(buffer_floats_, pipeline.save_buffer_bytes / int64_t{sizeof(float)});
-  buffer_slice_ = layout.ReserveHostBytes("checkpoint buffer", buffer_floats_ * int64_t{sizeof(float)});
+  buffer_slice_ = layout.ReserveLastingHostBytes("checkpoint buffer", buffer_floats_ * int64_t{sizeof(float)});
 }
 
 void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {

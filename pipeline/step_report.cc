@@ -44,7 +44,7 @@ std::optional<double> StepReport::SecondsLeft(int64_t step) const {
 absl::Status StepReport::Send(Engine& engine, const StepResult& result, const TrainingProgress& progress,
                               double learning_rate) {
   StageSurvey stages;
-  if (progress.step % options_.log_every_steps == 0) {
+  if (IsSurveyedStep(progress.step, options_.log_every_steps, pipeline_.grid.stages)) {
     HADAL_ASSIGN_OR_RETURN(stages, SurveyStages(pipeline_.grid, result.times, MeasureMemory(engine), collectives_));
   }
   if (sink_ == nullptr) return absl::OkStatus();

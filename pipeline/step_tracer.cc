@@ -1,7 +1,5 @@
 #include "pipeline/step_tracer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -9,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
+#include "runtime/comm/message_tags.h"
+#include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -16,7 +16,6 @@ namespace {
 
 // 9 MiB a rank. A step of 500 micro-batches of 60 checkpointed segments fits; what does not is counted.
 constexpr int64_t kMostEvents = int64_t{1} << 17;
-constexpr int kTag = Communicator::kFirstCollectiveTag - 2;
 constexpr const char* kWhat = "trace";
 
 // What travels in front of a rank's events.
@@ -28,11 +27,6 @@ struct Header {
 };
 static_assert(std::is_trivially_copyable_v<Header>);
 
-std::string HostName() {
-  char name[sizeof(Header::host)] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
-
 absl::Status Transfer(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(posted.status());
   return communicator.Wait(*posted, absl::Now() + timeout, kWhat);
@@ -40,15 +34,15 @@ absl::Status Transfer(absl::StatusOr<CommRequest> posted, Communicator& communic
 
 absl::Status SendBytes(Communicator& communicator, const std::string& bytes, absl::Duration timeout) {
   const int64_t size = static_cast<int64_t>(bytes.size());
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Send(&size, sizeof(size), 0, kTag), communicator, timeout));
-  return Transfer(communicator.Send(bytes.data(), size, 0, kTag), communicator, timeout);
+  HADAL_RETURN_IF_ERROR(Transfer(communicator.Send(&size, sizeof(size), 0, kTraceTag), communicator, timeout));
+  return Transfer(communicator.Send(bytes.data(), size, 0, kTraceTag), communicator, timeout);
 }
 
 absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, absl::Duration timeout) {
   int64_t size = 0;
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(&size, sizeof(size), peer, kTag), communicator, timeout));
+  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(&size, sizeof(size), peer, kTraceTag), communicator, timeout));
   std::string bytes(static_cast<size_t>(size), '\0');
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(bytes.data(), size, peer, kTag), communicator, timeout));
+  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(bytes.data(), size, peer, kTraceTag), communicator, timeout));
   return bytes;
 }
 
@@ -104,7 +98,7 @@ std::string StepTracer::Pack(const ClockOffset& end) const {
                 .dropped = trace_.dropped(),
                 .events = static_cast<int64_t>(trace_.events().size())};
   const std::string host = HostName();
-  std::memcpy(header.host, host.data(), host.size());
+  std::memcpy(header.host, host.data(), std::min(host.size(), sizeof(header.host) - 1));
   std::string bytes(sizeof(header) + trace_.events().size_bytes(), '\0');
   std::memcpy(bytes.data(), &header, sizeof(header));
   char* at = bytes.data() + sizeof(header);

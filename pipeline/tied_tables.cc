@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "kernels/add.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
-
-// Above the channels' numbers, below the collectives' tags.
-constexpr int kGradientTag = 30000;
-constexpr int kWeightTag = 30001;
 
 Vector FlatOf(Matrix m) { return {m.data, m.rows * m.columns}; }
 
@@ -84,7 +81,8 @@ absl::Status TiedTables::ReceivePieces(const Stream& stream, AnyMatrix values, i
 absl::Status TiedTables::AddReceived(const Stream& stream, Vector sum, const Use& use, absl::Duration timeout) {
   return ForPieces(sum, kSliceElements, [&](Vector slice) -> absl::Status {
     const Vector piece(buffer_.data, slice.size);
-    HADAL_RETURN_IF_ERROR(ReceivePieces(stream, Matrix(piece.data, 1, piece.size), use.rank, kGradientTag, timeout));
+    HADAL_RETURN_IF_ERROR(
+        ReceivePieces(stream, Matrix(piece.data, 1, piece.size), use.rank, kTiedGradientTag, timeout));
     Add(stream, {.sum = slice, .values = piece});
     return absl::OkStatus();
   });
@@ -104,7 +102,8 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterSt
           HADAL_RETURN_IF_ERROR(AddReceived(stream, sum, use, timeout));
         }
       } else if (rank_ == use.rank) {
-        HADAL_RETURN_IF_ERROR(SendPieces(stream, parameters.TableGradient(use.sublayer), owner, kGradientTag, timeout));
+        HADAL_RETURN_IF_ERROR(
+            SendPieces(stream, parameters.TableGradient(use.sublayer), owner, kTiedGradientTag, timeout));
       }
     }
   }
@@ -122,8 +121,8 @@ absl::Status TiedTables::ShareWeights(const Stream& stream, const ParameterStore
       if (reader == owner) continue;
       if (rank_ != owner && rank_ != reader) continue;
       const AnyMatrix weight = parameters.AsRead(table.parameter);
-      HADAL_RETURN_IF_ERROR(rank_ == owner ? SendPieces(stream, weight, reader, kWeightTag, timeout)
-                                           : ReceivePieces(stream, weight, owner, kWeightTag, timeout));
+      HADAL_RETURN_IF_ERROR(rank_ == owner ? SendPieces(stream, weight, reader, kTiedWeightTag, timeout)
+                                           : ReceivePieces(stream, weight, owner, kTiedWeightTag, timeout));
     }
   }
   return absl::OkStatus();

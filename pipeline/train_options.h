@@ -80,8 +80,8 @@ enum class RateSchedule : int32_t {
 struct RateOptions {
   RateSchedule schedule = RateSchedule::kInverseSqrt;
   double peak = 5e-4;
-  double warmup_updates = 4000;  // 0 allowed
-  double warmup_fraction = 0;    // > 0: warm-up as a fraction of stop.steps, instead of warmup_updates
+  double warmup_updates =
+      4000;  // 0 allowed; a fraction of the run has become updates before (tools/config/run_options.h)
   double warmup_initial_rate = 1e-7;
   double end_rate = 0;  // polynomial
   double power = 1;     // polynomial
@@ -95,9 +95,10 @@ struct StopOptions {
 };
 
 struct ValidationOptions {
-  int64_t every_steps = 0;     // 0: off
-  int32_t max_sentences = 0;   // 0: all
-  int32_t bleu_sentences = 0;  // sentences translated for BLEU at each validation; 0: none
+  int64_t every_steps = 0;    // 0: off
+  int32_t max_sentences = 0;  // 0: all
+  int32_t bleu_sentences =
+      0;  // sentences of the validation corpus, taken evenly, that are translated for BLEU; 0: none
 };
 
 struct CheckpointOptions {
@@ -127,7 +128,6 @@ struct TrainOptions {
   std::string validation_data;
   ModelOptions model;
   TrainingPrecision precision = TrainingPrecision::kAuto;
-  double branch_growth_fraction = 0;  // > 0: BranchNorm's T as a fraction of stop.steps
   BatchOptions batch;
   PipelineOptions pipeline;
   OptimizerOptions optimizer;

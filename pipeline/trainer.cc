@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -96,6 +97,7 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
   HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest());
   if (!progress.has_value()) return false;
   progress_ = *progress;
+  order_.Continue(progress_.epoch_start);
   weights_loaded_ = true;
   HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
   return true;
@@ -103,6 +105,7 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
 
 absl::Status Trainer::Resume(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(directory, /*weights_only=*/false));
+  order_.Continue(progress_.epoch_start);
   weights_loaded_ = true;
   return engine_->ShareWeights();
 }
@@ -163,9 +166,11 @@ absl::StatusOr<StepResult> Trainer::Step() {
   ++progress_.step;
   progress_.update += result.applied ? 1 : 0;
   if (result.applied) {
+    progress_.validation_nll = std::numeric_limits<double>::infinity();  // it was of the weights before
     progress_.loss_trend = WithLoss(progress_.loss_trend, result.gradient.loss.MeanLoss(), options_.health.loss_spike);
   }
   progress_.epochs_done = batches_.epochs_done;
+  progress_.epoch_start = order_.current_epoch();
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
@@ -218,15 +223,16 @@ absl::Status Trainer::RollBack() {
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
   const int64_t step = progress_.step;
   if (!loaded || progress_.update == rolled_back_to_) {
-    return absl::OutOfRangeError(absl::StrCat(
+    return AsShared(absl::OutOfRangeError(absl::StrCat(
         "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
         loaded ? absl::StrCat("again after going back to the weights of update ", progress_.update)
                : std::string("and there is no checkpoint to go back to"),
-        "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));
+        "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth")));
   }
   // The data behind the bad steps comes next: the same steps again would fail again.
   progress_.step = now.step;
   progress_.epochs_done = now.epochs_done;
+  progress_.epoch_start = now.epoch_start;
   progress_.samples_seen = now.samples_seen;
   progress_.target_tokens_seen = now.target_tokens_seen;
   progress_.training_seconds = now.training_seconds;
@@ -270,11 +276,15 @@ absl::Status Trainer::Validate() {
   } else {
     ++progress_.validations_without_improvement;
   }
+  TranslatedValidation translated;
   if (surroundings_.validation_bleu) {
-    HADAL_ASSIGN_OR_RETURN(metrics.bleu, surroundings_.validation_bleu(*engine_, scalars.update));
+    HADAL_ASSIGN_OR_RETURN(translated, surroundings_.validation_bleu(*engine_, scalars.update));
   }
+  metrics.bleu = translated.bleu;
   metrics.seconds = watch.Seconds();
-  if (IsMain()) surroundings_.sink.OnValidation(metrics);
+  if (!IsMain()) return absl::OkStatus();
+  surroundings_.sink.OnValidation(metrics);
+  if (translated.bleu.has_value()) surroundings_.sink.OnText(progress_.step, TextKind::kSample, translated.sample);
   return absl::OkStatus();
 }
 

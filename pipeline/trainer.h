@@ -28,6 +28,7 @@
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
 #include "pipeline/training_checkpoints.h"
+#include "pipeline/validation_bleu.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
@@ -44,8 +45,8 @@ struct TrainingSurroundings {
   const Corpus* validation = nullptr;    // may be null
   MetricsSink& sink;                     // called on rank 0 only
   std::function<bool()> stop_requested;  // polled once a step on every rank (a signal's flag); may be empty
-  // Translates `sentences` validation sentences with the weights as they are and returns BLEU on every rank; may be empty.
-  std::function<absl::StatusOr<double>(Engine&, int64_t update)> validation_bleu;
+  // Translates validation sentences with the weights as they are; the same on every rank. May be empty: no BLEU.
+  std::function<absl::StatusOr<TranslatedValidation>(Engine&, int64_t update)> validation_bleu;
   TraceRequest trace;  // steps to trace; none by default
 };
 

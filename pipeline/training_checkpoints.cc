@@ -14,6 +14,15 @@ namespace {
 
 constexpr std::future_status kReady = std::future_status::ready;
 
+// What rank 0's thread does: `files` are every rank's WrittenFile as text.
+absl::StatusOr<CommitResult> Commit(CheckpointWriter& writer, CommitRequest request,
+                                    const std::vector<std::string>& files) {
+  for (const std::string& text : files) {
+    HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
+  }
+  return writer.Commit(request);
+}
+
 }  // namespace
 
 TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
@@ -114,21 +123,15 @@ absl::Status TrainingCheckpoints::BeginCommit() {
   }
   HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
                          collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
-  if (rank_ == 0) commit_ = std::async(std::launch::async, [this, texts = std::move(texts)] { return Commit(texts); });
+  if (rank_ != 0) return absl::OkStatus();
+  commit_ = std::async(std::launch::async, Commit, std::ref(*writer_),
+                       CommitRequest{.progress = progress_,
+                                     .config_text = options_.config_text,
+                                     .model_settings = ModelSettingsJson(state_.plan().options),
+                                     .attachments = options_.attachments,
+                                     .is_best = is_best_},
+                       std::move(texts));
   return absl::OkStatus();
-}
-
-absl::StatusOr<CommitResult> TrainingCheckpoints::Commit(const std::vector<std::string>& files) {
-  CommitRequest request{.progress = progress_,
-                        .config_text = options_.config_text,
-                        .model_settings = ModelSettingsJson(state_.plan().options),
-                        .attachments = options_.attachments,
-                        .is_best = is_best_};
-  for (const std::string& text : files) {
-    HADAL_ASSIGN_OR_RETURN(WrittenFile written, WrittenFile::Parse(text));
-    request.files.push_back(std::move(written));
-  }
-  return writer_->Commit(request);
 }
 
 absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
@@ -166,8 +169,7 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(const std::string& di
 }
 
 absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest() {
-  // Contents are verified by every rank as it reads; reading them here too would read everything twice.
-  FindOptions find{.verify_contents = false, .need_moments = true};
+  FindOptions find{.need_moments = true};
   absl::Status refused;
   while (true) {
     absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};

@@ -2,9 +2,9 @@
 //
 // Saving goes on beside training: every rank's thread writes the slices it owns (background_file.h); at the ends of steps the ranks
 // vote whether all files are there; then a thread of rank 0 commits (checkpoint_writer.h), and the ranks vote whether it has. Threads
-// that write never talk to other ranks; a step waits for them only before its update, for what does not fit the buffer. Loading: rank 0 finds the newest good checkpoint,
-// every rank reads the weights and moments it keeps of its stage's — whatever layout wrote them — and the ranks vote; a checkpoint
-// that any rank refuses is passed over, loudly, for the next older one.
+// that write never talk to other ranks; a step waits for them only before its update, for what does not fit the buffer.
+// Loading: rank 0 finds the newest good checkpoint, every rank reads the weights and moments it keeps of its stage's — whatever
+// layout wrote them — and the ranks vote; a checkpoint that any rank refuses is passed over, loudly, for the next older one.
 // Threads: one a rank. Blocking: all. Every rank calls each method at the same place.
 #pragma once
 
@@ -75,7 +75,6 @@ class TrainingCheckpoints {
   absl::Status ClaimHere(int64_t step, const std::string& attempt);
   // All ranks have written, or failed: rank 0 begins to commit.
   absl::Status BeginCommit();
-  absl::StatusOr<CommitResult> Commit(const std::vector<std::string>& files);
   // Rank 0 has committed, or failed.
   absl::StatusOr<SavedCheckpoint> Settle();
   void Warn(std::string_view text) const;
@@ -89,11 +88,11 @@ class TrainingCheckpoints {
   // The save under way: first file_, then, on rank 0, commit_.
   bool saving_ = false;
   std::unique_ptr<BackgroundFile> file_;
-  std::future<absl::StatusOr<CommitResult>> commit_;
   TrainingProgress progress_;
   bool is_best_ = false;
   Stopwatch since_begin_;
-  double stall_seconds_ = 0;  // of this rank
+  double stall_seconds_ = 0;                          // of this rank
+  std::future<absl::StatusOr<CommitResult>> commit_;  // last: its end waits for the thread, which uses the writer
 };
 
 }  // namespace hadal

@@ -32,30 +32,38 @@ absl::Status Populate(std::byte* begin, std::byte* end) {
 
 }  // namespace
 
-ArenaSlice ArenaLayout::Add(const std::string& category, int64_t bytes, int64_t& part) {
+ArenaSlice ArenaLayout::Add(const std::string& category, int64_t bytes, ArenaSection section) {
   HADAL_CHECK_GE(bytes, 0);
-  const int64_t padded = (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-  auto found =
-      std::find_if(categories_.begin(), categories_.end(), [&](const Category& c) { return c.name == category; });
-  if (found == categories_.end()) found = categories_.insert(categories_.end(), Category{category, 0});
+  const int64_t padded = Aligned(bytes);
+  section.on_host = section.on_host && host_apart_;
+  const int program = section.lasting ? 0 : program_;
+  auto found = std::find_if(categories_.begin(), categories_.end(), [&](const Category& c) {
+    return c.name == category && c.section == section && c.program == program;
+  });
+  if (found == categories_.end()) found = categories_.insert(categories_.end(), {category, section, program, 0});
   found->bytes += padded;
-  const ArenaSlice slice{part, bytes};
-  part += padded;
+  Part& part = section.on_host ? host_ : device_;
+  if (section.lasting) return {std::exchange(part.lasting, part.lasting + padded), bytes, section};
+  const ArenaSlice slice{std::exchange(part.scratch, part.scratch + padded), bytes, section};
+  const int64_t more = std::max<int64_t>(part.scratch - part.widest, 0);
+  part.widest += more;
+  part.overlaid += padded - more;
   return slice;
 }
 
-ArenaSlice ArenaLayout::ReserveHostBytes(const std::string& category, int64_t bytes) {
-  ArenaSlice slice = Add(category, bytes, host_bytes_);
-  slice.on_host = true;
-  return slice;
+void ArenaLayout::BeginProgram() {
+  ++program_;
+  device_.scratch = host_.scratch = 0;
 }
+
+Arena::Arena(const ArenaLayout& layout)
+    : on_device_{.lasting_bytes = layout.device_.lasting, .bytes = layout.device_bytes()},
+      host_{.lasting_bytes = layout.host_.lasting, .bytes = layout.host_bytes()} {}
 
 absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout, Device* device) {
   if (device != nullptr) return AllocateOn(layout, *device);
-  Arena arena;
-  arena.host_bytes_ = layout.host_bytes();
-  arena.device_bytes_ =
-      layout.total_bytes() > 0 ? layout.device_bytes() : ArenaLayout::kAlignmentBytes;  // a mapping is never empty
+  Arena arena(layout);
+  if (arena.bytes() == 0) arena.on_device_.bytes = ArenaLayout::kAlignmentBytes;  // a mapping is never empty
   void* base =
       mmap(nullptr, static_cast<size_t>(arena.bytes()), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
@@ -63,8 +71,8 @@ absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout, Device* device)
         "cannot allocate the arena of ", arena.bytes(), " bytes: ", std::strerror(errno),
         ". Try more pipeline stages, pipeline.checkpoint_every, or smaller micro-batches (see `hadal plan`)."));
   }
-  arena.base_ = static_cast<std::byte*>(base);
-  arena.host_base_ = arena.base_ + arena.device_bytes_;
+  arena.on_device_.base = static_cast<std::byte*>(base);
+  arena.host_.base = arena.on_device_.base + arena.on_device_.bytes;
   return arena;
 }
 
@@ -72,14 +80,14 @@ absl::Status Arena::MakeResident(const Stream& stream) {
   if (device_ != nullptr) return absl::OkStatus();
 #ifdef MADV_HUGEPAGE
   // Where the system has huge pages for who asks; measured: 1.5% (d_model 256) to 3% (64) less processor time of training.
-  madvise(base_, static_cast<size_t>(bytes()), MADV_HUGEPAGE);
+  madvise(on_device_.base, static_cast<size_t>(bytes()), MADV_HUGEPAGE);
 #endif
   const int64_t pages = (bytes() + kPageBytes - 1) / kPageBytes;
   constexpr int64_t kLeastPages = 1024;  // worth a thread
   std::mutex mutex;
   absl::Status status;
   stream.ForRanges(pages, kLeastPages, [&](int64_t first, int64_t last) {
-    const absl::Status populated = Populate(base_ + first * kPageBytes, base_ + last * kPageBytes);
+    const absl::Status populated = Populate(on_device_.base + first * kPageBytes, on_device_.base + last * kPageBytes);
     const std::lock_guard<std::mutex> lock(mutex);
     status.Update(populated);
   });
@@ -90,7 +98,8 @@ absl::Status Arena::MakeResident(const Stream& stream) {
 }
 
 absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& device) {
-  Arena arena;
+  HADAL_CHECK(layout.host_apart_);
+  Arena arena(layout);
   arena.device_ = &device;
   const auto of_part = [&](absl::StatusOr<std::byte*> memory, const char* where,
                            int64_t bytes) -> absl::StatusOr<std::byte*> {
@@ -101,12 +110,10 @@ absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& devic
                      ". Try more pipeline stages, pipeline.checkpoint_every, or smaller micro-batches."));
   };
   const int64_t device_bytes = std::max(layout.device_bytes(), ArenaLayout::kAlignmentBytes);
-  HADAL_ASSIGN_OR_RETURN(arena.base_, of_part(device.Allocate(device_bytes), "on the device", device_bytes));
-  arena.device_bytes_ = layout.device_bytes();
+  HADAL_ASSIGN_OR_RETURN(arena.on_device_.base, of_part(device.Allocate(device_bytes), "on the device", device_bytes));
   if (layout.host_bytes() == 0) return arena;
-  HADAL_ASSIGN_OR_RETURN(arena.host_base_, of_part(device.AllocateHost(layout.host_bytes()), "of pinned host memory",
+  HADAL_ASSIGN_OR_RETURN(arena.host_.base, of_part(device.AllocateHost(layout.host_bytes()), "of pinned host memory",
                                                    layout.host_bytes()));
-  arena.host_bytes_ = layout.host_bytes();
   return arena;
 }
 
@@ -114,20 +121,18 @@ Arena::Arena(Arena&& other) noexcept { *this = std::move(other); }
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(device_, other.device_);
-  std::swap(base_, other.base_);
-  std::swap(host_base_, other.host_base_);
-  std::swap(device_bytes_, other.device_bytes_);
-  std::swap(host_bytes_, other.host_bytes_);
+  std::swap(on_device_, other.on_device_);
+  std::swap(host_, other.host_);
   return *this;
 }
 
 Arena::~Arena() {
   if (device_ == nullptr) {
-    if (base_ != nullptr) munmap(base_, static_cast<size_t>(bytes()));
+    if (on_device_.base != nullptr) munmap(on_device_.base, static_cast<size_t>(bytes()));
     return;
   }
-  if (base_ != nullptr) device_->Free(base_);
-  if (host_base_ != nullptr) device_->FreeHost(host_base_);
+  if (on_device_.base != nullptr) device_->Free(on_device_.base);
+  if (host_.base != nullptr) device_->FreeHost(host_.base);
 }
 
 }  // namespace hadal

@@ -1,7 +1,19 @@
 // One arena a rank: every buffer is known before the first step, laid out in an ArenaLayout, and then allocated once.
 // `hadal plan` builds the same layout and only prints it, which is why its bytes equal the arena's.
-// A region is for kernels, and then lies on the rank's device, or for the host (what is sent, received or written to files); where the
-// device is the CPU there is no difference.
+// A region is for kernels, and then lies on the rank's device, or for the host (what is sent, received or written to files); a rank whose
+// kernels run on the CPU has one part for both.
+//
+// A rank runs several programs in turns: training, with its evaluations, and the translation of validation sentences. Lasting regions (weights,
+// moments, constants) keep what they hold from one to the next. All others are scratch of one program, and programs' scratch lies over each
+// other, so that an arena is as large as its largest program needs:
+//
+//   device part   | lasting: weights  moments … | training: gradients  activations  workspace … |
+//                 |                             | translation: caches  workspace |
+//   host part     | lasting: checkpoint buffer  | training: borders … | and so on
+//   bytes of a part = lasting + max over the programs of their scratch
+//
+// What that asks of a program: when it begins its scratch holds anything, NaN and other programs' numbers, so it reads nothing there that it
+// has not written since; when it ends nothing of it is under way, no message, copy or kernel.
 //
 // Thread safety: a layout is built by one thread; a finished Arena is read-only and may be shared.
 #pragma once
@@ -9,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,41 +32,83 @@
 
 namespace hadal {
 
-// A place in one of the arena's two parts: bytes [offset, offset + bytes).
+// Where a region lies: on the host or where kernels work, and there among what lasts or among a program's scratch.
+struct ArenaSection {
+  bool on_host = false;
+  bool lasting = false;
+  bool operator==(const ArenaSection&) const = default;
+};
+
+// A place in one of the arena's sections: bytes [offset, offset + bytes).
 struct ArenaSlice {
   int64_t offset = 0;
   int64_t bytes = 0;
-  bool on_host = false;
+  ArenaSection section;
 };
 
 // Adds up named regions. Each starts on a 64-byte boundary.
 class ArenaLayout {
  public:
   static constexpr int64_t kAlignmentBytes = 64;
+  // Bytes as a region takes them: rounded up to the alignment.
+  static constexpr int64_t Aligned(int64_t bytes) {
+    return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  }
 
-  // Reserves `count` elements of T under `category` ("weights", "activations", …); categories are summed for reports.
+  ArenaLayout() = default;
+  // Of kernels that run there: on the CPU both parts are one, whose programs' scratch is added up as one.
+  explicit ArenaLayout(DeviceKind kind) : host_apart_(kind != DeviceKind::kCpu) {}
+
+  // Reserves `count` elements of T of the program's scratch under `category` ("workspace", "activations", …); categories are summed for reports.
   template <typename T>
   ArenaSlice Reserve(const std::string& category, int64_t count) {
     return ReserveBytes(category, count * static_cast<int64_t>(sizeof(T)));
   }
-  ArenaSlice ReserveBytes(const std::string& category, int64_t bytes) { return Add(category, bytes, device_bytes_); }
+  ArenaSlice ReserveBytes(const std::string& category, int64_t bytes) { return Add(category, bytes, {}); }
   // The same for memory that only the host touches.
-  ArenaSlice ReserveHostBytes(const std::string& category, int64_t bytes);
+  ArenaSlice ReserveHostBytes(const std::string& category, int64_t bytes) {
+    return Add(category, bytes, {.on_host = true});
+  }
+  // The same for what outlives programs.
+  template <typename T>
+  ArenaSlice ReserveLasting(const std::string& category, int64_t count) {
+    return Add(category, count * static_cast<int64_t>(sizeof(T)), {.lasting = true});
+  }
+  ArenaSlice ReserveLastingHostBytes(const std::string& category, int64_t bytes) {
+    return Add(category, bytes, {.on_host = true, .lasting = true});
+  }
+  // The scratch that is reserved from here on is another program's, over that of the programs before.
+  void BeginProgram();
 
-  int64_t device_bytes() const { return device_bytes_; }
-  int64_t host_bytes() const { return host_bytes_; }
-  int64_t total_bytes() const { return device_bytes_ + host_bytes_; }
+  int64_t device_bytes() const { return device_.bytes(); }
+  int64_t host_bytes() const { return host_.bytes(); }
+  int64_t total_bytes() const { return device_bytes() + host_bytes(); }
+  // By how much the categories' sum is more: scratch that lies over other programs'.
+  int64_t overlaid_bytes() const { return device_.overlaid + host_.overlaid; }
+  // What regions of one name take in one section, of one program.
   struct Category {
     std::string name;
+    ArenaSection section;
+    int program = 0;  // of scratch, from 0
     int64_t bytes = 0;
   };
   // In order of first use.
   const std::vector<Category>& categories() const { return categories_; }
 
  private:
-  ArenaSlice Add(const std::string& category, int64_t bytes, int64_t& part);
+  friend class Arena;
+  struct Part {
+    int64_t lasting = 0;
+    int64_t scratch = 0;  // of the program being laid out
+    int64_t widest = 0;   // of all programs so far
+    int64_t overlaid = 0;
+    int64_t bytes() const { return lasting + widest; }
+  };
+  ArenaSlice Add(const std::string& category, int64_t bytes, ArenaSection section);
 
-  int64_t device_bytes_ = 0, host_bytes_ = 0;
+  bool host_apart_ = true;
+  Part device_, host_;
+  int program_ = 0;
   std::vector<Category> categories_;
 };
 
@@ -64,8 +119,9 @@ class Arena {
   // `device`: null for the CPU; must outlive the arena. Errors: ResourceExhausted, with the bytes asked for and what to try.
   static absl::StatusOr<Arena> Allocate(const ArenaLayout& layout, Device* device = nullptr);
 
-  // Gives every page its memory now, in huge pages where the system has them, the stream's threads side by side: what a run holds is then what was planned, from its first step, and
-  // a host that cannot give it says so before training instead of hours into it. A device's memory is resident already.
+  // Gives every page its memory now, in huge pages where the system has them, the stream's threads side by side: what a run holds is then
+  // what was planned, from its first step, and a host that cannot give it says so before training instead of hours into it. A device's
+  // memory is resident already.
   // Errors: ResourceExhausted (a control group's limit may end the process instead). Blocking: about a second for each 3 GB and thread.
   absl::Status MakeResident(const Stream& stream);
 
@@ -76,19 +132,30 @@ class Arena {
 
   template <typename T>
   T* Get(const ArenaSlice& slice) const {
-    HADAL_CHECK_LE(slice.offset + slice.bytes, slice.on_host ? host_bytes_ : device_bytes_);
-    return reinterpret_cast<T*>((slice.on_host ? host_base_ : base_) + slice.offset);
+    const Part& part = slice.section.on_host ? host_ : on_device_;
+    const int64_t begin = slice.section.lasting ? 0 : part.lasting_bytes;
+    HADAL_CHECK_LE(begin + slice.offset + slice.bytes, slice.section.lasting ? part.lasting_bytes : part.bytes);
+    return reinterpret_cast<T*>(part.base + begin + slice.offset);
   }
-  int64_t bytes() const { return device_bytes_ + host_bytes_; }
+  int64_t bytes() const { return on_device_.bytes + host_.bytes; }
+  // All scratch of a part: what may be overwritten between two programs.
+  std::span<std::byte> scratch(bool on_host) const {
+    const Part& part = on_host ? host_ : on_device_;
+    return {part.base + part.lasting_bytes, static_cast<size_t>(part.bytes - part.lasting_bytes)};
+  }
   // Where the kernels' part lies; null: in the process's own memory.
   Device* device() const { return device_; }
 
  private:
+  struct Part {
+    std::byte* base = nullptr;
+    int64_t lasting_bytes = 0, bytes = 0;  // scratch lies behind what lasts
+  };
+  explicit Arena(const ArenaLayout& layout);
   static absl::StatusOr<Arena> AllocateOn(const ArenaLayout& layout, Device& device);
 
   Device* device_ = nullptr;
-  std::byte *base_ = nullptr, *host_base_ = nullptr;  // on the CPU of one mapping
-  int64_t device_bytes_ = 0, host_bytes_ = 0;
+  Part on_device_, host_;  // on the CPU of one mapping
 };
 
 }  // namespace hadal

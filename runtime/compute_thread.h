@@ -1,6 +1,6 @@
 // What every thread that computes must be told once, so that all threads compute alike.
 //
-// 1. Libraries with OpenMP threads of their own (oneDNN) run serially on it: rows are split by us (HOUSE idea 10).
+// 1. Libraries with OpenMP threads of their own (oneDNN) run serially on it: rows are split by us, so that the number of threads changes no bit.
 // 2. Subnormal floats count as zero (x86: MXCSR's FTZ and DAZ; Arm: FPCR's FZ). A gradient that vanishes through 2,500 sublayers
 //    reaches 1e-38 and would slow every product that touches it: a Post-LN step of 500L-500L took ten times as long. Numbers of
 //    that size change no weight, but the mode must be the same on all threads, or layouts would differ in their last bits.

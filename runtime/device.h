@@ -9,8 +9,8 @@
 //   queues   orders beside this one, for transfers (device_queues.h)
 //   capture  what is launched between BeginCapture and EndCapture is recorded, and launched as one as often as wanted (a CUDA graph)
 // Standstill: asked for something new the driver may let the host wait for all that the device has been given, on every queue: at the first
-// launch of a kernel, a product or a graph, at a recording, and when memory is taken, given back or asked about. What runs on a queue and waits
-// for the host's next step would then wait for ever: whoever starts such work lets it end before (OnStandstill).
+// launch of a kernel, a product or a graph, at a recording, when memory is taken, given back or asked about, and when a queue or an event is
+// made. What runs on a queue and waits for the host's next step would then wait for ever: whoever starts such work lets it end before (OnStandstill).
 // Errors: Allocate's are absl::Status. A device that fails in the middle of its work (a kernel's fault, a lost GPU) ends the process with
 // the driver's words: nothing on it can be trusted or saved any more; the checkpoint before it can.
 // Threads: one thread makes all calls, but CopyOut, which any thread may make beside it (during a capture it waits for its end).

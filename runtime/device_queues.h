@@ -6,7 +6,7 @@
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
 //   Record(done, queue) … Reached(done)      kernels put into the main order from here on see what it wrote
 //
-// Threads: the device's one thread. Blocking: none.
+// Threads: the device's one thread. Blocking: none, but for what is made.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -22,7 +22,7 @@ class DeviceQueues {
 
   virtual ~DeviceQueues() = default;
 
-  // Errors: ResourceExhausted.
+  // Each may be a standstill (device.h), and says so before: make them before what cannot wait. Errors: ResourceExhausted.
   virtual absl::StatusOr<Queue> MakeQueue() = 0;
   virtual absl::StatusOr<Event> MakeEvent() = 0;
   // REQUIRES: nothing is under way in the queue.

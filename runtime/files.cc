@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -74,6 +75,12 @@ std::string AdviceFor(int error, const std::string& path) {
       return "check the spelling, and that nothing removed it meanwhile";
     case ENOTDIR:
       return "a component of the path is a file, not a directory";
+    case EEXIST:
+      return "that name is taken; remove what has it, or choose another one";
+    case EISDIR:
+      return "a directory has that name; choose another one";
+    case ENAMETOOLONG:
+      return "choose a shorter name";
     case ELOOP:
       return "a symbolic link is not followed here";
     case EIO:
@@ -179,9 +186,36 @@ absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const st
 }
 
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoStatus(errno, "create", path);
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return CreationError(errno, path);
   return FileDescriptor(fd);
+}
+
+absl::Status CreationError(int error, const std::string& path) {
+  const std::string directory = DirectoryName(path);
+  if (error != ENOENT || PathExists(directory)) return ErrnoStatus(error, "create", path);
+  return absl::NotFoundError(absl::StrCat("cannot create ", path, ": there is no directory ", directory,
+                                          "; make it, or choose another place"));
+}
+
+absl::Status CheckCreatable(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return CreationError(EISDIR, path);
+  const std::string directory = DirectoryName(path);
+  if (stat(directory.c_str(), &info) != 0) return CreationError(errno, path);
+  if (!S_ISDIR(info.st_mode)) return CreationError(ENOTDIR, path);
+  return access(directory.c_str(), W_OK | X_OK) == 0 ? absl::OkStatus() : CreationError(errno, path);
+}
+
+absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::string>& inputs) {
+  struct stat out, in;
+  if (stat(output.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) return absl::OkStatus();
+  for (const std::string& input : inputs) {
+    if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) continue;
+    return absl::InvalidArgumentError(absl::StrCat("writing ", output, " would empty ", input,
+                                                   ", which is to be read; choose another file to write"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, const std::string& path) {
@@ -251,12 +285,19 @@ absl::Status WriteNewFile(const std::string& path, std::string_view text) {
 
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique) {
   const std::string temporary = absl::StrCat(path, ".", unique);
-  HADAL_RETURN_IF_ERROR(WriteNewFile(temporary, text));
-  if (absl::Status status = RenamePath(temporary, path); !status.ok()) {
+  unlink(temporary.c_str());
+  HADAL_RETURN_IF_ERROR(WithPath(WriteNewFile(temporary, text), temporary, path));
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    absl::Status status = ErrnoStatus(errno, "replace", path);
     unlink(temporary.c_str());
     return status;
   }
   return SyncDirectory(DirectoryName(path));
+}
+
+absl::Status WithPath(const absl::Status& status, const std::string& from, const std::string& to) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{from, to}}));
 }
 
 absl::Status RenamePath(const std::string& from, const std::string& to) {
@@ -267,13 +308,12 @@ absl::Status RenamePath(const std::string& from, const std::string& to) {
 absl::Status MakeDirectories(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string prefix = path.substr(0, end);
-    // EEXIST and, for a directory above the first one that may be written, EROFS or EACCES mean nothing yet: the last
-    // component decides.
-    if (mkdir(prefix.c_str(), 0755) != 0 && end == std::string::npos) {
+    // Of a directory that is there EROFS or EACCES mean as little as EEXIST.
+    if (mkdir(prefix.c_str(), 0777) != 0) {
       const int error = errno;
       struct stat info;
-      if (stat(path.c_str(), &info) != 0) return ErrnoStatus(error, "make directory", path);
-      if (!S_ISDIR(info.st_mode)) return ErrnoStatus(EEXIST, "make directory", path);
+      if (stat(prefix.c_str(), &info) != 0) return ErrnoStatus(error, "make directory", prefix);
+      if (end == std::string::npos && !S_ISDIR(info.st_mode)) return ErrnoStatus(EEXIST, "make directory", path);
     }
     if (end == std::string::npos) return absl::OkStatus();
   }

@@ -52,6 +52,12 @@ absl::StatusOr<FileDescriptor> OpenFile(const std::string& path);
 absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const std::string& name);
 // Creates a file that must not exist.
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path);
+// Whether a file could be created at `path`, or replaced there, as far as permissions tell: asked before long work for it.
+absl::Status CheckCreatable(const std::string& path);
+// Whether `output` is none of `inputs`, by whatever name: opening it would empty what is still to be read.  Errors: InvalidArgument.
+absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::string>& inputs);
+// The error of creating `path`, from its errno; names a directory that is missing.
+absl::Status CreationError(int error, const std::string& path);
 
 absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, const std::string& path);
 absl::Status WriteAll(const FileDescriptor& file, std::string_view bytes, const std::string& path);
@@ -69,9 +75,11 @@ absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::
 // Creates `path` (which must not exist) with `text` and fsyncs it; a failed write leaves no file.
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
 // Replaces the contents atomically and durably: a reader, or a crash, sees the old text or the new one. `unique` makes
-// the temporary name `path`.<unique>.
+// the temporary name `path`.<unique>, which is nobody else's: one that is there was left by a crash. Errors speak of `path`.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique);
 
+// `status` with `to` in place of `from` in its message: of what was written under a temporary name, the name that was asked for.
+absl::Status WithPath(const absl::Status& status, const std::string& from, const std::string& to);
 // Renames, replacing a file (or empty directory) of that name; durable after SyncDirectory of the parent.
 absl::Status RenamePath(const std::string& from, const std::string& to);
 // mkdir -p.

@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "runtime/control_group.h"
 
 namespace hadal {
 namespace {
@@ -23,15 +24,6 @@ std::optional<int64_t> Number(std::string_view text) {
   int64_t value = 0;
   if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &value)) return std::nullopt;
   return value;
-}
-
-// The group's folder below /sys/fs/cgroup (version 2), or empty.
-std::string ControlGroupDirectory() {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("0::", 0) == 0) return "/sys/fs/cgroup" + line.substr(3);
-  }
-  return "";
 }
 
 }  // namespace
@@ -52,18 +44,9 @@ std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name
   return std::nullopt;
 }
 
-std::optional<int64_t> BytesBelowLimit(std::string_view limit, std::string_view used) {
-  const std::optional<int64_t> most = Number(limit);
-  const std::optional<int64_t> now = Number(used);
-  if (!most || !now) return std::nullopt;
-  return std::max<int64_t>(0, *most - *now);
-}
-
 std::optional<int64_t> AvailableHostMemoryBytes() {
   std::optional<int64_t> available = MemInfoBytes(ReadSmallFile("/proc/meminfo"), "MemAvailable");
-  const std::string group = ControlGroupDirectory();
-  const std::optional<int64_t> below =
-      BytesBelowLimit(ReadSmallFile(group + "/memory.max"), ReadSmallFile(group + "/memory.current"));
+  const std::optional<int64_t> below = ControlGroupBytes(ReadSmallFile("/proc/self/cgroup"));
   if (below && (!available || *below < *available)) available = below;
   return available;
 }

@@ -6,11 +6,11 @@
 // One call gives four 32-bit words, read as eight 16-bit draws where that is enough: draw 2·i is the low half of word
 // i, draw 2·i+1 its high half.
 //
-// Dropout counters (HOUSE idea 6): word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's
-// global micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column and lies
+// Dropout counters: word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's global
+// micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column and lies
 // in block e / 8, draw e % 8, key_block 0. Attention dropout for (query row, head, key position j): block = query row ·
-// heads + head, key_block = j / 8, draw j % 8. Limits: 65,536 sublayers, 65,536 key positions, 2^32 blocks a tensor;
-// the model plan checks them.
+// heads + head, key_block = j / 8, draw j % 8. Limits: 65,536 sublayers and 65,536 key positions, which
+// ValidateModelOptions checks; 2^32 blocks, 2^35 elements a tensor, which nothing checks: that is 64 GiB in bf16.
 #pragma once
 
 #include <array>

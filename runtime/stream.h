@@ -2,7 +2,7 @@
 //
 // Its copies are how code that is the same for both reaches the memory that kernels work on: on the CPU they are memcpy and memset. On a
 // device the host's threads serve what is done on the host.
-// Numerics: the thread count never changes a bit of any kernel's result (HOUSE idea 10): threads split output rows, and
+// Numerics: the thread count never changes a bit of any kernel's result: threads split output rows, and
 // sums over rows run in fixed blocks merged in ascending order.
 // Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread has
 // its own team, thread_team.h), which is how ranks-as-threads tests work.

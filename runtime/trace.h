@@ -2,7 +2,7 @@
 //
 // Why bounded: tracing must not change what it looks at. Reserve() takes all the memory; inside a step nothing allocates, and when
 // the buffer is full further events are dropped and counted. While it does not record, every call is the test of one flag.
-// An event carries numbers only; who writes the file knows the words (tools/trace_json.h). Times are MonotonicSeconds() of this
+// An event carries numbers only; who writes the file knows the words (tools/metrics/trace_json.h). Times are MonotonicSeconds() of this
 // rank; step_tracer.h brings all ranks' times onto one clock.
 // Threads: one. Blocking: none.
 #pragma once

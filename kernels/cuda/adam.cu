@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"
+#include "kernels/cuda/warp_span.h"
 
 namespace hadal::cuda {
 namespace {
@@ -26,31 +27,33 @@ template <bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) AdamKernel(AdamArgs args) {
   const AdamScalars scalars = Load(args.scalars);
   if (scalars.apply == 0) return;
-  const int64_t first = 8 * (BlockX() * kThreads + ThreadIndex());
-  if (first >= args.size) return;
-  const int count = args.size - first < 8 ? static_cast<int>(args.size - first) : 8;
-  const auto update = [&]<bool kVector>() {
-    const Eight gradient = LoadEight<kVector>(args.gradient + first, count);
-    Eight parameter = LoadEight<kVector>(args.parameter + first, count);
-    Eight m = LoadEight<kVector>(args.first_moment + first, count);
-    Eight v = LoadEight<kVector>(args.second_moment + first, count);
-    bool finite = true;
+  const WarpSpan span = ThisWarpSpan(args.size);
+  bool finite = true;
+  if (kAligned && span.whole()) {
+    const Eight gradient = LoadRuns(args.gradient, span);
+    Eight parameter = LoadRuns(args.parameter, span);
+    Eight m = LoadRuns(args.first_moment, span);
+    Eight v = LoadRuns(args.second_moment, span);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) {
-      if (i >= count) continue;
       UpdateElement(scalars, gradient.v[i], parameter.v[i], m.v[i], v.v[i]);
       finite = finite && IsFinite(parameter.v[i]);
     }
-    StoreEight<kVector>(args.parameter + first, parameter, count);
-    StoreEight<kVector>(args.first_moment + first, m, count);
-    StoreEight<kVector>(args.second_moment + first, v, count);
-    if (args.rounded) StoreEight<kVector>(args.rounded + first, parameter, count);
-    if (!finite && args.non_finite) Store(args.non_finite, 1);
-  };
-  if (kAligned && count == 8) {
-    update.template operator()<true>();
+    StoreRuns(args.parameter, span, parameter);
+    StoreRuns(args.first_moment, span, m);
+    StoreRuns(args.second_moment, span, v);
+    if (args.rounded) StoreRuns(args.rounded, span, parameter);
   } else {
-    update.template operator()<false>();
+    span.ForSingles([&](int64_t i) {
+      float parameter = Load(args.parameter + i), m = Load(args.first_moment + i), v = Load(args.second_moment + i);
+      UpdateElement(scalars, Load(args.gradient + i), parameter, m, v);
+      finite = finite && IsFinite(parameter);
+      Store(args.parameter + i, parameter);
+      Store(args.first_moment + i, m);
+      Store(args.second_moment + i, v);
+      if (args.rounded) Store(args.rounded + i, FromFloat<BFloat16>(parameter));
+    });
   }
+  if (!finite && args.non_finite) Store(args.non_finite, 1);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "kernels/cuda/add.h"
 
-#include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"
+#include "kernels/cuda/warp_span.h"
 
 namespace hadal::cuda {
 namespace {
@@ -10,18 +10,14 @@ constexpr int kThreads = 256;
 
 template <bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) AddKernel(AddArgs args) {
-  const int64_t first = 8 * (BlockX() * kThreads + ThreadIndex());
-  if (first >= args.size) return;
-  const auto add = [&]<bool kVector>(int count) {
-    Eight sum = LoadEight<kVector>(args.sum + first, count);
-    const Eight values = LoadEight<kVector>(args.values + first, count);
+  const WarpSpan span = ThisWarpSpan(args.size);
+  if (kAligned && span.whole()) {
+    Eight sum = LoadRuns(args.sum, span);
+    const Eight values = LoadRuns(args.values, span);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) sum.v[i] += values.v[i];
-    StoreEight<kVector>(args.sum + first, sum, count);
-  };
-  if (kAligned && args.size - first >= 8) {
-    add.template operator()<true>(8);
+    StoreRuns(args.sum, span, sum);
   } else {
-    add.template operator()<false>(args.size - first < 8 ? static_cast<int>(args.size - first) : 8);
+    span.ForSingles([&](int64_t i) { Store(args.sum + i, Load(args.sum + i) + Load(args.values + i)); });
   }
 }
 

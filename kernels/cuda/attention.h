@@ -5,7 +5,8 @@
 // batch (AttentionTiles); the grid has a block for each tile of the batch's capacity, and blocks behind the list's end return: a
 // captured graph serves every batch.
 // Backward: d_q first, which also leaves two numbers a query and head in `row_terms`, then d_k and d_v. Both recompute P from the
-// forward's log-sum-exp. row_terms holds r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of kernels/attention.md, which
+// forward's log-sum-exp. Numbers of a query and head lie head by head, [H, Rq]: a block has one head, and its rows' numbers are then
+// neighbours. row_terms holds r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of kernels/attention.md, which
 // keep the gradient accurate where a sentence's keys are alike.
 // Numerics: fp32 in shared memory and registers, whatever T is; keys and queries in ascending order within a thread; no atomics: the
 // same bits every time, whatever lies beside a sentence. Exponentials are exact to an ulp or two for float, ex2.approx for BFloat16.
@@ -53,7 +54,7 @@ struct AttentionForwardArgs {
   DeviceMatrix<const T> q, k, v;  // [Rq, H·D], [Rk, H·D]
   DeviceDropout dropout;
   DeviceMatrix<T> context;          // [Rq, H·D] (=)
-  DeviceMatrix<float> log_sum_exp;  // [Rq, H] (=)
+  DeviceMatrix<float> log_sum_exp;  // [H, Rq] (=)
 };
 template <typename T>
 void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args);
@@ -64,12 +65,12 @@ struct AttentionBackwardArgs {
   DevicePointer<const AttentionTile> query_tiles, key_tiles;
   int64_t query_tile_capacity = 0, key_tile_capacity = 0;
   DeviceMatrix<const T> q, k, v;
-  DeviceMatrix<const float> log_sum_exp;  // [Rq, H]
+  DeviceMatrix<const float> log_sum_exp;  // [H, Rq]
   DeviceMatrix<const T> d_context;        // [Rq, H·D]
   DeviceDropout dropout;
   DeviceMatrix<T> d_q;            // [Rq, H·D] (=)
   DeviceMatrix<T> d_k, d_v;       // [Rk, H·D] (=)
-  DeviceMatrix<float> row_terms;  // scratch [Rq, 2·H]
+  DeviceMatrix<float> row_terms;  // scratch [2·H, Rq]
 };
 template <typename T>
 void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args);

@@ -69,7 +69,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
   at.keys_end = args.shape.causal ? at.tile.key_begin + (at.tile.first + at.tile.rows - at.tile.query_begin)
                                   : int64_t{at.tile.key_end};
   at.own_end = args.shape.causal ? at.tile.key_begin + place + 1 : int64_t{at.tile.key_end};
-  if (at.row < at.tile.rows) at.log_sum_exp = Load(args.log_sum_exp.row(at.query) + at.head);
+  if (at.row < at.tile.rows) at.log_sum_exp = Load(args.log_sum_exp.row(at.head) + at.query);
   if (args.dropout.active()) at.position = Load(args.dropout.position);
   LoadTile<kWidth, kRows>(queries, args.q, at.tile.first, at.tile.query_end, column, at.width, ScaleOf(at.width));
   LoadTile<kWidth, kRows>(d_contexts, args.d_context, at.tile.first, at.tile.query_end, column, at.width, 1.0f);
@@ -105,8 +105,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
   if (at.row >= at.tile.rows) return;
   StoreOwnColumns<kWidth>(d_query, ScaleOf(at.width), args.d_q.row(at.query) + column, at.group, at.width);
   if (at.group != 0) return;
-  Store(args.row_terms.row(at.query) + 2 * at.head, first);
-  Store(args.row_terms.row(at.query) + (2 * at.head + 1), mean);
+  Store(args.row_terms.row(2 * at.head) + at.query, first);
+  Store(args.row_terms.row(2 * at.head + 1) + at.query, mean);
 }
 
 // What a thread of the d_k, d_v kernel knows of its block and its key.
@@ -139,7 +139,7 @@ HADAL_DEVICE void ToProbabilities(const AttentionBackwardArgs<T>& args, const Ke
   HADAL_UNROLL for (int i = 0; i < kRowsOfThread; ++i) {
     const int64_t query = first_query + kRowsOfThread * at.group + i;
     const bool seen = at.row < at.tile.rows && query < at.tile.query_end && query >= at.first_seeing;
-    const float log_sum_exp = seen ? Load(args.log_sum_exp.row(query) + at.head) : 0.0f;
+    const float log_sum_exp = seen ? Load(args.log_sum_exp.row(at.head) + query) : 0.0f;
     pairs.probability[i] = seen ? AttentionExp<T>(pairs.probability[i] - log_sum_exp) : 0.0f;
   }
 }
@@ -152,15 +152,17 @@ HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, cons
     const int64_t query = first_query + kRowsOfThread * at.group + i;
     d_scores[i] = 0.0f;
     if (query >= at.tile.query_end) continue;
-    const DevicePointer<float> terms = args.row_terms.row(query) + 2 * at.head;
-    d_scores[i] = pairs.probability[i] * ((DProbability(pairs, i, args.dropout) - Load(terms)) - Load(terms + 1));
+    const float first = Load(args.row_terms.row(2 * at.head) + query);
+    const float mean = Load(args.row_terms.row(2 * at.head + 1) + query);
+    d_scores[i] = pairs.probability[i] * ((DProbability(pairs, i, args.dropout) - first) - mean);
   }
   StoreScores(gradients, at.row, at.group, d_scores);
 }
 
-// One block: d_k and d_v of a tile of keys in one head.
+// One block: d_k and d_v of a tile of keys in one head. Four blocks of the narrower heads fit a multiprocessor's shared memory (sm_80): its
+// registers have to be enough for them too. 0: nothing is asked.
 template <typename T, int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 ? 4 : 0)
     KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
   constexpr int kRows = kBlockRows<kWidth>;
   HADAL_SHARED(float, keys, (kTileFloats<kWidth, kRows>));

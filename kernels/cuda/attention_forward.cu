@@ -83,7 +83,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
   if (row >= tile.rows) return;
   const float inverse = softmax.sum == 0.0f ? 0.0f : 1.0f / softmax.sum;  // no keys: a context of 0
   StoreOwnColumns<kWidth>(context, inverse, args.context.row(query) + column, group, width);
-  if (group == 0) Store(args.log_sum_exp.row(query) + head, softmax.maximum + Log(softmax.sum));
+  if (group == 0) Store(args.log_sum_exp.row(head) + query, softmax.maximum + Log(softmax.sum));
 }
 
 template <typename T, int kWidth>

@@ -125,10 +125,17 @@ HADAL_DEVICE void AddWeightedRows(Shared<float> weights, int row, Shared<float> 
 template <int kWidth, typename T>
 HADAL_DEVICE void StoreOwnColumns(const OwnColumns<kWidth>& values, float factor, DevicePointer<T> row, int group,
                                   int width) {
+  const bool aligned = width % 4 == 0 && reinterpret_cast<uintptr_t>(row.address) % (4 * sizeof(T)) == 0;
   HADAL_UNROLL for (int k = 0; k < kWidth / 16; ++k) {
+    const int first = 16 * k + 4 * group;
+    float run[4];
+    HADAL_UNROLL for (int c = 0; c < 4; ++c) run[c] = values.v[4 * k + c] * factor;
+    if (aligned) {
+      if (first < width) StoreFourAligned(row + first, run);
+      continue;
+    }
     HADAL_UNROLL for (int c = 0; c < 4; ++c) {
-      const int column = 16 * k + 4 * group + c;
-      if (column < width) Store(row + column, FromFloat<T>(values.v[4 * k + c] * factor));
+      if (first + c < width) Store(row + (first + c), FromFloat<T>(run[c]));
     }
   }
 }

@@ -35,6 +35,20 @@ HADAL_DEVICE float SumOfBlock(float x, Shared<float> slots) {
   return sum;
 }
 
+// Σ_j query[j] · key[j], j ascending; eight elements of the key a time, 16 bytes where they lie so.
+template <bool kAligned, typename T>
+HADAL_DEVICE float Dot(Shared<float> query, DevicePointer<const T> key, int64_t width) {
+  float dot = 0.0f;
+  HADAL_UNROLL_BY(1) for (int64_t j = 0; j < width; j += 8) {
+    const int count = width - j < 8 ? static_cast<int>(width - j) : 8;
+    const Eight k = LoadEight<kAligned>(key + j, count);
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+      if (kAligned || c < count) dot = MulAdd(query[j + c], k.v[c], dot);
+    }
+  }
+  return dot;
+}
+
 // Block (x, y): row x, head y.
 template <typename T>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAttentionArgs<T> args) {
@@ -45,6 +59,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
   const int thread = ThreadIndex();
   const int64_t width = args.heads * args.head_width, first_column = BlockY() * args.head_width;
   const bool has_column = thread < args.head_width;
+  const bool aligned = args.head_width % 8 == 0 && RowsOn16Bytes(args.cache);  // then every head's columns are
   if (has_column) query[thread] = ToFloat(Load(args.q.row(BlockX()) + first_column + thread));
   Barrier();
   const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));
@@ -56,9 +71,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
     float score = MinusInfinity();
     if (thread < count) {
       const DevicePointer<const T> key = args.cache.row(Load(index + thread)) + first_column;
-      float dot = 0.0f;
-      for (int j = 0; j < args.head_width; ++j) dot = MulAdd(query[j], ToFloat(Load(key + j)), dot);
-      score = scale * dot;
+      score = scale * (aligned ? Dot<true>(query, key, args.head_width) : Dot<false>(query, key, args.head_width));
     }
     const float highest = MaximumOfBlock(score, maxima), before = maximum;
     if (highest > maximum) maximum = highest;

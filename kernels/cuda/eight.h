@@ -92,15 +92,37 @@ HADAL_DEVICE void StoreEightAligned(DevicePointer<BFloat16> to, const Eight& val
   StoreVector(to, all);
 }
 
-// Eight floats of a block's shared memory, `at` a multiple of four from its start; two accesses of 16 bytes meet fewer banks than eight.
+// Four neighbours as they are stored.
+HADAL_DEVICE void StoreFourAligned(DevicePointer<float> to, const float* values) {
+  StoreVector(to, Vector16{{BitsOf(values[0]), BitsOf(values[1]), BitsOf(values[2]), BitsOf(values[3])}});
+}
+HADAL_DEVICE void StoreFourAligned(DevicePointer<BFloat16> to, const float* values) {
+  StoreVector(to, Vector8{{RoundPair(values[0], values[1]), RoundPair(values[2], values[3])}});
+}
+
+// Eight floats of a block's shared memory, `at` a multiple of four from its start, in two accesses of 16 bytes. Where neighbouring threads
+// have neighbouring eights, four lanes of each eight move their upper half first: the eight lanes that go together then reach all banks,
+// where eight lower halves would want every other four banks twice.
+HADAL_DEVICE bool UpperHalfFirst() { return ThreadIndex() / 4 % 2 != 0; }
 HADAL_DEVICE void StoreEightShared(const Shared<float>& at, const Eight& value) {
-  Vector16 low, high;
+  const bool upper = UpperHalfFirst();
+  Vector16 first, second;
   HADAL_UNROLL for (int i = 0; i < 4; ++i) {
-    low.word[i] = BitsOf(value.v[i]);
-    high.word[i] = BitsOf(value.v[i + 4]);
+    first.word[i] = BitsOf(upper ? value.v[i + 4] : value.v[i]);
+    second.word[i] = BitsOf(upper ? value.v[i] : value.v[i + 4]);
   }
-  StoreVector(at, low);
-  StoreVector(at + 4, high);
+  StoreVector(at + (upper ? 4 : 0), first);
+  StoreVector(at + (upper ? 0 : 4), second);
+}
+HADAL_DEVICE Eight LoadEightShared(const Shared<float>& at) {
+  const bool upper = UpperHalfFirst();
+  const Vector16 first = LoadVector(at + (upper ? 4 : 0)), second = LoadVector(at + (upper ? 0 : 4));
+  Eight value;
+  HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+    value.v[i] = FloatOf(upper ? second.word[i] : first.word[i]);
+    value.v[i + 4] = FloatOf(upper ? first.word[i] : second.word[i]);
+  }
+  return value;
 }
 
 template <bool kAligned, typename T>

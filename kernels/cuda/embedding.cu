@@ -51,11 +51,12 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, dx);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx.v[c];
   }
-  HADAL_UNROLL for (int c = 0; c < 8; ++c) exchange[8 * ThreadIndex() + c] = sum.v[c];
+  StoreEightShared(exchange + 8 * ThreadIndex(), sum);
   Barrier();
   if (team.index != 0 || team.columns == 0) return;
-  for (int t = 1; t < team.teams; ++t) {
-    HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += exchange[8 * (t * team_threads + ThreadIndex()) + c];
+  HADAL_UNROLL_BY(1) for (int t = 1; t < team.teams; ++t) {
+    const Eight of_team = LoadEightShared(exchange + 8 * (t * team_threads + ThreadIndex()));
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += of_team.v[c];
   }
   const DevicePointer<float> to = args.d_table.row(Load(args.group_tokens + group)) + team.column;
   Eight total = LoadEight<kAligned>(to, team.columns);

@@ -80,6 +80,7 @@ void Executor::RunNow(const LaunchShape& shape, const std::function<void()>& bod
   shape_ = shape;
   body_ = &body;
   current_executor = this;
+  if (counter_ != nullptr) counter_->Begin();
   std::vector<int64_t> order(shape.blocks_x * shape.blocks_y);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);
@@ -133,6 +134,7 @@ void Executor::RunBlock() {
   for (int t = 0; t < shape_.threads; ++t) {
     if (fibers_[t].state != State::kReturned) Diverged();
   }
+  if (counter_ != nullptr) counter_->Meet(0, shape_.threads);
 }
 
 // Returns when the fiber waits or has returned.
@@ -165,6 +167,7 @@ void Executor::ReleaseIfComplete(int first, int count, State state) {
   const auto begin = fibers_.begin() + first, end = begin + count;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return fiber.state == state; })) return;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return SamePlace(fiber.where, begin->where); })) Diverged();
+  if (counter_ != nullptr) counter_->Meet(first, count);
   if (state == State::kInWarpWork) {
     std::array<void*, kLanes> brought;
     for (int lane = 0; lane < kLanes; ++lane) brought[lane] = begin[lane].brought;
@@ -202,7 +205,9 @@ void Executor::Together(void* brought, WarpWork work, const std::source_location
   Wait(State::kInWarpWork, where);
 }
 
-void Executor::CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb) {
+void Executor::CheckAccess(AccessKind kind, const void* address, size_t bytes, size_t alignment,
+                           const std::source_location& where) {
+  const char* verb = kind == AccessKind::kLoad ? "reads" : "writes";
   const auto* start = static_cast<const std::byte*>(address);
   const auto inside = [&](const std::pair<const std::byte*, int64_t>& allocation) {
     return start >= allocation.first && start + bytes <= allocation.first + allocation.second;
@@ -220,6 +225,7 @@ void Executor::CheckAccess(const void* address, size_t bytes, size_t alignment, 
     Fail("%s %zu bytes at offset %ld, which is not aligned to %zu", verb, bytes,
          static_cast<long>(start - last_allocation_.first), alignment);
   }
+  if (counter_ != nullptr) counter_->Note(running_, kind, address, bytes, where);
 }
 
 void* Executor::SharedStorage(const void* identity, size_t bytes) {

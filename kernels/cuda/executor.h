@@ -7,6 +7,7 @@
 // Aborts with the threads and source lines at fault when
 //   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle or fragment operation (divergence);
 //   - an access leaves its allocation or its shared array, or is not aligned as its width asks.
+// On request it counts what accesses ask of a GPU's memory (access_counter.h).
 // Limitations: warps have 32 lanes and all take part in a shuffle; nothing runs at the same time, so data races are found by their
 // effect, over seeds, not by their possibility; timing means nothing; atomics and asynchronous copies do not exist; a tensor core is
 // plain arithmetic (fragment.h).
@@ -28,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/access_counter.h"
 #include "kernels/cuda/device_view.h"
 
 namespace hadal::cuda {
@@ -64,6 +66,8 @@ class Executor {
   // The number of launches on stream().
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
+  // Launches from here on are counted there; null: not.
+  void CountAccesses(AccessCounter* counter) { counter_ = counter; }
 
   // Runs body() as each thread of each block, and returns when all have returned; or diverts it.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
@@ -78,9 +82,11 @@ class Executor {
   // What a warp does as one: when all its lanes are here, `work` runs once, with what each lane has brought, and all go on.
   using WarpWork = void (*)(const std::array<void*, 32>& brought);
   void Together(void* brought, WarpWork work, const std::source_location& where);
-  void CheckAccess(const void* address, size_t bytes, size_t alignment, const char* verb);
+  void CheckAccess(AccessKind kind, const void* address, size_t bytes, size_t alignment,
+                   const std::source_location& where);
   // The block's array that is known by `identity`, the same for each of its threads; NaN when first asked for.
   void* SharedStorage(const void* identity, size_t bytes);
+  AccessCounter* counter() const { return counter_; }
   // Ends the process, saying which thread of which block did what.
   [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
@@ -111,6 +117,7 @@ class Executor {
   std::function<void()> before_, after_;
   std::function<void(std::function<void()>)> divert_;
   int64_t launches_ = 0;
+  AccessCounter* counter_ = nullptr;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
   std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block
 
@@ -127,36 +134,60 @@ class Executor {
 template <typename T>
 class SharedArray {
  public:
-  SharedArray(const void* identity, int64_t size)
-      : data_(static_cast<T*>(Executor::Current().SharedStorage(identity, size * sizeof(T)))), size_(size) {}
+  // An index, and where in the source it stands: operator[] can have no default argument.
+  struct Place {
+    Place(int64_t i,
+          const std::source_location& w = std::source_location::current())  // NOLINT(google-explicit-constructor)
+        : index(i), where(w) {}
+    int64_t index;
+    std::source_location where;
+  };
 
-  T& operator[](int64_t i) const {
-    Check(i, 1);
-    return data_[i];
+  SharedArray(const void* identity, int64_t size)
+      : data_(static_cast<T*>(Executor::Current().SharedStorage(identity, size * sizeof(T)))),
+        size_(size),
+        counter_(Executor::Current().counter()) {}
+
+  T& operator[](const Place& place) const {
+    Check(place.index, 1);
+    Note(data_ + place.index, sizeof(T), place.where);
+    return data_[place.index];
   }
   SharedArray operator+(int64_t i) const {
     Check(i, 0);
-    return SharedArray(data_ + i, size_ - i);
+    return SharedArray(data_ + i, size_ - i, counter_);
   }
   // The first four elements, moved at once.
-  std::array<T, 4>& Four() const {
+  std::array<T, 4>& Four(const std::source_location& where) const {
     Check(0, 4);
     if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
       Executor::Current().Fail("moves 16 shared bytes off their boundary");
+    Note(data_, 4 * sizeof(T), where);
     return *reinterpret_cast<std::array<T, 4>*>(data_);
+  }
+  // Four bytes of the first element: its word `word`, moved by itself.
+  uint32_t& Word(int word, const std::source_location& where) const {
+    Check(0, 1);
+    Note(&data_->word[word], sizeof(uint32_t), where);
+    return data_->word[word];
   }
 
  private:
-  SharedArray(T* data, int64_t size) : data_(data), size_(size) {}
+  SharedArray(T* data, int64_t size, AccessCounter* counter) : data_(data), size_(size), counter_(counter) {}
   void Check(int64_t i, int64_t count) const {
     if (i < 0 || i + count > size_) {
       Executor::Current().Fail("touches element %ld of a shared array of %ld", static_cast<long>(i),
                                static_cast<long>(size_));
     }
   }
+  void Note(const void* address, size_t bytes, const std::source_location& where) const {
+    if (counter_ == nullptr) return;
+    counter_->Note(Executor::Current().thread(), AccessKind::kShared, address, bytes, where);
+  }
 
   T* data_;
   int64_t size_;
+  AccessCounter* counter_;  // null: nobody counts
 };
 
 }  // namespace hadal::cuda

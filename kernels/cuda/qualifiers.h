@@ -1,4 +1,5 @@
 // Where a function runs: CUDA's qualifiers under nvcc, nothing under a C++ compiler.
+// HADAL_UNROLL, HADAL_UNROLL_BY(count): before a loop, all of it or so many rounds at a time.
 // HADAL_LAUNCH_BOUNDS(threads of a block at most, blocks that should fit on a multiprocessor at least): bounds the registers.
 #pragma once
 
@@ -8,10 +9,13 @@
 #define HADAL_DEVICE __device__ __forceinline__
 #define HADAL_HOST_DEVICE __host__ __device__ __forceinline__
 #define HADAL_UNROLL _Pragma("unroll")
+#define HADAL_QUOTED(...) #__VA_ARGS__
+#define HADAL_UNROLL_BY(...) _Pragma(HADAL_QUOTED(unroll(__VA_ARGS__)))
 #else
 #define HADAL_KERNEL
 #define HADAL_LAUNCH_BOUNDS(...)
 #define HADAL_DEVICE inline
 #define HADAL_HOST_DEVICE inline
 #define HADAL_UNROLL
+#define HADAL_UNROLL_BY(...)
 #endif

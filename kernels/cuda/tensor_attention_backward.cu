@@ -39,7 +39,7 @@ HADAL_DEVICE QueryLane ThisQueryLane(const AttentionBackwardArgs<BFloat16>& args
   if (args.shape.causal) at.keys_end = first + tile.rows;
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (args.shape.causal) at.own_end[h] = first + lane.row(h) + 1;
-    if (lane.row(h) < tile.rows) at.log_sum_exp[h] = Load(args.log_sum_exp.row(tile.first + lane.row(h)) + at.head);
+    if (lane.row(h) < tile.rows) at.log_sum_exp[h] = Load(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)));
   }
   if (args.dropout.active()) at.position = Load(args.dropout.position);
   return at;
@@ -142,9 +142,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
   // Behind the last product: those want the whole warp at one place.
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
-    const DevicePointer<float> to = args.row_terms.row(tile.first + lane.row(h)) + 2 * at.head;
-    Store(to, terms.first[h]);
-    Store(to + 1, terms.Mean(h));
+    Store(args.row_terms.row(2 * at.head) + (tile.first + lane.row(h)), terms.first[h]);
+    Store(args.row_terms.row(2 * at.head + 1) + (tile.first + lane.row(h)), terms.Mean(h));
   }
 }
 
@@ -182,9 +181,9 @@ HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const
   const int i = ThreadIndex();
   if (i >= kTensorRows) return;
   const bool exists = query + i < at.tile.query_end;
-  numbers[kLogSumExp + i] = exists ? Load(args.log_sum_exp.row(query + i) + at.head) : 0.0f;
-  numbers[kFirst + i] = exists ? Load(args.row_terms.row(query + i) + 2 * at.head) : 0.0f;
-  numbers[kMean + i] = exists ? Load(args.row_terms.row(query + i) + (2 * at.head + 1)) : 0.0f;
+  numbers[kLogSumExp + i] = exists ? Load(args.log_sum_exp.row(at.head) + (query + i)) : 0.0f;
+  numbers[kFirst + i] = exists ? Load(args.row_terms.row(2 * at.head) + (query + i)) : 0.0f;
+  numbers[kMean + i] = exists ? Load(args.row_terms.row(2 * at.head + 1) + (query + i)) : 0.0f;
 }
 
 // Turns scores into probabilities; those of pairs that do not exist into 0.

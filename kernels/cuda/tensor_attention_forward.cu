@@ -123,7 +123,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(Attent
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     factor[h] = softmax.sum[h] == 0.0f ? 0.0f : scale / softmax.sum[h];  // no keys: a context of 0
     if (lane.t == 0 && lane.row(h) < tile.rows) {
-      Store(args.log_sum_exp.row(tile.first + lane.row(h)) + at.head, softmax.maximum[h] + Log(softmax.sum[h]));
+      Store(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)), softmax.maximum[h] + Log(softmax.sum[h]));
     }
   }
   PutSums<kWidth>(context, factor, queries);  // a warp's own rows, which it alone has read

@@ -83,6 +83,8 @@ HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFlo
 // The warp's 16 rows of a tile, sixteen columns a fragment: read from the tile each time, or held in registers.
 template <int kWidth>
 struct RowsInTile {
+  // Loops over columns take so many at a time: with all eight of a width of 128 ptxas reads so far ahead that it spills.
+  static constexpr int kAtATime = 4;
   Shared<Vector16> tile;
 
   HADAL_DEVICE FragmentA Columns(int k) const {
@@ -94,6 +96,7 @@ struct RowsInTile {
 };
 template <int kWidth>
 struct HeldRows {
+  static constexpr int kAtATime = kWidth / 16;  // all: registers have no number that could be computed
   FragmentA k[kWidth / 16];
 
   HADAL_DEVICE explicit HeldRows(const RowsInTile<kWidth>& rows) {
@@ -113,7 +116,7 @@ HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16
   const int lane = ThreadIndex() % kWarp;
   const int place = UnitPlace<kWidth>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   PairFragments products;
-  HADAL_UNROLL for (int k = 0; k < kWidth / 16; ++k) {
+  HADAL_UNROLL_BY(Rows<kWidth>::kAtATime) for (int k = 0; k < kWidth / 16; ++k) {
     const FragmentA a = own.Columns(k);
     HADAL_UNROLL for (int j = 0; j < kPairFragments; j += 2) {
       const FourMatrices m = LoadMatrices(other + ((place ^ 2 * k) + j * kWidth));  // eight rows are kWidth units
@@ -156,8 +159,8 @@ HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2],
   const int place = UnitPlace<kWidth>(at.row(0), 0);
   HADAL_UNROLL for (int n = 0; n < kWidth / 8; ++n) {
     HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-      tile[(place ^ n) + h * kWidth].word[at.t] =
-          RoundPair(sums.c[n].v[2 * h] * factor[h], sums.c[n].v[2 * h + 1] * factor[h]);
+      StoreWord(tile + ((place ^ n) + h * kWidth), at.t,
+                RoundPair(sums.c[n].v[2 * h] * factor[h], sums.c[n].v[2 * h + 1] * factor[h]));
     }
   }
 }

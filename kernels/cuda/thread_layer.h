@@ -3,7 +3,7 @@
 //   who am I      ThreadIndex, ThreadsInBlock, BlockX, BlockY, BlocksX
 //   meeting       Barrier (the block), ShuffleXor and ShuffleFrom (the warp)
 //   memory        HADAL_SHARED declares an array of the block, Shared<T> passes it on; Load and Store follow a DevicePointer;
-//                 LoadVector and StoreVector move 16 bytes at once
+//                 LoadVector and StoreVector move 16 bytes at once (StoreVector also 8), StoreWord four of a shared 16
 //   arithmetic    MulAdd, SquareRoot, Exp, FastExp, Log, MulWide
 //   Launch        starts a kernel on a stream
 //
@@ -38,6 +38,11 @@ inline constexpr int kWarp = 32;
 // Sixteen bytes: what one thread moves at once.
 struct alignas(16) Vector16 {
   uint32_t word[4];
+};
+
+// Eight: of four BFloat16.
+struct alignas(8) Vector8 {
+  uint32_t word[2];
 };
 
 // What a launch tells the host's side first.
@@ -76,6 +81,8 @@ using Shared = T*;
 HADAL_DEVICE Vector16 LoadVector(const float* from) { return *reinterpret_cast<const Vector16*>(from); }
 HADAL_DEVICE void StoreVector(float* to, const Vector16& value) { *reinterpret_cast<Vector16*>(to) = value; }
 
+HADAL_DEVICE void StoreWord(Vector16* to, int word, uint32_t value) { to->word[word] = value; }
+
 template <typename T>
 HADAL_DEVICE std::remove_const_t<T> Load(DevicePointer<T> from) {
   return *from.address;
@@ -88,9 +95,9 @@ template <typename T>
 HADAL_DEVICE Vector16 LoadVector(DevicePointer<T> from) {
   return *reinterpret_cast<const Vector16*>(from.address);
 }
-template <typename T>
-HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector16& value) {
-  *reinterpret_cast<Vector16*>(to.address) = value;
+template <typename T, typename Vector = Vector16>
+HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector& value) {
+  *reinterpret_cast<Vector*>(to.address) = value;
 }
 
 HADAL_DEVICE float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -142,31 +149,37 @@ using Shared = SharedArray<T>;
 #define HADAL_SHARED(T, name, count)   \
   static const char name##_identity{}; \
   const ::hadal::cuda::SharedArray<T> name(&name##_identity, count)
-inline Vector16 LoadVector(const SharedArray<float>& from) { return std::bit_cast<Vector16>(from.Four()); }
-inline void StoreVector(const SharedArray<float>& to, const Vector16& value) {
-  to.Four() = std::bit_cast<std::array<float, 4>>(value);
+inline Vector16 LoadVector(const SharedArray<float>& from, const Where& where = Where::current()) {
+  return std::bit_cast<Vector16>(from.Four(where));
+}
+inline void StoreVector(const SharedArray<float>& to, const Vector16& value, const Where& where = Where::current()) {
+  to.Four(where) = std::bit_cast<std::array<float, 4>>(value);
+}
+inline void StoreWord(const SharedArray<Vector16>& to, int word, uint32_t value,
+                      const Where& where = Where::current()) {
+  to.Word(word, where) = value;
 }
 
 template <typename T>
-std::remove_const_t<T> Load(DevicePointer<T> from) {
-  Executor::Current().CheckAccess(from.address, sizeof(T), alignof(T), "reads");
+std::remove_const_t<T> Load(DevicePointer<T> from, const Where& where = Where::current()) {
+  Executor::Current().CheckAccess(AccessKind::kLoad, from.address, sizeof(T), alignof(T), where);
   return *from.address;
 }
 template <typename T>
-void Store(DevicePointer<T> to, T value) {
-  Executor::Current().CheckAccess(to.address, sizeof(T), alignof(T), "writes");
+void Store(DevicePointer<T> to, T value, const Where& where = Where::current()) {
+  Executor::Current().CheckAccess(AccessKind::kStore, to.address, sizeof(T), alignof(T), where);
   *to.address = value;
 }
 template <typename T>
-Vector16 LoadVector(DevicePointer<T> from) {
-  Executor::Current().CheckAccess(from.address, sizeof(Vector16), alignof(Vector16), "reads");
+Vector16 LoadVector(DevicePointer<T> from, const Where& where = Where::current()) {
+  Executor::Current().CheckAccess(AccessKind::kLoad, from.address, sizeof(Vector16), alignof(Vector16), where);
   Vector16 value;
   std::memcpy(&value, from.address, sizeof(value));
   return value;
 }
-template <typename T>
-void StoreVector(DevicePointer<T> to, const Vector16& value) {
-  Executor::Current().CheckAccess(to.address, sizeof(Vector16), alignof(Vector16), "writes");
+template <typename T, typename Vector = Vector16>
+void StoreVector(DevicePointer<T> to, const Vector& value, const Where& where = Where::current()) {
+  Executor::Current().CheckAccess(AccessKind::kStore, to.address, sizeof(Vector), alignof(Vector), where);
   std::memcpy(static_cast<void*>(to.address), &value, sizeof(value));
 }
 

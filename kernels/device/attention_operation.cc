@@ -3,6 +3,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/device/operation_functions.h"
 #include "kernels/device/operation_views.h"
+#include "runtime/check.h"
 
 namespace hadal::cuda {
 namespace {
@@ -30,6 +31,16 @@ struct Shape {
   int64_t queries = 0, keys = 0;
 };
 
+// A number of each row and head, in memory for [rows, heads]: the kernels keep it head by head.  REQUIRES: dense.
+DeviceMatrix<float> ByHead(const Matrix& m) {
+  HADAL_CHECK_EQ(m.stride, m.columns);
+  return {m.data, m.rows};
+}
+DeviceMatrix<const float> ByHead(const ConstMatrix& m) {
+  HADAL_CHECK_EQ(m.stride, m.columns);
+  return {m.data, m.rows};
+}
+
 }  // namespace
 
 void operation::AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args) {
@@ -44,7 +55,7 @@ void operation::AttentionForward(const Stream& stream, const hadal::AttentionFor
                                                 .v = ViewOf<T>(args.v),
                                                 .dropout = ViewOf(args.dropout, device),
                                                 .context = ViewOf<T>(args.context),
-                                                .log_sum_exp = ViewOf(args.log_sum_exp)});
+                                                .log_sum_exp = ByHead(args.log_sum_exp)});
   });
 }
 
@@ -52,22 +63,21 @@ void operation::AttentionBackward(const Stream& stream, const hadal::AttentionBa
   LaunchDevice& device = DeviceOf(stream);
   const Shape of(args.shape, args.q.columns, device);
   WithElement(args.q.storage, [&]<typename T>(T) {
-    cuda::AttentionBackward<T>(device.handle(),
-                               {.shape = of.shape,
-                                .query_tiles = of.query_tiles,
-                                .key_tiles = of.key_tiles,
-                                .query_tile_capacity = of.queries,
-                                .key_tile_capacity = of.keys,
-                                .q = ViewOf<T>(args.q),
-                                .k = ViewOf<T>(args.k),
-                                .v = ViewOf<T>(args.v),
-                                .log_sum_exp = ViewOf(args.log_sum_exp),
-                                .d_context = ViewOf<T>(args.d_context),
-                                .dropout = ViewOf(args.dropout, device),
-                                .d_q = ViewOf<T>(args.d_q),
-                                .d_k = ViewOf<T>(args.d_k),
-                                .d_v = ViewOf<T>(args.d_v),
-                                .row_terms = DeviceMatrix<float>(args.scratch.data, 2 * int64_t{args.shape.heads})});
+    cuda::AttentionBackward<T>(device.handle(), {.shape = of.shape,
+                                                 .query_tiles = of.query_tiles,
+                                                 .key_tiles = of.key_tiles,
+                                                 .query_tile_capacity = of.queries,
+                                                 .key_tile_capacity = of.keys,
+                                                 .q = ViewOf<T>(args.q),
+                                                 .k = ViewOf<T>(args.k),
+                                                 .v = ViewOf<T>(args.v),
+                                                 .log_sum_exp = ByHead(args.log_sum_exp),
+                                                 .d_context = ViewOf<T>(args.d_context),
+                                                 .dropout = ViewOf(args.dropout, device),
+                                                 .d_q = ViewOf<T>(args.d_q),
+                                                 .d_k = ViewOf<T>(args.d_k),
+                                                 .d_v = ViewOf<T>(args.d_v),
+                                                 .row_terms = DeviceMatrix<float>(args.scratch.data, args.q.rows)});
   });
 }
 

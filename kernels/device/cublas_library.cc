@@ -48,6 +48,7 @@ absl::StatusOr<CublasLibrary> LoadCublasLibrary() {
   load(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
   load(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
   load(library.status_string, "cublasLtGetStatusString");
+  load(library.version, "cublasLtGetVersion");
   if (!missing.empty()) return absl::UnavailableError(absl::StrCat("this cuBLASLt lacks", missing));
   return library;
 }

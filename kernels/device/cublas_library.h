@@ -24,6 +24,7 @@ struct CublasLibrary {
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
   decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtGetVersion) version;
 };
 
 // In the loader's path or where the toolkit puts it; it stays open to the end.

@@ -6,10 +6,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "kernels/device/capture_guard.h"
+#include "kernels/device/cublas_library.h"
 #include "kernels/device/cublas_matmul.h"
 #include "kernels/device/cuda_queues.h"
 #include "kernels/device/launch_device.h"
@@ -83,6 +86,8 @@ class CudaDevice : public LaunchDevice {
 
  private:
   explicit CudaDevice(int index) : index_(index) {}
+  // Copies of each kind, short and long: what the driver sets up for its first ones (memory that is not pinned is staged) is there before transfers.
+  void CopyOnce();
 
   const int index_;
   std::string name_, identity_;
@@ -126,13 +131,25 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
       error != cudaSuccess) {
     return Unavailable("no CUDA stream", error);
   }
-  device->queues_ = MakeCudaQueues(device->stream_);
+  device->queues_ = MakeCudaQueues(device->stream_, [opened = device.get()] { opened->Standstill(); });
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
   HADAL_ASSIGN_OR_RETURN(device->matmul_,
                          MakeCublasMatmul(device->handle(), device->workspace_, properties.major, tf32));
   HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
   device->launch_memory_.emplace(std::move(memory));
+  device->CopyOnce();
   return device;
+}
+
+void CudaDevice::CopyOnce() {
+  constexpr int64_t kLong = 1 << 20, kShort = 64;
+  static_assert(2 * kLong <= kMatmulWorkspaceBytes);
+  std::vector<std::byte> host(kLong);
+  for (const int64_t bytes : {kShort, kLong}) {
+    CopyIn(workspace_, host.data(), bytes);
+    CopyWithin(workspace_ + kLong, workspace_, bytes);
+    CopyOut(host.data(), workspace_ + kLong, bytes);
+  }
 }
 
 CudaDevice::~CudaDevice() {
@@ -267,9 +284,8 @@ void CudaDevice::Launch(DeviceGraph& graph) {
   Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
+// The number of the GPU to take among those that the process sees.
+absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   int driver = 0, devices = 0;
   if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) {
     return Unavailable("no usable NVIDIA driver", error);
@@ -285,7 +301,38 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& 
                                                ": update it, or build with an older CUDA"));
   }
   if (error != cudaSuccess) return Unavailable("no usable GPU", error);
-  return CudaDevice::Open(ChooseVisibleDevice(options.local_rank, devices), options.tf32);
+  return ChooseVisibleDevice(options.local_rank, devices);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const int index, ChooseDevice(options));
+  return CudaDevice::Open(index, options.tf32);
+}
+
+absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const int index, ChooseDevice(options));
+  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return Unavailable("no GPU", error);
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
+    return Unavailable("a GPU without properties", error);
+  }
+  CudaFacts facts{
+      .model = properties.name,
+      .architecture = absl::StrCat("sm_", properties.major, properties.minor),
+      .bus = absl::StrFormat("%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID, properties.pciDeviceID),
+      .identity = IdentityOf(properties),
+      .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
+      .runtime = CUDART_VERSION};
+  Check(cudaDriverGetVersion(&facts.driver), "the driver's version");
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) facts.free_bytes = static_cast<int64_t>(free);
+  cudaGetLastError();  // the next launch must not find it
+  if (const absl::StatusOr<CublasLibrary> products = LoadCublasLibrary(); products.ok()) {
+    facts.cublas = static_cast<int>(products->version());
+  }
+  return facts;
 }
 
 }  // namespace hadal::cuda

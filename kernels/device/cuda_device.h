@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "kernels/device/cuda_facts.h"
 #include "runtime/device.h"
 
 namespace hadal::cuda {
@@ -16,5 +17,9 @@ struct CudaDeviceOptions {
 // Errors: NotFound where there is no driver or no GPU, or no CUDA in this build; Unavailable where there is one that cannot be used (a driver
 // older than this CUDA, a GPU older than compute capability 8.0, no cuBLASLt), with what to try; ResourceExhausted. Blocking: a second or two.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options);
+
+// What is known of the GPU that OpenCudaDevice would take, or refuse as too old.
+// Errors: those of OpenCudaDevice that come before a GPU is chosen. Blocking.
+absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 
 }  // namespace hadal::cuda

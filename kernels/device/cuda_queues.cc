@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 
@@ -20,9 +22,10 @@ absl::Status Exhausted(cudaError_t error) {
 
 class CudaQueues final : public DeviceQueues {
  public:
-  explicit CudaQueues(cudaStream_t main) : main_(main) {}
+  CudaQueues(cudaStream_t main, std::function<void()> standstill) : main_(main), standstill_(std::move(standstill)) {}
 
   absl::StatusOr<Queue> MakeQueue() override {
+    standstill_();
     int lowest = 0, highest = 0;
     Check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "its priorities");
     cudaStream_t stream = nullptr;
@@ -32,6 +35,7 @@ class CudaQueues final : public DeviceQueues {
   }
 
   absl::StatusOr<Event> MakeEvent() override {
+    standstill_();
     cudaEvent_t event = nullptr;
     const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     if (error != cudaSuccess) return Exhausted(error);
@@ -65,10 +69,13 @@ class CudaQueues final : public DeviceQueues {
 
  private:
   cudaStream_t const main_;
+  const std::function<void()> standstill_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main) { return std::make_unique<CudaQueues>(main); }
+std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, std::function<void()> standstill) {
+  return std::make_unique<CudaQueues>(main, std::move(standstill));
+}
 
 }  // namespace hadal::cuda

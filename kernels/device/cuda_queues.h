@@ -1,6 +1,7 @@
 // A GPU's streams and events as DeviceQueues (runtime/device_queues.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "kernels/cuda/device_view.h"
@@ -10,6 +11,7 @@ namespace hadal::cuda {
 
 // `main`: the device's stream, which outlives the queues. Queues are non-blocking streams of the highest priority: a transfer's few blocks
 // go in front of a kernel's many, whose peers wait for it.
-std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main);
+// `standstill`: called before each call that may make the host wait for the device.
+std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, std::function<void()> standstill);
 
 }  // namespace hadal::cuda

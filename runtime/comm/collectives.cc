@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
@@ -13,6 +14,7 @@ namespace {
 
 // One tag a purpose: within each, messages between two ranks keep the order of the calls, which is the same on all
 // ranks.
+constexpr char kShared[] = "hadal/shared";  // a payload's name
 constexpr int kVoteTag = Communicator::kFirstCollectiveTag;
 constexpr int kLengthTag = Communicator::kFirstCollectiveTag + 1;
 constexpr int kBytesTag = Communicator::kFirstCollectiveTag + 2;
@@ -63,6 +65,13 @@ absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int pee
 }
 
 }  // namespace
+
+absl::Status AsShared(absl::Status error) {
+  if (!error.ok()) error.SetPayload(kShared, absl::Cord());
+  return error;
+}
+
+bool IsShared(const absl::Status& error) { return error.GetPayload(kShared).has_value(); }
 
 absl::Status Collectives::Barrier(std::string_view what) { return AnyRank(false, what).status(); }
 
@@ -152,8 +161,8 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    if (mine == all[rank]) return status;  // this rank's own, or one that it has too
-    return absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1)));
+    if (mine == all[rank]) return AsShared(status);  // this rank's own, or one that it has too
+    return AsShared(absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1))));
   }
   return absl::InternalError("a rank voted that it had failed and then reported success");
 }

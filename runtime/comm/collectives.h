@@ -18,6 +18,11 @@
 
 namespace hadal {
 
+// Marks an error that all ranks return from the same call, since they came to it by the same numbers or told each other. Why: whoever ends
+// with it may wait for the others', and who ends with one of its own need not.
+absl::Status AsShared(absl::Status error);
+bool IsShared(const absl::Status& error);
+
 class Collectives {
  public:
   Collectives(Communicator& communicator, absl::Duration timeout) : communicator_(communicator), timeout_(timeout) {}
@@ -33,7 +38,7 @@ class Collectives {
   // True on all ranks when it is true on any: votes ("stop", "not finite", "written").
   absl::StatusOr<bool> AnyRank(bool value, std::string_view what);
   // Turns one rank's error into an error on every rank: OK only when all are OK; otherwise the first failing rank's status
-  // (with "rank R: " in front on ranks that have not failed in the same words). A rank must call it whatever its own status is.
+  // (with "rank R: " in front on ranks that have not failed in the same words), IsShared. A rank must call it whatever its own status is.
   absl::Status AllOk(const absl::Status& status, std::string_view what);
 
  private:

@@ -43,7 +43,6 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::StatusOr<bool> done = Test(request, received_bytes);
     if (!done.ok()) {
       Withdraw();
-      if (passenger_ != nullptr) passenger_->Withdraw();
       return WithPurpose(done.status(), what);
     }
     if (*done) return absl::OkStatus();
@@ -57,7 +56,6 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (waited >= allowed) {
       Withdraw();
-      if (passenger_ != nullptr) passenger_->Withdraw();
       return absl::DeadlineExceededError(
           absl::StrCat(Describe(request), ": gave up after ", absl::FormatDuration(waited), " waiting for ",
                        absl::string_view(what.data(), what.size()), ". Rank ", request.peer,
@@ -73,6 +71,11 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::Duration remaining = (noted ? allowed : std::min(allowed, kNoteworthy)) - waited;
     Pause(waited, passenger_ == nullptr ? remaining : std::min(remaining, kLongestSleep));
   }
+}
+
+void Communicator::Withdraw() {
+  TakeBack();
+  if (passenger_ != nullptr) passenger_->Withdraw();
 }
 
 void Communicator::Carry(Communicator* passenger) {

@@ -9,11 +9,13 @@
 //   · Every wait has a deadline. When it passes, the error names rank, peer, direction, tag and what the caller was waiting for.
 // Errors: DeadlineExceeded (a wait's deadline passed: exit code 5), Unavailable (a peer is gone: exit code 6), Internal.
 // After an error the communicator is only good for Abort: every other call fails with Unavailable. Wait takes this rank's posted
-// transfers back before it returns an error, so that the caller may unwind with its buffers (see Withdraw for the limits).
+// transfers back before it returns an error, so that the caller may unwind with its buffers; one that ends with an error of its own does so
+// itself (Withdraw, WithdrawOnError): else a peer's message would be written where the buffers were.
 // Threads: one thread a rank makes all calls but CurrentWait. Blocking: only Wait and the collectives built on it (collectives.h).
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -47,14 +49,15 @@ class Communicator {
  public:
   static constexpr int kTagLimit = 32768;  // what every MPI promises (MPI_TAG_UB)
   static constexpr int kFirstCollectiveTag = 32000;
+  static constexpr int64_t kLongestMessageBytes = std::numeric_limits<int>::max();  // over MPI, which counts in int
 
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Posts a send of data[0, bytes).  REQUIRES: 0 ≤ peer < size(), 0 ≤ tag < kTagLimit, bytes ≥ 0 (2 GiB and more may be
-  // refused with InvalidArgument; MPI does). Tags from kFirstCollectiveTag on belong to collectives.h.
+  // Posts a send of data[0, bytes).  REQUIRES: 0 ≤ peer < size(), 0 ≤ tag < kTagLimit, bytes ≥ 0 (more than
+  // kLongestMessageBytes may be refused with InvalidArgument; MPI does). Tags from kFirstCollectiveTag on belong to collectives.h.
   virtual absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) = 0;
   // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (mpi_communicator.h has
   // the limits of that). REQUIRES: as Send.
@@ -65,6 +68,10 @@ class Communicator {
                                                     int peer, int tag) {
     return Receive(data, capacity_bytes, peer, tag);
   }
+
+  // Up to so many transfers more of this rank will be between Send or Receive and the Test or Wait that ends them: what the transport needs for them
+  // is made now, and not in the middle of a step. Those that were not announced work too. Errors: ResourceExhausted.
+  virtual absl::Status Reserve(int64_t /*transfers*/) { return absl::OkStatus(); }
 
   // Whether the transfer is done; then `request` becomes inactive and, for a receive, *received_bytes (may be null) is set.
   virtual absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) = 0;
@@ -80,6 +87,13 @@ class Communicator {
   // (nccl_communicator.h) and must not stand still while its rank waits for something else. Null: nobody any more.
   void Carry(Communicator* passenger);
 
+  // Takes back what this rank has posted, here and in the passenger; afterwards all calls but Abort fail, and so do its peers' waits for it, in the
+  // end with their deadlines. For who ends early, before its buffers go.
+  // In-process: no transfer touches a buffer afterwards. MPI: receives that nothing has matched are cancelled; one that is in
+  // the middle of its arrival, or a send, cannot be, but MPI is called no more, so the caller should go on to Abort soon. NCCL: what is under way on
+  // the device is aborted.
+  void Withdraw();
+
   // What this rank is waiting for, here or in the passenger; nothing when it is not, or has only just begun. Any thread may call it.
   std::optional<WaitInProgress> CurrentWait() const;
 
@@ -87,10 +101,8 @@ class Communicator {
   virtual void Abort(int exit_code) = 0;
 
  protected:
-  // Takes back what this rank has posted; afterwards all calls but Abort fail. Called by Wait before it returns an error.
-  // In-process: no transfer touches a buffer afterwards. MPI: receives that nothing has matched are cancelled; one that is in
-  // the middle of its arrival, or a send, cannot be, so the caller should go on to Abort soon.
-  virtual void Withdraw() {}
+  // Withdraw, for this transport alone. May be called again.
+  virtual void TakeBack() {}
   // Progress, for whoever carries this: also says what has failed.
   virtual absl::Status MoveAlong() {
     Progress();
@@ -112,5 +124,12 @@ class Communicator {
   Communicator* passenger_ = nullptr;
   std::optional<WaitInProgress> current_wait_;
 };
+
+// `result`, an absl::Status or StatusOr, of work that has posted transfers: where it is an error they are taken back, since their buffers may go next.
+template <typename Result>
+Result WithdrawOnError(Result result, Communicator& communicator) {
+  if (!result.ok()) communicator.Withdraw();
+  return result;
+}
 
 }  // namespace hadal

@@ -29,12 +29,16 @@ class GroupCommunicator final : public Communicator {
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes, int peer,
                                             int tag) override;
+  absl::Status Reserve(int64_t transfers) override { return parent_.Reserve(transfers); }
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override { parent_.Progress(); }
   absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                     int64_t* received_bytes = nullptr) override;
   // Ends the parent's whole job.
   void Abort(int exit_code) override { parent_.Abort(exit_code); }
+
+ protected:
+  void TakeBack() override { parent_.Withdraw(); }
 
  private:
   int TagOf(int tag) const;

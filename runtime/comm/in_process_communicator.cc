@@ -99,7 +99,7 @@ class InProcessCommunicator final : public Communicator {
   void Abort(int exit_code) override;
 
  protected:
-  void Withdraw() override;
+  void TakeBack() override;
   void Pause(absl::Duration waited, absl::Duration remaining) override;
 
  private:
@@ -193,7 +193,7 @@ absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* 
   }
   if (state == TransferState::kPosted) return false;
   if (state == TransferState::kTooLong) {
-    Withdraw();
+    TakeBack();
     return absl::InternalError(
         absl::StrCat(Describe(request), ": a message of ", bytes,
                      " bytes is longer than the receive; sender and receiver disagree on the shape"));
@@ -208,7 +208,7 @@ absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* 
 // Aborted ranks withdraw before they report it: nobody writes into their buffers once they know.
 absl::Status InProcessCommunicator::CheckOpen() {
   if (world_.shared_->aborted.load()) {
-    Withdraw();
+    TakeBack();
     std::lock_guard lock(world_.shared_->abort_mutex);
     return absl::UnavailableError(absl::StrCat("rank ", rank_, ": the job was aborted by rank ",
                                                world_.shared_->aborting_rank, " with exit code ",
@@ -220,7 +220,7 @@ absl::Status InProcessCommunicator::CheckOpen() {
   return absl::OkStatus();
 }
 
-void InProcessCommunicator::Withdraw() {
+void InProcessCommunicator::TakeBack() {
   if (closed_) return;
   closed_ = true;
   for (Transfer& transfer : transfers_) {
@@ -237,7 +237,7 @@ void InProcessCommunicator::Pause(absl::Duration waited, absl::Duration remainin
 }
 
 void InProcessCommunicator::Abort(int exit_code) {
-  Withdraw();
+  TakeBack();
   {
     std::lock_guard lock(world_.shared_->abort_mutex);
     if (world_.shared_->aborted.load()) return;

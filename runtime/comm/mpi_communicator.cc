@@ -1,7 +1,6 @@
 #include "runtime/comm/mpi_communicator.h"
 
 #include <cstdlib>
-#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +9,6 @@
 
 namespace hadal {
 namespace {
-
-constexpr int64_t kLongestMessage = std::numeric_limits<int>::max();  // MPI counts in int
 
 std::string MpiErrorText(int error) {
   char text[MPI_MAX_ERROR_STRING] = {};
@@ -69,9 +66,9 @@ absl::StatusOr<CommRequest> MpiCommunicator::Receive(void* data, int64_t capacit
 absl::StatusOr<CommRequest> MpiCommunicator::Post(void* data, int64_t bytes, CommRequest request) {
   CheckTransfer(bytes, request.peer, request.tag);
   HADAL_RETURN_IF_ERROR(CheckOpen());
-  if (bytes > kLongestMessage) {
+  if (bytes > kLongestMessageBytes) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(request), ": ", bytes, " bytes exceed MPI's limit of ",
-                                                   kLongestMessage,
+                                                   kLongestMessageBytes,
                                                    " bytes a message; use fewer tokens a micro-batch"));
   }
   if (free_ids_.empty()) {
@@ -88,7 +85,7 @@ absl::StatusOr<CommRequest> MpiCommunicator::Post(void* data, int64_t bytes, Com
                         : MPI_Irecv(data, count, MPI_BYTE, request.peer, request.tag, world_, &posted.request);
   if (error != MPI_SUCCESS) {
     const absl::Status status = ErrorStatus(error, request, bytes);
-    Withdraw();
+    TakeBack();
     return status;
   }
   free_ids_.pop_back();
@@ -105,7 +102,7 @@ absl::StatusOr<bool> MpiCommunicator::Test(CommRequest& request, int64_t* receiv
   MPI_Status mpi_status;
   if (const int error = MPI_Test(&outstanding.request, &done, &mpi_status); error != MPI_SUCCESS) {
     const absl::Status status = ErrorStatus(error, request, outstanding.bytes);
-    Withdraw();
+    TakeBack();
     return status;
   }
   if (!done) return false;
@@ -120,6 +117,7 @@ absl::StatusOr<bool> MpiCommunicator::Test(CommRequest& request, int64_t* receiv
 }
 
 void MpiCommunicator::Progress() {
+  if (closed_) return;  // what is in the middle of its arrival must not come any further
   // A probe that finds nothing runs MPI's progress engine once, for all requests of the process. On world_ it would
   // find the first message that came before its receive, and from then on make no progress; on nobody_ it never finds
   // one. From any source: where only this rank itself could send, MPICH looks into a queue and runs nothing.
@@ -132,7 +130,7 @@ void MpiCommunicator::Abort(int exit_code) {
   std::_Exit(exit_code);  // MPI_Abort does not return in Open MPI, but the standard would let it
 }
 
-void MpiCommunicator::Withdraw() {
+void MpiCommunicator::TakeBack() {
   if (closed_) return;
   closed_ = true;
   for (Outstanding& outstanding : outstanding_) {

@@ -37,7 +37,7 @@ class MpiCommunicator final : public Communicator {
   void Abort(int exit_code) override;
 
  protected:
-  void Withdraw() override;
+  void TakeBack() override;
 
  private:
   struct Outstanding {

@@ -76,18 +76,6 @@ absl::StatusOr<RankPlacement> MpiEnvironment::FindPlacement() const {
   MPI_Comm_rank(host, &placement.local_rank);
   MPI_Comm_size(host, &placement.ranks_on_host);
   MPI_Comm_free(&host);
-
-  char name[MPI_MAX_PROCESSOR_NAME] = {};
-  int length = 0;
-  MPI_Get_processor_name(name, &length);
-  std::vector<char> names(static_cast<size_t>(size_) * MPI_MAX_PROCESSOR_NAME);
-  if (MPI_Allgather(name, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
-                    MPI_COMM_WORLD) != MPI_SUCCESS) {
-    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot gather the host names"));
-  }
-  for (int rank = 0; rank < size_; ++rank) {
-    placement.host_names.emplace_back(&names[static_cast<size_t>(rank) * MPI_MAX_PROCESSOR_NAME]);
-  }
   return placement;
 }
 

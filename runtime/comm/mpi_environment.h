@@ -8,8 +8,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -18,9 +16,8 @@ namespace hadal {
 
 // Which ranks share a machine: what chooses threads per rank and devices.
 struct RankPlacement {
-  int local_rank = 0;                   // this rank's number among the ranks of its host, in rank order
-  int ranks_on_host = 1;                // how many ranks share this host's memory
-  std::vector<std::string> host_names;  // [size] of every rank
+  int local_rank = 0;     // this rank's number among the ranks of its host, in rank order
+  int ranks_on_host = 1;  // how many ranks share this host's memory
 };
 
 class MpiEnvironment {

@@ -35,6 +35,10 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
                                                                            absl::Duration timeout) {
   std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(library, device, control, timeout));
   HADAL_ASSIGN_OR_RETURN(made->scratch_, device.Allocate(kScratchBytes));
+  for (int i = 0; i < 2 * kMostUnderWay; ++i) {
+    HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event end, device.queues().MakeEvent());
+    made->free_ends_.push_back(end);
+  }
   made->peers_.push_back(std::make_unique<Peer>(Peer{.rank = control.rank()}));
   made->peer_of_rank_[control.rank()] = made->peers_.back().get();
   for (const RankPair& pair : InRounds({pairs.begin(), pairs.end()})) {
@@ -55,7 +59,12 @@ absl::Status NcclCommunicator::Connect(const RankPair& pair, absl::Duration time
                                           .from = std::make_unique<NcclLink>(library_, device_, rank(), other, false)});
   for (const bool upwards : {true, false}) {
     const bool sends = upwards == (rank() == pair.first);
-    HADAL_RETURN_IF_ERROR(OpenLink(sends ? *peer->to : *peer->from, sends, other, timeout));
+    absl::Status opened = OpenLink(sends ? *peer->to : *peer->from, sends, other, timeout);
+    if (opened.ok()) continue;
+    // Together: ending the one may wait for the other's kernel, which waits for a peer that has left.
+    NcclLink* const both[] = {peer->to.get(), peer->from.get()};
+    NcclLink::AbortAll(both);
+    return opened;
   }
   peer_of_rank_[other] = peer.get();
   peers_.push_back(std::move(peer));
@@ -91,13 +100,14 @@ absl::Status NcclCommunicator::HostIsAlive() {
 NcclCommunicator::~NcclCommunicator() {
   device_.OnStandstill(nullptr);
   control_.Carry(nullptr);
-  Withdraw();
+  TakeBack();
   peers_.clear();
   DeviceQueues& queues = device_.queues();
   for (const Transfer& transfer : transfers_) {
-    if (transfer.ready != nullptr) queues.DestroyEvent(transfer.ready);
+    queues.DestroyEvent(transfer.ready);
     if (transfer.done != nullptr) queues.DestroyEvent(transfer.done);
   }
+  for (DeviceQueues::Event end : free_ends_) queues.DestroyEvent(end);
   if (scratch_ != nullptr) device_.Free(scratch_);
 }
 
@@ -115,23 +125,32 @@ absl::Status NcclCommunicator::CheckOpen() {
   return absl::UnavailableError(absl::StrCat("rank ", rank(), ": communication ended with an earlier error"));
 }
 
+absl::Status NcclCommunicator::AddSlot() {
+  HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event ready, device_.queues().MakeEvent());
+  free_ids_.push_back(std::ssize(transfers_));
+  transfers_.push_back({.ready = ready});
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Reserve(int64_t transfers) {
+  reserved_ += transfers;
+  while (std::ssize(transfers_) < reserved_) HADAL_RETURN_IF_ERROR(AddSlot());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> NcclCommunicator::Post(Transfer transfer, DeviceQueues::Queue queue) {
   CheckTransfer(transfer.bytes, transfer.peer, transfer.tag);
   HADAL_RETURN_IF_ERROR(CheckOpen());
-  DeviceQueues& queues = device_.queues();
   if (free_ids_.empty()) {
-    Transfer& added = transfers_.emplace_back();
-    HADAL_ASSIGN_OR_RETURN(added.ready, queues.MakeEvent());
-    HADAL_ASSIGN_OR_RETURN(added.done, queues.MakeEvent());
-    free_ids_.push_back(static_cast<int64_t>(transfers_.size()) - 1);
+    ++unreserved_;
+    HADAL_RETURN_IF_ERROR(AddSlot());
   }
   const int64_t id = free_ids_.back();
   free_ids_.pop_back();
   transfer.in_use = true;
   transfer.ready = transfers_[id].ready;
-  transfer.done = transfers_[id].done;
   transfers_[id] = transfer;
-  queues.Record(transfer.ready, queue);
+  device_.queues().Record(transfer.ready, queue);
   return id;
 }
 
@@ -251,11 +270,18 @@ void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
   from.state = State::kDone;
 }
 
+// REQUIRES: fewer than kMostUnderWay of its direction are started.
+absl::Status NcclCommunicator::Start(NcclLink& link, Transfer& transfer) {
+  transfer.done = free_ends_.back();
+  free_ends_.pop_back();
+  transfer.state = State::kStarted;
+  return link.Start(transfer.data, transfer.bytes, transfer.ready, transfer.done);
+}
+
 absl::Status NcclCommunicator::StartReceive(int64_t id) {
   Transfer& transfer = transfers_[id];
   Peer& peer = PeerOf(transfer.peer);
-  HADAL_RETURN_IF_ERROR(peer.from->Start(transfer.data, transfer.bytes, transfer.ready, transfer.done));
-  transfer.state = State::kStarted;
+  HADAL_RETURN_IF_ERROR(Start(*peer.from, transfer));
   started_receives_.push_back(id);
   return Say(peer, {.word = Word::kGrant, .transfer = transfer.partner});
 }
@@ -274,9 +300,7 @@ absl::Status NcclCommunicator::StartMatched() {
   while (!matched_sends_.empty() && started_sends_.size() < kMostUnderWay) {
     const int64_t id = matched_sends_.front();
     Transfer& transfer = transfers_[id];
-    HADAL_RETURN_IF_ERROR(
-        PeerOf(transfer.peer).to->Start(transfer.data, transfer.bytes, transfer.ready, transfer.done));
-    transfer.state = State::kStarted;
+    HADAL_RETURN_IF_ERROR(Start(*PeerOf(transfer.peer).to, transfer));
     started_sends_.push_back(id);
     matched_sends_.pop_front();
   }
@@ -286,8 +310,10 @@ absl::Status NcclCommunicator::StartMatched() {
 void NcclCommunicator::NoteArrivals() {
   for (std::vector<int64_t>* started : {&started_sends_, &started_receives_}) {
     std::erase_if(*started, [&](int64_t id) {
-      if (!device_.queues().Reached(transfers_[id].done)) return false;
-      transfers_[id].state = State::kDone;
+      Transfer& transfer = transfers_[id];
+      if (!device_.queues().Reached(transfer.done)) return false;
+      free_ends_.push_back(std::exchange(transfer.done, nullptr));
+      transfer.state = State::kDone;
       return true;
     });
   }
@@ -319,7 +345,7 @@ absl::Status NcclCommunicator::Move() {
 absl::Status NcclCommunicator::MoveAlong() {
   if (closed_) return std::exchange(error_, absl::OkStatus());
   absl::Status status = Move();
-  if (!status.ok()) Withdraw();
+  if (!status.ok()) TakeBack();
   return status;
 }
 
@@ -341,7 +367,7 @@ void NcclCommunicator::Quieten() {
           absl::StrCat("rank ", rank(), ": gave up after ", absl::FormatDuration(waited), " waiting for ", under_way(),
                        " transfers to end, which its device's next step may have to wait for. Their other rank is "
                        "slow, stopped or gone; see the logs"));
-      Withdraw();
+      TakeBack();
       break;
     }
     Pause(waited, timeout_ - waited);
@@ -360,7 +386,7 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
     absl::Status status = absl::InternalError(
         absl::StrCat(Describe(request), ": a message of ", transfer.bytes,
                      " bytes is longer than the receive; sender and receiver disagree on the shape"));
-    Withdraw();
+    TakeBack();
     return status;
   }
   if (transfer.state != State::kDone) return false;
@@ -371,16 +397,19 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
   return true;
 }
 
-void NcclCommunicator::Withdraw() {
+void NcclCommunicator::TakeBack() {
   if (std::exchange(closed_, true)) return;
+  std::vector<NcclLink*> links;
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->to != nullptr) peer->to->Abort();
-    if (peer->from != nullptr) peer->from->Abort();
+    for (NcclLink* const link : {peer->to.get(), peer->from.get()}) {
+      if (link != nullptr) links.push_back(link);
+    }
   }
+  NcclLink::AbortAll(links);
 }
 
 void NcclCommunicator::Abort(int exit_code) {
-  Withdraw();
+  TakeBack();
   control_.Abort(exit_code);
 }
 
@@ -394,7 +423,7 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
   for (const absl::Time start = absl::Now(); std::any_of(peers_.begin(), peers_.end(), waits);) {
     HADAL_RETURN_IF_ERROR(MoveAlong());
     if (absl::Now() >= deadline) {
-      Withdraw();
+      TakeBack();
       return absl::DeadlineExceededError(absl::StrCat("rank ", rank(), ": another rank does not end its transfers"));
     }
     Pause(absl::Now() - start, deadline - absl::Now());

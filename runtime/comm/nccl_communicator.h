@@ -33,7 +33,16 @@
 //
 // Errors: beside the interface's, Unavailable when NCCL reports an asynchronous error: every Progress looks. The first error stops all
 // links (ncclCommAbort), so that nothing on the device waits for ever; then only Abort is useful.
-// Memory: NCCL's own buffers, per link, beside the arena; 256 bytes of the device. Threads: one, the device's; it also owns `control`.
+// The end. Transfers hold places in an arena that is not this object's; whatever way a rank ends, they go first:
+//   all is well       every request has been waited for; arena; Close, with all ranks; this object; library, device
+//   a wait's error    (a lost peer, NCCL's word, a deadline, be it this rank's patience or the watchdog's) the wait withdraws: links stopped; arena;
+//                     `control` aborts the job; this object
+//   an own error      in the middle of a program: whoever runs it withdraws (WithdrawOnError), before it lets anybody see the error; then as above.
+//                     Matched receives that were not started never are; peers find a lost peer or their deadline, or are ended by the abort
+//   a fault, a kill   the process ends with the driver's words or the signal, and no destructor runs; peers as above
+// Stopped links first because the arena's memory is given back behind all that runs on the device: what waits for a peer would hold that up for ever.
+// Memory: NCCL's own buffers, per link, beside the arena; 256 bytes of the device. Events are made by Create and Reserve: making one may be a
+// standstill (runtime/device.h). Threads: one, the device's; it also owns `control`.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +54,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/comm/nccl_link.h"
 #include "runtime/device.h"
@@ -66,7 +76,7 @@ class NcclCommunicator final : public Communicator {
  public:
   static constexpr int kMostUnderWay = 8;  // each way
   // Of `control`, which are then not the caller's: above the channels' numbers, below the collectives'.
-  static constexpr int kIdTag = 31000, kControlTag = 31001;
+  static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
   // Connects `pairs`, the same on all ranks; a pair that is not among them cannot exchange messages, but each rank can with itself.
   // Blocking: all ranks of `control` call it. Library, device and control must outlive it. `timeout`: of this, and of the waits before
@@ -84,17 +94,21 @@ class NcclCommunicator final : public Communicator {
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes, int peer,
                                             int tag) override;
+  absl::Status Reserve(int64_t transfers) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override;
   // Also aborts `control`.
   void Abort(int exit_code) override;
+
+  // How many events were made in the middle of a program, for transfers that nobody had reserved.
+  int64_t unreserved() const { return unreserved_; }
 
   // The clean end of all links. Blocking: every rank calls it, with all its requests done. Afterwards all calls fail.
   absl::Status Close(absl::Duration timeout);
 
  protected:
   absl::Status MoveAlong() override;
-  void Withdraw() override;
+  void TakeBack() override;
 
  private:
   enum class State { kPosted, kMatched, kStarted, kDone, kTooLong };
@@ -104,8 +118,9 @@ class NcclCommunicator final : public Communicator {
     std::byte* data = nullptr;
     int64_t bytes = 0;  // a send's length; a receive's capacity, then the length of what comes
     int peer = 0, tag = 0;
-    int64_t partner = 0;  // of a receive that is matched: the sender's number for it
-    DeviceQueues::Event ready = nullptr, done = nullptr;
+    int64_t partner = 0;                  // of a receive that is matched: the sender's number for it
+    DeviceQueues::Event ready = nullptr;  // the slot's own
+    DeviceQueues::Event done = nullptr;   // while it is started
   };
   enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
   struct Message {
@@ -134,6 +149,8 @@ class NcclCommunicator final : public Communicator {
   absl::Status Connect(const RankPair& pair, absl::Duration timeout);
   absl::Status OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout);
   absl::Status HostIsAlive();
+  // A slot for one transfer more.
+  absl::Status AddSlot();
   // `queue`: behind what in it the transfer may touch its bytes.
   absl::StatusOr<int64_t> Post(Transfer transfer, DeviceQueues::Queue queue);
   absl::Status OfferReady(Peer& peer);
@@ -145,6 +162,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status Hear(Peer& peer, const Message& message);
   absl::Status Match(Peer& peer, int64_t receive, const Message& offer);
   void CopyToSelf(int64_t receive, int64_t send);
+  absl::Status Start(NcclLink& link, Transfer& transfer);
   absl::Status StartMatched();
   absl::Status StartReceive(int64_t id);
   void NoteArrivals();
@@ -159,8 +177,10 @@ class NcclCommunicator final : public Communicator {
   std::byte* scratch_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // in the order of their links
   std::vector<Peer*> peer_of_rank_;           // [size]; null: not connected
-  std::deque<Transfer> transfers_;
+  std::deque<Transfer> transfers_;            // slots
   std::vector<int64_t> free_ids_;
+  int64_t reserved_ = 0, unreserved_ = 0;
+  std::vector<DeviceQueues::Event> free_ends_;            // for `done` of those under way
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
   std::vector<int64_t> started_sends_, started_receives_;
   bool quiet_ = false;  // starts no receives

@@ -1,5 +1,13 @@
 #include "runtime/comm/nccl_link.h"
 
+#include <sched.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,11 +23,37 @@ constexpr int kMostBlocks = 4;
 // NCCL puts a message into its queue within microseconds once the link is warm; this is only for what should not happen.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPoll = absl::Microseconds(50);
+// A sleep takes twice as long as it is asked for; NCCL's own thread, which launches each message, less.
+constexpr absl::Duration kYieldFor = absl::Microseconds(200);
+
+// How many threads are still at it.
+class UnderWay {
+ public:
+  void Begin() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void End() {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    ended_.notify_all();
+  }
+  void Await(absl::Duration timeout) {
+    std::unique_lock lock(mutex_);
+    ended_.wait_for(lock, absl::ToChronoMilliseconds(timeout), [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int count_ = 0;
+};
 
 }  // namespace
 
 NcclLink::~NcclLink() {
-  Abort();
+  NcclLink* const self = this;
+  AbortAll({&self, 1});
   if (queue_ != nullptr) device_.queues().DestroyQueue(queue_);
 }
 
@@ -32,6 +66,7 @@ absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
 
 absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time deadline,
                               const std::function<absl::Status()>& alive) {
+  const absl::Time start = absl::Now();
   while (result == kNcclInProgress) {
     NcclResult state = kNcclSuccess;
     if (const NcclResult asked = library_.AsyncError(comm_, state); asked != kNcclSuccess) return Failed(asked, doing);
@@ -45,7 +80,11 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time d
           absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
                        ": NCCL did not come to an end with ", doing, ". See that rank's log"));
     }
-    absl::SleepFor(kPoll);
+    if (absl::Now() - start < kYieldFor) {
+      sched_yield();
+    } else {
+      absl::SleepFor(kPoll);
+    }
   }
   return result == kNcclSuccess ? absl::OkStatus() : Failed(result, doing);
 }
@@ -109,10 +148,18 @@ absl::Status NcclLink::FinishClose(absl::Time deadline) {
   return result == kNcclSuccess ? absl::OkStatus() : Failed(result, "ending");
 }
 
-void NcclLink::Abort() {
-  if (comm_ == nullptr) return;
-  library_.Abort(comm_);  // what it says no longer matters
-  comm_ = nullptr;
+void NcclLink::AbortAll(std::span<NcclLink* const> links) {
+  const auto under_way = std::make_shared<UnderWay>();
+  for (NcclLink* const link : links) {
+    NcclComm const comm = std::exchange(link->comm_, nullptr);
+    if (comm == nullptr) continue;
+    under_way->Begin();
+    std::thread([under_way, comm, &library = link->library_] {
+      library.Abort(comm);  // what it says no longer matters
+      under_way->End();
+    }).detach();
+  }
+  under_way->Await(kAbortTimeout);
 }
 
 }  // namespace hadal

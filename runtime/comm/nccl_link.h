@@ -3,12 +3,14 @@
 //
 // Why a communicator for each direction: what a rank sends never stands in line behind what it receives, so that two ranks that send to
 // each other need no group calls to be safe.
-// Threads: one. Blocking: Open and Close. Errors: Unavailable, with NCCL's words; afterwards only Abort, which the destructor also does.
+// Threads: one. Blocking: Open, FinishClose and AbortAll. Errors: Unavailable, with NCCL's words; afterwards only AbortAll, which the destructor
+// does for its own link.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,6 +22,9 @@ namespace hadal {
 
 class NcclLink {
  public:
+  // CUDA streams that a link takes on its device: its queue, and two that NCCL makes for each communicator.
+  static constexpr int kStreams = 3;
+
   // `self`, `peer`: ranks, for errors. The library and the device must outlive the link.
   NcclLink(NcclLibrary& library, Device& device, int self, int peer, bool sends)
       : library_(library), device_(device), self_(self), peer_(peer), sends_(sends) {}
@@ -40,8 +45,11 @@ class NcclLink {
   // The clean end, in two parts, so that all links of a rank end at once.  REQUIRES: every message is done; the peer calls both too.
   absl::Status BeginClose();
   absl::Status FinishClose(absl::Time deadline);
-  // Stops what is under way.
-  void Abort();
+  // Stops what is under way on these links of a rank, all at once: ncclCommAbort gives memory of the device back, which waits for the kernels of
+  // every other link, and those of a lost peer end only when they are aborted too. So each is aborted by a thread of its own. One that does not
+  // come back within kAbortTimeout (NCCL then waits for its own threads) is left behind: the process is about to end. Blocking: at most that.
+  static void AbortAll(std::span<NcclLink* const> links);
+  static constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 
  private:
   absl::Status Failed(NcclResult result, const char* doing);

@@ -22,7 +22,9 @@ Corpus::Corpus(Corpus&&) noexcept = default;
 Corpus& Corpus::operator=(Corpus&&) noexcept = default;
 Corpus::~Corpus() = default;
 
-absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix) {
+absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare& share) {
+  HADAL_CHECK_GE(share.process, 0);
+  HADAL_CHECK_LT(share.process, share.processes);
   const std::string path = prefix + ".json";
   HADAL_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxManifestBytes));
   Corpus corpus;
@@ -32,9 +34,12 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix) {
   const ShardLimits limits = {.source_vocabulary_size = manifest.source_vocabulary.size,
                               .target_vocabulary_size = manifest.target_vocabulary.size,
                               .corpora = static_cast<int32_t>(manifest.corpora.size())};
-  for (const ShardReference& reference : manifest.shards) {
+  for (size_t i = 0; i < manifest.shards.size(); ++i) {
+    const ShardReference& reference = manifest.shards[i];
+    const bool mine = static_cast<int>(i % static_cast<size_t>(share.processes)) == share.process;
     HADAL_ASSIGN_OR_RETURN(std::unique_ptr<CorpusShard> shard,
-                           CorpusShard::Open(JoinPath(corpus.directory_, reference.file), reference, limits));
+                           CorpusShard::Open(JoinPath(corpus.directory_, reference.file), reference, limits,
+                                             mine ? ShardCheck::kEveryByte : ShardCheck::kRecords));
     corpus.Append(std::move(shard));
   }
   return corpus;
@@ -67,12 +72,21 @@ void Corpus::Append(std::unique_ptr<CorpusShard> shard) {
   first_sample_.push_back(size_);
 }
 
-SampleView Corpus::sample(int64_t i) const {
+size_t Corpus::ShardOf(int64_t i) const {
   HADAL_CHECK_GE(i, 0);
   HADAL_CHECK_LT(i, size_);
   const auto after = std::upper_bound(first_sample_.begin(), first_sample_.end(), i);
-  const auto shard = static_cast<size_t>(after - first_sample_.begin() - 1);
+  return static_cast<size_t>(after - first_sample_.begin() - 1);
+}
+
+SampleView Corpus::sample(int64_t i) const {
+  const size_t shard = ShardOf(i);
   return shards_[shard]->sample(i - first_sample_[shard]);
+}
+
+void Corpus::Prefetch(int64_t i) const {
+  const size_t shard = ShardOf(i);
+  shards_[shard]->Prefetch(i - first_sample_[shard]);
 }
 
 std::string Corpus::VocabularyPath(const VocabularyReference& reference) const {

@@ -6,9 +6,10 @@
 // (language tags, later); or, in a monolingual corpus, a target alone. Sides are stored without </s>; batches add it (pack_sentences.h).
 //
 // Open() verifies everything once: sizes, CRC-32C of every region, that every offset lies inside its file and every
-// token id inside its vocabulary. After that, sample() cannot read outside the mapping, whatever the file held. Limits:
-// 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file changed while it is mapped is not noticed. Thread safety:
-// immutable after Open(); sample() may be called from several threads.
+// token id inside its vocabulary. After that, sample() cannot read outside the mapping, whatever the file held. The
+// processes of one host can share the reading of every byte among them (CorpusShare); what keeps sample() inside the
+// mapping each looks at itself. Limits: 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file changed while it is
+// mapped is not noticed. Thread safety: immutable after Open(); sample() may be called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -43,13 +44,21 @@ struct Sample {
   SampleView view() const { return {corpus_id, weight, prefix, source, target}; }
 };
 
+// Which shards a process reads whole: of every `processes` shards the one numbered `process`. The corpus is verified when all of the
+// processes have opened it without an error.  REQUIRES: 0 ≤ process < processes.
+struct CorpusShare {
+  int process = 0;
+  int processes = 1;
+};
+
 class CorpusShard;
 
 class Corpus {
  public:
-  // Opens PREFIX.json and its shards. Blocking: reads every byte once (several GB/s when in the page cache).
+  // Opens PREFIX.json and its shards. Blocking: reads every byte of its share once (several GB/s when in the page cache), of the other
+  // shards the samples' records.
   // Errors: NotFound, or DataLoss with the file, what is wrong in it, and what to try.
-  static absl::StatusOr<Corpus> Open(const std::string& prefix);
+  static absl::StatusOr<Corpus> Open(const std::string& prefix, const CorpusShare& share = {});
   // A corpus in memory, for tests and for text that is not worth a file. Vocabulary sizes hold for `samples` as in
   // Open(); a source vocabulary of 0 ids makes a monolingual corpus. Errors: InvalidArgument where a token id is outside its vocabulary.
   static absl::StatusOr<Corpus> FromSamples(const std::vector<Sample>& samples, int32_t source_vocabulary_size,
@@ -62,6 +71,8 @@ class Corpus {
   int64_t size() const { return size_; }
   // REQUIRES: 0 ≤ i < size().
   SampleView sample(int64_t i) const;
+  // A hint that sample(i)'s lengths will be asked for soon.  REQUIRES: as sample().
+  void Prefetch(int64_t i) const;
 
   const CorpusManifest& manifest() const { return manifest_; }
   // Full path of a vocabulary file of the manifest (it is stored relative to the manifest); empty for corpora in
@@ -70,10 +81,12 @@ class Corpus {
 
  private:
   Corpus();
+  // The shard that sample `i` is in.  REQUIRES: 0 ≤ i < size().
+  size_t ShardOf(int64_t i) const;
   void Append(std::unique_ptr<CorpusShard> shard);
 
   CorpusManifest manifest_;
-  std::string directory_;  // of the manifest, with its final slash, or empty
+  std::string directory_;  // of the manifest; empty for a corpus in memory
   std::vector<std::unique_ptr<CorpusShard>> shards_;
   std::vector<int64_t> first_sample_;  // [shards + 1]
   int64_t size_ = 0;

@@ -7,11 +7,13 @@
 // Thread safety: a builder belongs to one thread; a shard is immutable.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -50,12 +52,16 @@ class ShardBuilder {
   // Errors: InvalidArgument for a side of more than 2^31 - 1 tokens.
   absl::Status Add(const SampleView& sample);
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
-  // Size of what Finish() gives.
+  // Size of the file.
   int64_t bytes() const;
-  // The file; the builder is empty afterwards.
+  // The file in pieces that follow each other, without a copy of it: header, records, tokens. Valid until the builder changes.
+  std::array<std::string_view, 3> Pieces();
+  void Clear();
+  // The file in memory; the builder is empty afterwards.
   std::string Finish();
 
  private:
+  ShardHeader header_;  // that Pieces() shows
   std::vector<SampleRecord> records_;
   std::vector<int32_t> tokens_;
 };
@@ -67,26 +73,34 @@ struct ShardLimits {
   int32_t corpora = 0;  // corpus ids are below it
 };
 
+// How much of a shard is believed only after a look at it.
+enum class ShardCheck {
+  kEveryByte,  // size, structure, checksum, every token id
+  kRecords,    // size and structure: what keeps reads inside the file
+};
+
 class CorpusShard {
  public:
-  // Verify size, checksum, structure and every token id.
   // Errors: DataLoss naming the file, the sample where there is one, and what to try.
   static absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& path, const ShardReference& reference,
-                                                           const ShardLimits& limits);
-  // The same for bytes in memory, which have no reference to agree with.
+                                                           const ShardLimits& limits,
+                                                           ShardCheck check = ShardCheck::kEveryByte);
+  // The same, with every check, for bytes in memory, which have no reference to agree with.
   static absl::StatusOr<std::unique_ptr<CorpusShard>> FromBytes(const std::string& bytes, const std::string& name,
                                                                 const ShardLimits& limits);
 
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // REQUIRES: 0 ≤ i < samples().
   SampleView sample(int64_t i) const;
+  // A hint that the lengths of sample(i) will be asked for soon.  REQUIRES: as sample().
+  void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
  private:
   using Storage = std::variant<MappedFile, std::vector<uint64_t>>;  // words: what is in memory must be aligned, too
 
   explicit CorpusShard(Storage storage) : storage_(std::move(storage)) {}
   // Finds records and tokens in `bytes`, believing nothing. The message lacks the file's name.
-  absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits);
+  absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check);
 
   Storage storage_;
   std::span<const SampleRecord> records_;

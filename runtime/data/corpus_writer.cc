@@ -1,7 +1,10 @@
 #include "runtime/data/corpus_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +30,13 @@ absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const Voca
     unknown += token == kUnknownToken ? 1 : 0;
   }
   return unknown;
+}
+
+absl::Status WritePieces(std::span<const std::string_view> pieces, const std::string& path) {
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, CreateFile(path));
+  for (const std::string_view piece : pieces) HADAL_RETURN_IF_ERROR(WriteAll(file, piece, path));
+  HADAL_RETURN_IF_ERROR(SyncFile(file, path));
+  return file.Close(path);
 }
 
 }  // namespace
@@ -65,17 +75,26 @@ absl::Status CorpusWriter::Add(const SampleView& sample) {
 
 absl::Status CorpusWriter::WriteShard() {
   const std::string path = absl::StrFormat("%s.%05d.shard", options_.prefix, manifest_.shards.size());
-  const int64_t samples = shard_.samples();
-  const std::string bytes = shard_.Finish();
-  manifest_.shards.push_back({.file = BaseName(path),
-                              .bytes = static_cast<int64_t>(bytes.size()),
-                              .samples = samples,
-                              .crc32c = Crc32c(bytes.data(), bytes.size())});
-  return ReplaceFile(path, bytes, kTemporaryName);
+  const std::string temporary = absl::StrCat(path, ".", kTemporaryName);
+  const std::array<std::string_view, 3> pieces = shard_.Pieces();
+  HADAL_RETURN_IF_ERROR(RemoveTree(temporary));  // of a run that was ended in the middle
+  if (absl::Status status = WritePieces(pieces, temporary); !status.ok()) {
+    RemoveTree(temporary).IgnoreError();
+    return status;
+  }
+  HADAL_RETURN_IF_ERROR(RenamePath(temporary, path));
+  HADAL_RETURN_IF_ERROR(SyncDirectory(DirectoryName(path)));
+  uint32_t crc = 0;
+  for (const std::string_view piece : pieces) crc = Crc32c(piece.data(), piece.size(), crc);
+  manifest_.shards.push_back(
+      {.file = BaseName(path), .bytes = shard_.bytes(), .samples = shard_.samples(), .crc32c = crc});
+  shard_.Clear();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CorpusManifest> CorpusWriter::Finish() {
   if (shard_.samples() > 0 || manifest_.shards.empty()) HADAL_RETURN_IF_ERROR(WriteShard());
+  HADAL_RETURN_IF_ERROR(RemoveTree(absl::StrCat(options_.prefix, ".json.", kTemporaryName)));
   HADAL_RETURN_IF_ERROR(ReplaceFile(options_.prefix + ".json", ManifestToJson(manifest_), kTemporaryName));
   return manifest_;
 }

@@ -1,17 +1,21 @@
 #include "runtime/data/sampling_order.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
+#include "runtime/crc32c.h"
 #include "runtime/random.h"
 
 namespace hadal {
 namespace {
+
+constexpr size_t kAhead = 32;  // samples whose memory is asked for before it is needed
 
 // The limit on one sentence, where there is one.
 std::string OfSentence(const BatchCapacity& capacity) {
@@ -33,14 +37,26 @@ absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
                    shortest.source, " and ", shortest.target, " (</s> counted): raise the capacities"));
 }
 
-// 64-bit draw `index` of an epoch's stream: two of them in each Philox block.
-uint64_t DrawAt(uint64_t seed, int64_t epoch, uint64_t index) {
-  const RandomCounter counter = {
-      .seed = seed, .micro_batch = static_cast<uint32_t>(epoch), .site = RandomSite::kSampling};
-  const std::array<uint32_t, 4> words = Philox4x32(seed, counter.At(static_cast<uint32_t>(index / 2)));
-  const size_t first = index % 2 * 2;
-  return static_cast<uint64_t>(words[first + 1]) << 32 | words[first];
-}
+// The 64-bit draws of an epoch's stream: two of them in each Philox block.
+class EpochDraws {
+ public:
+  EpochDraws(uint64_t seed, int64_t epoch)
+      : counter_{.seed = seed, .micro_batch = static_cast<uint32_t>(epoch), .site = RandomSite::kSampling} {}
+
+  uint64_t At(uint64_t index) {
+    if (const uint64_t block = index / 2; block != block_) {
+      words_ = Philox4x32(counter_.seed, counter_.At(static_cast<uint32_t>(block)));
+      block_ = block;
+    }
+    const size_t first = index % 2 * 2;
+    return static_cast<uint64_t>(words_[first + 1]) << 32 | words_[first];
+  }
+
+ private:
+  RandomCounter counter_;
+  uint64_t block_ = std::numeric_limits<uint64_t>::max();  // that words_ holds
+  std::array<uint32_t, 4> words_{};
+};
 
 // A number in [0, bound) from 64 random bits: the high word of their product (Lemire 2019). Its bias is below bound /
 // 2^64.
@@ -56,22 +72,43 @@ absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const 
         absl::StrCat("a step of ", options.micro_batches_per_step, " micro-batches; at least 1 is needed"));
   }
   SamplingOrder order(corpus, options);
-  for (int64_t i = 0; i < corpus.size(); ++i) {
-    if (FitsAlone(RowsOf(corpus.sample(i)), options.capacity)) {
-      order.fitting_.push_back(static_cast<uint32_t>(i));
-    } else {
-      ++order.too_long_;
-    }
-  }
-  if (order.fitting_.empty()) return NothingFits(corpus, options.capacity);
-  order.epoch_begin_.push_back(0);
+  order.Survey();
+  if (order.samples() == 0) return NothingFits(corpus, options.capacity);
   return order;
 }
 
-void SamplingOrder::Shuffle(int64_t epoch) {
-  order_ = fitting_;
-  for (size_t i = order_.size() - 1; i > 0; --i) {
-    std::swap(order_[i], order_[Below(DrawAt(options_.seed, epoch, i), i + 1)]);
+void SamplingOrder::Survey() {
+  const BatchCapacity& capacity = options_.capacity;
+  const std::array<int64_t, 5> settings = {static_cast<int64_t>(options_.seed), capacity.source_rows,
+                                           capacity.target_rows, capacity.sentence_rows, corpus_->size()};
+  name_ = Crc32c(settings.data(), sizeof(settings));
+  for (int64_t i = 0; i < corpus_->size(); ++i) {
+    const BatchRows rows = RowsOf(corpus_->sample(i));
+    const std::array<int64_t, 2> lengths = {rows.source, rows.target};
+    name_ = Crc32c(lengths.data(), sizeof(lengths), name_);
+    too_long_ += FitsAlone(rows, capacity) ? 0 : 1;
+  }
+}
+
+// Draws and places are looked up some steps ahead: in a corpus of millions every place is a wait for memory.
+void SamplingOrder::Shuffle() {
+  order_.clear();
+  order_.reserve(static_cast<size_t>(samples()));
+  for (int64_t i = 0; i < corpus_->size(); ++i) {
+    if (too_long_ > 0 && !FitsAlone(RowsOf(corpus_->sample(i)), options_.capacity)) continue;
+    order_.push_back(static_cast<uint32_t>(i));
+  }
+  EpochDraws draws(options_.seed, epoch_);
+  std::array<uint32_t, kAhead> partners;
+  for (size_t end = order_.size(); end > 1;) {
+    const size_t count = std::min(kAhead, end - 1);
+    for (size_t k = 0; k < count; ++k) {
+      const size_t place = end - 1 - k;
+      partners[k] = static_cast<uint32_t>(Below(draws.At(place), place + 1));
+      __builtin_prefetch(&order_[partners[k]], /*rw=*/1);
+    }
+    for (size_t k = 0; k < count; ++k) std::swap(order_[end - 1 - k], order_[partners[k]]);
+    end -= count;
   }
 }
 
@@ -80,6 +117,7 @@ void SamplingOrder::Pack() {
   batch_rows_.clear();
   BatchRows used;
   for (size_t i = 0; i < order_.size(); ++i) {
+    if (i + kAhead < order_.size()) corpus_->Prefetch(order_[i + kAhead]);
     const BatchRows rows = RowsOf(corpus_->sample(order_[i]));
     if (!Fits(used + rows, options_.capacity)) {
       batch_begin_.push_back(static_cast<int64_t>(i));
@@ -92,33 +130,44 @@ void SamplingOrder::Pack() {
   batch_rows_.push_back(used);
 }
 
-void SamplingOrder::EnterEpoch(int64_t epoch) {
+void SamplingOrder::EnterEpoch(int64_t epoch, int64_t first_micro_batch) {
   HADAL_CHECK_LE(epoch, std::numeric_limits<uint32_t>::max());
-  Shuffle(epoch);
-  Pack();
   epoch_ = epoch;
-  if (epoch + 1 == static_cast<int64_t>(epoch_begin_.size())) {
-    epoch_begin_.push_back(epoch_begin_.back() + static_cast<int64_t>(batch_rows_.size()));
-  }
+  epoch_begin_ = first_micro_batch;
+  Shuffle();
+  Pack();
+  ++epochs_entered_;
+  known_starts_.emplace(epoch_begin_ + static_cast<int64_t>(batch_rows_.size()), epoch_ + 1);
 }
 
 void SamplingOrder::Seek(int64_t index) {
-  while (epoch_begin_.back() <= index) EnterEpoch(static_cast<int64_t>(epoch_begin_.size()) - 1);
-  const auto after = std::upper_bound(epoch_begin_.begin(), epoch_begin_.end(), index);
-  const int64_t epoch = after - epoch_begin_.begin() - 1;
-  if (epoch != epoch_) EnterEpoch(epoch);
+  while (true) {
+    const auto [first_micro_batch, epoch] = *std::prev(known_starts_.upper_bound(index));
+    if (epoch != epoch_) EnterEpoch(epoch, first_micro_batch);
+    if (index < epoch_begin_ + static_cast<int64_t>(batch_rows_.size())) return;
+  }
+}
+
+EpochStart SamplingOrder::current_epoch() const {
+  return {.order = name_, .epoch = std::max<int64_t>(epoch_, 0), .micro_batch = epoch_begin_};
+}
+
+bool SamplingOrder::Continue(const EpochStart& start) {
+  if (start.order != name_ || start.epoch < 0 || start.micro_batch < start.epoch) return false;
+  known_starts_.emplace(start.micro_batch, start.epoch);
+  return true;
 }
 
 SamplingOrder::Batch SamplingOrder::BatchAt(int64_t index) {
   Seek(index);
-  const auto k = static_cast<size_t>(index - epoch_begin_[static_cast<size_t>(epoch_)]);
+  const auto k = static_cast<size_t>(index - epoch_begin_);
   const auto begin = static_cast<size_t>(batch_begin_[k]);
   const auto end = static_cast<size_t>(batch_begin_[k + 1]);
   return {.samples = std::span<const uint32_t>(order_).subspan(begin, end - begin), .rows = batch_rows_[k]};
 }
 
 double SamplingOrder::EpochsDone(int64_t index) const {
-  const auto k = static_cast<size_t>(index - epoch_begin_[static_cast<size_t>(epoch_)]);
+  const auto k = static_cast<size_t>(index - epoch_begin_);
   return static_cast<double>(epoch_) + static_cast<double>(batch_begin_[k + 1]) / static_cast<double>(order_.size());
 }
 
@@ -143,23 +192,6 @@ void SamplingOrder::At(int64_t step, StepBatches& out) {
 StepBatches SamplingOrder::At(int64_t step) {
   StepBatches out;
   At(step, out);
-  return out;
-}
-
-StepShapes SamplingOrder::ShapesAt(int64_t step) {
-  HADAL_CHECK_GE(step, 0);
-  const int64_t count = options_.micro_batches_per_step;
-  StepShapes out;
-  out.micro_batches.reserve(static_cast<size_t>(count));
-  for (int64_t m = 0; m < count; ++m) {
-    const Batch chosen = BatchAt(step * count + m);
-    out.micro_batches.push_back({.sentences = static_cast<int64_t>(chosen.samples.size()),
-                                 .source_rows = chosen.rows.source,
-                                 .target_rows = chosen.rows.target});
-    out.source_tokens += chosen.rows.source;
-    out.target_tokens += chosen.rows.target;
-  }
-  out.epochs_done = EpochsDone(step * count + count - 1);
   return out;
 }
 

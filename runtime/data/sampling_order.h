@@ -1,25 +1,26 @@
 // The order of training: a function of (corpus, seed, capacity, M) and the step alone. Nothing but the step needs
 // saving.
 //
-//   order(epoch) = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling, stream =
-//   epoch) micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the
-//   last may be
-//                          short
-//   stream       = micro-batches(0), micro-batches(1), …
-//   step s       = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
+//   order(epoch)         = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling, stream = epoch)
+//   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last may be short
+//   stream               = micro-batches(0), micro-batches(1), …
+//   step s               = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
 // Every sample that fits is trained on exactly once an epoch. Weights do not change the order.
 //
 // Cost: a forward step costs what it copies; entering an epoch costs one shuffle and one pass over the lengths; a seek
-// enters every epoch on its way that this object has not entered before. Thread safety: none; one object a thread (they
-// agree with each other). The corpus must outlive it.
+// enters every epoch on its way from the last one whose place in the stream is known: the first, those entered before, and
+// the one that Continue() was told of. Memory: 4 bytes a sample and 24 a micro-batch of an epoch.
+// Thread safety: none; one object a thread (they agree with each other). The corpus must outlive it.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/epoch_start.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/packed_batch.h"
 
@@ -31,25 +32,11 @@ struct SamplingOptions {
   int32_t micro_batches_per_step = 1;  // M
 };
 
-struct BatchShape {
-  int64_t sentences = 0;
-  int64_t source_rows = 0;
-  int64_t target_rows = 0;
-};
-
-// A step without its tokens.
-struct StepShapes {
-  std::vector<BatchShape> micro_batches;  // [M]
-  int64_t source_tokens = 0;              // rows of the step, </s> counted
-  int64_t target_tokens = 0;              // rows of the step, </s> counted: the loss is scaled by it
-  double epochs_done = 0;                 // after the step: whole epochs + share of the current one's samples
-};
-
 struct StepBatches {
   std::vector<PackedBatch> micro_batches;  // [M], micro_batch = 0 … M - 1
-  int64_t source_tokens = 0;
-  int64_t target_tokens = 0;
-  double epochs_done = 0;
+  int64_t source_tokens = 0;               // rows of the step, </s> counted
+  int64_t target_tokens = 0;               // rows of the step, </s> counted: the loss is scaled by it
+  double epochs_done = 0;                  // after the step: whole epochs + share of the current one's samples
 };
 
 class SamplingOrder {
@@ -60,11 +47,17 @@ class SamplingOrder {
   // The step's micro-batches, written over `out`, whose memory is reused.  REQUIRES: step ≥ 0.
   void At(int64_t step, StepBatches& out);
   StepBatches At(int64_t step);
-  // The step's sizes only: no token is read or copied.
-  StepShapes ShapesAt(int64_t step);
+
+  // The epoch of the last micro-batch that was asked for; before that, the first one.
+  EpochStart current_epoch() const;
+  // Saves later seeks the way to `start`, which current_epoch() of an equal order has given. Of another order (another corpus, seed or
+  // capacity) it is passed over, and false returned.
+  bool Continue(const EpochStart& start);
+  // How often an epoch was shuffled and packed: what seeks have cost.
+  int64_t epochs_entered() const { return epochs_entered_; }
 
   // Samples that fit, and samples that are never trained on because a side is longer than its capacity or a sentence may be.
-  int64_t samples() const { return static_cast<int64_t>(fitting_.size()); }
+  int64_t samples() const { return corpus_->size() - too_long_; }
   int64_t too_long() const { return too_long_; }
 
  private:
@@ -75,10 +68,12 @@ class SamplingOrder {
   };
 
   SamplingOrder(const Corpus& corpus, const SamplingOptions& options) : corpus_(&corpus), options_(options) {}
+  // Looks at every sample's length once.
+  void Survey();
   // Makes the epoch that holds micro-batch `index` of the stream the current one.
   void Seek(int64_t index);
-  void EnterEpoch(int64_t epoch);
-  void Shuffle(int64_t epoch);
+  void EnterEpoch(int64_t epoch, int64_t first_micro_batch);
+  void Shuffle();
   void Pack();
   // Micro-batch `index` of the stream; valid until the next call.
   Batch BatchAt(int64_t index);
@@ -87,14 +82,16 @@ class SamplingOrder {
 
   const Corpus* corpus_;
   SamplingOptions options_;
-  std::vector<uint32_t> fitting_;  // samples that fit, ascending
+  uint32_t name_ = 0;  // EpochStart::order
   int64_t too_long_ = 0;
+  std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // first micro-batch of an epoch → the epoch
+  int64_t epochs_entered_ = 0;
 
   int64_t epoch_ = -1;                 // the current epoch; -1: none yet
+  int64_t epoch_begin_ = 0;            // its first micro-batch
   std::vector<uint32_t> order_;        // its samples, shuffled
   std::vector<int64_t> batch_begin_;   // [micro-batches + 1] places in order_
   std::vector<BatchRows> batch_rows_;  // [micro-batches]
-  std::vector<int64_t> epoch_begin_;   // [epochs packed so far + 1] first micro-batch of each epoch in the stream
 };
 
 // A corpus in its own order, for validation and scoring.

@@ -3,8 +3,7 @@
 //
 // Why here: a BLEU score is only comparable when every rule agrees, so the rules stand in one file with their order.
 //   1. "<skipped>" and "-\n" are removed, "\n" becomes a space; &quot; &amp; &lt; &gt; become characters, in that order
-//   (so
-//      "&amp;lt;" ends as "<").
+//      (so "&amp;lt;" ends as "<").
 //   2. ASCII punctuation other than . , - ' is set off by spaces.
 //   3. . and , are set off unless a digit stands before them; then unless a digit stands after them.
 //   4. - is set off after a digit.

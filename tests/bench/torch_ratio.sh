@@ -4,7 +4,8 @@
 #   tests/bench/torch_ratio.sh path/to/hadal > tests/bench/results/torch_ratio.txt      HADAL_PYTHON: a python with torch
 # PyTorch runs with the OpenBLAS kernels and vector width of this CPU, which it does not find by itself everywhere. Debian's PyTorch takes
 # whatever BLAS is installed, by default the reference one, which is a hundred times slower than either: install libopenblas0-openmp
-# (the pthread one spins against PyTorch's own threads). About five minutes on two cores; the machine should be idle.
+# (the pthread one spins against PyTorch's own threads). PyTorch from PyPI brings its own (MKL); results/torch_ratio.txt is of that,
+# results/torch_ratio_debian.txt of Debian's. About five minutes on two cores; the machine should be idle.
 set -euo pipefail
 hadal=$(realpath "$1") python=${HADAL_PYTHON:-python3}
 export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-SkylakeX} ATEN_CPU_CAPABILITY=${ATEN_CPU_CAPABILITY:-avx512}

@@ -3,8 +3,11 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
@@ -66,6 +69,66 @@ TEST(InProcessCommunicator, WritesNothingOfAMessageThatIsTooLong) {
   const absl::Status status = c.Test(requests[1]).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_THAT(received, ::testing::Each(-1));
+}
+
+TEST(InProcessCommunicator, AWaitIsToldOfWhileItLastsAndNoLonger) {
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& c) -> absl::Status {
+    char byte = 'x';
+    if (c.rank() == 1) {
+      HADAL_ASSIGN_OR_RETURN(CommRequest receive, c.Receive(&byte, 1, 0, 0));
+      HADAL_RETURN_IF_ERROR(c.Wait(receive, absl::Now() + kHang, "a late message"));
+      EXPECT_FALSE(c.CurrentWait().has_value());
+      return absl::OkStatus();
+    }
+    while (!world.communicator(1).CurrentWait().has_value()) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_THAT(world.communicator(1).CurrentWait()->description, HasSubstr("receive from rank 0, tag 0"));
+    HADAL_ASSIGN_OR_RETURN(CommRequest send, c.Send(&byte, 1, 1, 0));
+    return c.Wait(send, absl::Now() + kHang, "its receive");
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Whoever waits hears of it at once, and of the first of several.
+TEST(InProcessCommunicator, AnAbortEndsWaitsAndTheFirstOneIsTheReason) {
+  InProcessWorld world(3);
+  char byte = 0;
+  absl::Status ended;
+  absl::Duration took;
+  std::thread waiting([&] {
+    Communicator& c = world.communicator(2);
+    const absl::Time start = absl::Now();
+    CommRequest receive = c.Receive(&byte, 1, 0, 0).value();
+    ended = c.Wait(receive, absl::Now() + 4 * kHang, "a message that never comes");
+    took = absl::Now() - start;
+  });
+  while (!world.communicator(2).CurrentWait().has_value()) absl::SleepFor(absl::Milliseconds(1));
+  absl::SleepFor(absl::Milliseconds(20));  // asleep until it is told
+  world.communicator(1).Abort(5);
+  world.communicator(0).Abort(7);
+  waiting.join();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("aborted by rank 1 with exit code 5"));
+  EXPECT_LT(took, kHang);
+  EXPECT_THAT(std::string(world.communicator(0).Send(&byte, 1, 1, 0).status().message()), HasSubstr("by rank 1"));
+}
+
+// Rank 1 calls other collectives than rank 0: what arrives is no list of two entries.
+TEST(InProcessCommunicator, CollectivesThatDoNotMeetAreAnError) {
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([](Communicator& c) -> absl::Status {
+    Collectives collectives(c, kHang);
+    if (c.rank() == 0) {
+      const absl::Status gathered = collectives.AllGather("mine", "a test").status();
+      EXPECT_EQ(gathered.code(), absl::StatusCode::kInternal) << gathered;
+      EXPECT_THAT(std::string(gathered.message()), HasSubstr("1 of 2 ranks' entries arrived"));
+      return absl::OkStatus();
+    }
+    std::string nothing, text;
+    HADAL_RETURN_IF_ERROR(collectives.Broadcast(nothing, /*root=*/1, "a test"));
+    return collectives.Broadcast(text, /*root=*/0, "a test");
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 // Two ranks that both send before they receive stand still; the first to lose patience ends the job for both.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_shard.h"
 #include "runtime/data/corpus_writer.h"
@@ -102,6 +103,45 @@ TEST_F(CorpusTest, WhatIsWrittenIsReadAcrossShards) {
   EXPECT_EQ(corpus->VocabularyPath(manifest.target_vocabulary), directory_ + "/target.model");
 }
 
+TEST_F(CorpusTest, TheProcessesOfAHostReadEveryByteTogether) {
+  const CorpusManifest manifest = Store(Samples(60), 500);
+  ASSERT_GT(manifest.shards.size(), 3u);
+  for (size_t damaged = 0; damaged < manifest.shards.size(); ++damaged) {
+    const std::string path = directory_ + "/" + manifest.shards[damaged].file;
+    const std::string bytes = Read(path);
+    std::string flipped = bytes;
+    flipped.back() ^= 1;  // of a token
+    Write(path, flipped);
+    for (int process = 0; process < 3; ++process) {
+      const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix(), {.process = process, .processes = 3});
+      EXPECT_EQ(corpus.ok(), static_cast<int>(damaged % 3) != process) << damaged << corpus.status();
+    }
+    Write(path, bytes);
+  }
+}
+
+TEST_F(CorpusTest, WhatKeepsReadsInsideTheFileIsLookedAtByAll) {
+  Store(Samples(60));
+  std::string bytes = Read(shard());
+  const int64_t far_away = int64_t{1} << 40;
+  std::memcpy(bytes.data() + sizeof(ShardHeader) + 5 * sizeof(SampleRecord), &far_away, sizeof(far_away));
+  Write(shard(), bytes);
+  for (int process = 0; process < 3; ++process) {
+    EXPECT_EQ(Corpus::Open(prefix(), {.process = process, .processes = 3}).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+  Write(shard(), bytes.substr(0, bytes.size() - 4));
+  EXPECT_FALSE(Corpus::Open(prefix(), {.process = 1, .processes = 3}).ok());
+}
+
+TEST_F(CorpusTest, WhatARunThatWasEndedLeftIsNotInTheWay) {
+  Write(shard() + ".partial", "half a shard");
+  Write(prefix() + ".json.partial", "{");
+  Store(Samples(9));
+  EXPECT_EQ(Corpus::Open(prefix())->size(), 9);
+  EXPECT_FALSE(PathExists(shard() + ".partial"));
+}
+
 TEST_F(CorpusTest, StatisticsCountWhatIsThere) {
   const std::vector<Sample> samples = {{.prefix = {9}, .source = {4, 3, 5}, .target = {3, 3}},
                                        {.source = {4}, .target = {6, 7, 8}}};
@@ -151,6 +191,8 @@ TEST_F(CorpusTest, IdsOutsideTheVocabularyAreRefusedWhenWriting) {
     EXPECT_FALSE(writer.Add(Sample{.source = {id}, .target = {4}}.view()).ok()) << id;
     EXPECT_FALSE(writer.Add(Sample{.source = {4}, .target = {id}}.view()).ok()) << id;
     EXPECT_FALSE(Corpus::FromSamples({{.source = {id}, .target = {4}}}, 10, 10).ok()) << id;
+    EXPECT_FALSE(writer.Add(Sample{.prefix = {id}, .source = {4}, .target = {4}}.view()).ok()) << id;
+    EXPECT_FALSE(Corpus::FromSamples({{.prefix = {id}, .source = {4}, .target = {4}}}, 10, 10).ok()) << id;
   }
   EXPECT_TRUE(writer.Add(Sample{.source = {3}, .target = {9}}.view()).ok());
 }
@@ -256,6 +298,18 @@ TEST_F(HostileShardTest, HeadersThatLie) {
   ExpectDamage("train.00000.shard", "empty");
 }
 
+TEST_F(HostileShardTest, AHeaderOfMoreTokensThanItsSamplesHave) {
+  std::string altered = bytes_ + std::string(sizeof(int32_t), '\5');
+  int64_t tokens = 0;
+  std::memcpy(&tokens, altered.data() + offsetof(ShardHeader, tokens), sizeof(tokens));
+  ++tokens;
+  std::memcpy(altered.data() + offsetof(ShardHeader, tokens), &tokens, sizeof(tokens));
+  StoreAltered(altered);
+  ExpectDamage("train.00000.shard", "a token of nobody");
+  StoreAltered(bytes_ + std::string(sizeof(int32_t), '\5'));
+  ExpectDamage("train.00000.shard", "bytes that the header does not speak of");
+}
+
 TEST_F(HostileShardTest, RecordsThatLie) {
   ExpectRefused<int64_t>(Record(2, offsetof(SampleRecord, first_token)), -4, "negative place");
   ExpectRefused<int64_t>(Record(2, offsetof(SampleRecord, first_token)), int64_t{1} << 60, "place beyond the file");
@@ -265,6 +319,10 @@ TEST_F(HostileShardTest, RecordsThatLie) {
     ExpectRefused<int32_t>(Record(4, field), 1000, "length beyond the file");
     ExpectRefused<int32_t>(Record(4, field), std::numeric_limits<int32_t>::max(), "huge length");
   }
+  int32_t length = 0;
+  std::memcpy(&length, bytes_.data() + Record(4, offsetof(SampleRecord, target_tokens)), sizeof(length));
+  ExpectRefused<int32_t>(Record(4, offsetof(SampleRecord, target_tokens)), length + 1, "one token beyond the file");
+  EXPECT_THAT(std::string(Corpus::Open(prefix()).status().message()), HasSubstr("the shard holds"));
   ExpectRefused<int32_t>(Record(1, offsetof(SampleRecord, corpus_id)), 2, "corpus");
   ExpectRefused<float>(Record(1, offsetof(SampleRecord, weight)), -1.0f, "negative weight");
   ExpectRefused<float>(Record(1, offsetof(SampleRecord, weight)), std::numeric_limits<float>::infinity(), "weight");
@@ -289,6 +347,26 @@ TEST_F(HostileShardTest, ManifestsThatLeadElsewhere) {
   altered.samples = 4;
   Write(prefix() + ".json", ManifestToJson(altered));
   ExpectDamage("train.00000.shard", "fewer samples than the shard");
+  altered = manifest_;
+  altered.samples = 4;
+  Write(prefix() + ".json", ManifestToJson(altered));
+  ExpectDamage("train.json", "fewer samples than its shards");
+}
+
+// Its checksum, of one line without it, is right.
+TEST_F(HostileShardTest, ManifestsOfAnotherFormatOrVersion) {
+  const auto refused = [&](const char* field, const nlohmann::json& value) {
+    nlohmann::json json = nlohmann::json::parse(ManifestToJson(manifest_));
+    json[field] = value;
+    json.erase("crc32c");
+    const std::string text = json.dump();
+    json["crc32c"] = Crc32c(text.data(), text.size());
+    Write(prefix() + ".json", json.dump());
+    return std::string(Corpus::Open(prefix()).status().message());
+  };
+  EXPECT_EQ(refused("version", CorpusManifest::kFormatVersion), "") << "nothing was changed";
+  EXPECT_THAT(refused("version", CorpusManifest::kFormatVersion + 1), HasSubstr("format version"));
+  EXPECT_THAT(refused("format", "hadal checkpoint"), HasSubstr("not the manifest of a corpus"));
 }
 
 TEST_F(HostileShardTest, TextThatIsNoManifest) {

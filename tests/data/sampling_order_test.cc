@@ -1,13 +1,16 @@
 #include "runtime/data/sampling_order.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/random.h"
 
 namespace hadal {
 namespace {
@@ -82,6 +85,67 @@ TEST(SamplingOrderTest, SeekingEqualsGoingForward) {
   }
 }
 
+TEST(SamplingOrderTest, AnOrderThatIsToldItsEpochEntersNoneBefore) {
+  const Corpus corpus = MakeCorpus(40);
+  SamplingOrder forward = MakeOrder(corpus, 3, 3);
+  int64_t step = 0;
+  while (forward.At(step).epochs_done < 300) ++step;
+  EXPECT_GE(forward.epochs_entered(), 300);
+  const EpochStart start = forward.current_epoch();
+  SamplingOrder resumed = MakeOrder(corpus, 3, 3);
+  ASSERT_TRUE(resumed.Continue(start));
+  ExpectEqual(resumed.At(step + 1), forward.At(step + 1));
+  EXPECT_LE(resumed.epochs_entered(), 2);     // its own, and the next where the step lies on the border
+  ExpectEqual(resumed.At(2), forward.At(2));  // also far back
+  // A step of another number of micro-batches is another place of the same stream.
+  SamplingOrder other_steps = MakeOrder(corpus, 3, 1);
+  ASSERT_TRUE(other_steps.Continue(start));
+  EXPECT_EQ(other_steps.At(3 * step + 2).micro_batches[0].samples, forward.At(step).micro_batches[2].samples);
+  EXPECT_LE(other_steps.epochs_entered(), 2);
+}
+
+TEST(SamplingOrderTest, AnEpochOfAnotherOrderIsPassedOver) {
+  const Corpus corpus = MakeCorpus(40), longer = MakeCorpus(41);
+  SamplingOrder order = MakeOrder(corpus, 3, 3);
+  order.At(100);
+  const EpochStart start = order.current_epoch();
+  ASSERT_GT(start.epoch, 5);
+  SamplingOrder others[] = {MakeOrder(longer, 3, 3), MakeOrder(corpus, 4, 3), MakeOrder(corpus, 3, 3, {24, 21})};
+  for (SamplingOrder& other : others) EXPECT_FALSE(other.Continue(start));
+  SamplingOrder fresh = MakeOrder(corpus, 4, 3);
+  ExpectEqual(others[1].At(50), fresh.At(50));
+  SamplingOrder unknowing = MakeOrder(corpus, 3, 3);
+  EXPECT_FALSE(unknowing.Continue(EpochStart()));
+}
+
+// Longer than what is asked for ahead of its use, and not a multiple of it.
+TEST(SamplingOrderTest, TheShuffleIsFisherAndYatess) {
+  const Corpus corpus = MakeCorpus(333);
+  SamplingOrder order = MakeOrder(corpus, 7, 1, {10000, 10000});  // one micro-batch is an epoch
+  std::vector<int64_t> expected(333);
+  std::iota(expected.begin(), expected.end(), 0);
+  for (uint64_t i = 332; i > 0; --i) {
+    const RandomCounter counter = {.seed = 7, .micro_batch = 1, .site = RandomSite::kSampling};
+    const std::array<uint32_t, 4> words = Philox4x32(7, counter.At(static_cast<uint32_t>(i / 2)));
+    const uint64_t draw = static_cast<uint64_t>(words[i % 2 * 2 + 1]) << 32 | words[i % 2 * 2];
+    const auto partner = static_cast<uint64_t>((static_cast<unsigned __int128>(draw) * (i + 1)) >> 64);
+    std::swap(expected[i], expected[partner]);
+  }
+  EXPECT_EQ(SamplesOf(order.At(1)), expected);
+}
+
+TEST(SamplingOrderTest, MemoryThatIsUsedAgainHoldsOneStepOnly) {
+  const Corpus corpus = MakeCorpus(40);
+  SamplingOrder order = MakeOrder(corpus, 3, 3);
+  StepBatches reused;
+  for (const int64_t step : {0, 1, 7, 2}) {
+    order.At(step, reused);
+    const StepBatches fresh = order.At(step);
+    ExpectEqual(reused, fresh);
+    EXPECT_EQ(reused.source_tokens, fresh.source_tokens);
+  }
+}
+
 TEST(SamplingOrderTest, BatchesAreGreedyAndWithinCapacity) {
   const Corpus corpus = MakeCorpus(60);
   const BatchCapacity capacity = {24, 20};
@@ -127,21 +191,18 @@ TEST(SamplingOrderTest, AStepMaySpanSeveralEpochs) {
   EXPECT_GT(order.At(0).epochs_done, 2);
 }
 
-TEST(SamplingOrderTest, ShapesEqualTheBatches) {
+TEST(SamplingOrderTest, AStepsTokensAreTheRowsOfItsMicroBatches) {
   const Corpus corpus = MakeCorpus(40);
   SamplingOrder order = MakeOrder(corpus, 5, 4);
   for (const int64_t step : {0, 1, 7, 2}) {
-    const StepShapes shapes = order.ShapesAt(step);
     const StepBatches batches = order.At(step);
-    ASSERT_EQ(shapes.micro_batches.size(), 4u);
-    for (size_t m = 0; m < 4; ++m) {
-      EXPECT_EQ(shapes.micro_batches[m].sentences, batches.micro_batches[m].sentences());
-      EXPECT_EQ(shapes.micro_batches[m].source_rows, batches.micro_batches[m].source_rows());
-      EXPECT_EQ(shapes.micro_batches[m].target_rows, batches.micro_batches[m].target_rows());
+    int64_t source_rows = 0, target_rows = 0;
+    for (const PackedBatch& batch : batches.micro_batches) {
+      source_rows += batch.source_rows();
+      target_rows += batch.target_rows();
     }
-    EXPECT_EQ(shapes.target_tokens, batches.target_tokens);
-    EXPECT_EQ(shapes.source_tokens, batches.source_tokens);
-    EXPECT_EQ(shapes.epochs_done, batches.epochs_done);
+    EXPECT_EQ(batches.source_tokens, source_rows);
+    EXPECT_EQ(batches.target_tokens, target_rows);
   }
 }
 

@@ -114,7 +114,9 @@ const std::string& GoodCheckpoint() {
                              .parameters = Parameters(),
                              .retention = {}});
     HADAL_CHECK(writer.Claim().ok());
-    const WrittenFile file = writer.WriteRankFile(3, 0, Slices()).value();
+    const std::vector<SliceState> slices = Slices();
+    const auto write = [&](size_t i, const CheckpointWriter::AppendSlice& append) { return append(slices[i]); };
+    const WrittenFile file = writer.WriteRankFile(3, 0, slices, write).value();
     return writer
         .Commit({.progress = {.step = 3, .update = 3, .seed = 1},
                  .config_text = "seed: 1\n",

@@ -125,6 +125,7 @@ cat > "$work/bin/hadal" << 'END'
 #!/bin/sh
 case $* in
   --build-info) echo "GPU            none: made up" ;;
+  doctor*) echo "rank  GPU  made up" ;;
   "bench kernels"*) printf 'made-up GPU\ncopy: 9.0 GB/s, read and written\na kernel\ngoal, 85%% of the copy: reached\n' ;;
   *) echo "hadal bench: made up" >&2; exit 1 ;;
 esac
@@ -147,9 +148,11 @@ expect '^FAILED  step_bench  ' "$work/run.txt"
 tar -tzf "$work/run.txt.logs.tar.gz" > "$work/logs.txt"
 expect 'step_bench.log' "$work/logs.txt"
 printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_runs_test"
-PATH=$work/bin:$PATH "$here/run" --bin "$work/bin" --results "$work/run.txt" > "$work/out.txt" 2>&1 || true
+code=0
+PATH=$work/bin:$PATH "$here/run" --bin "$work/bin" --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
+[ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where parts failed"; }
 expect '^FAILED  gpu_nccl_communicator_test  ' "$work/run.txt"
 expect '^skipped  racecheck.gpu_kernels_test  \(compute-sanitizer does not know this device\)' "$work/run.txt"
 tail -n 1 "$work/run.txt" > "$work/last.txt"
-expect '^passed 20, failed [13], skipped [57]$' "$work/last.txt"  # 1 where there is no mpirun
+expect '^passed 22, failed [13], skipped [57]$' "$work/last.txt"  # 1 where there is no mpirun
 echo "run, step_bench and paper_depth hold"

@@ -196,6 +196,7 @@ TEST(Bf16RunTest, ValidationBleuChangesNoBitOfTraining) {
   const RunOutcome reference = Train(spec, corpus);
   spec.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 4}, .sentences = 4};
   spec.bleu_sentences = 3;
+  spec.poison = true;  // the memory that both lie in
   const RunOutcome translating = Train(spec, corpus);
   EXPECT_EQ(FirstDifference(reference, translating), "");
   ASSERT_EQ(translating.translations.size(), 3u);

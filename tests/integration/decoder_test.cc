@@ -145,7 +145,13 @@ TEST(DecoderTest, ValidationBleuChangesNoBitOfTraining) {
   spec.pipeline.decoder = {.beam = {.max_length_b = 20}};
   for (const int ranks : {1, 3}) {
     spec.ranks = ranks;
-    EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << ranks << " ranks";
+    const RunOutcome translating = Train(spec, corpus);
+    EXPECT_EQ(FirstDifference(reference, translating), "") << ranks << " ranks";
+    // Each validation shows the next sentence.
+    ASSERT_EQ(std::ssize(translating.samples), spec.steps);
+    EXPECT_THAT(translating.samples[0], ::testing::MatchesRegex("source:     w.*\nreference:  w.*\nhypothesis: .*"));
+    EXPECT_THAT(translating.samples.back(),
+                ::testing::EndsWith("\nhypothesis: " + translating.translations[spec.steps - 1]));
   }
 }
 

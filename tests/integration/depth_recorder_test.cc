@@ -127,6 +127,7 @@ TEST(DepthRecorder, ReplicasRecordTheSameUpToTheOrderOfSums) {
       const std::vector<float>&a = one.depth[0].series[s], &b = two.depth[0].series[s];
       ASSERT_EQ(a.size(), b.size());
       for (size_t i = 0; i < a.size(); ++i) {
+        ASSERT_EQ(std::isnan(a[i]), std::isnan(b[i])) << kDepthSeries[s].name << " " << i;
         if (std::isnan(a[i])) continue;
         EXPECT_NEAR(a[i], b[i], 2e-3 * std::abs(a[i])) << kDepthSeries[s].name << " " << i;
       }

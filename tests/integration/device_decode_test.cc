@@ -82,6 +82,7 @@ TEST(DeviceDecodeTest, NeighboursChangeNoBit) {
   std::vector<std::vector<int32_t>> sources = RandomSources(6, 9, kVocabulary, 6);
   DecodeOutcome together;
   const Products products = ProductsOf(spec, sources, together);
+  EXPECT_FALSE(products.empty());
   for (const auto& [m, n, k] : products) {
     EXPECT_TRUE(m == together.capacity.rows || m == together.capacity.source_rows) << m << " rows";
   }
@@ -111,8 +112,8 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
   const DecodeOutcome apart = Decode(spec, sources);
   EXPECT_EQ(FirstDifference(graphs.translations, apart.translations), "");
   EXPECT_NE(FirstDifference(of_before.translations, apart.translations), "") << "the gains do not matter";
-  // At most three steps of a group, and its encoding.
-  EXPECT_LE(graphs.launches[0], 3 * 4);
+  // At most three steps of a group, and its encoding; and the cache's row 0 is cleared.
+  EXPECT_LE(graphs.launches[0], 3 * 4 + 1);
   EXPECT_GT(apart.launches[0], 10 * graphs.launches[0]);
   // The stage in the middle has the target embedding alone: the encoder's memory only passes through.
   spec.decoder.graphs = true;

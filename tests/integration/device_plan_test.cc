@@ -10,15 +10,17 @@
 #include "kernels/device/driver_memory.h"
 #include "kernels/device/own_memory.h"
 #include "launch/memory_limit.h"
+#include "launch/rank_device.h"
 #include "layers/method_presets.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/decoder.h"
 #include "pipeline/engine.h"
 #include "pipeline/memory_fit.h"
+#include "pipeline/relu_masks.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
-#include "tools/plan_report.h"
+#include "tools/plan/plan_report.h"
 
 namespace hadal::testing {
 namespace {
@@ -70,7 +72,7 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
   }
 }
 
-// Where validations translate, beam search's memory is a part of the arena.
+// Where validations translate, beam search's memory is a part of the arena, over training's.
 TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
   TrainOptions options = SmallRun(1, 0);
   options.pipeline.transport = Transport::kHost;
@@ -82,7 +84,8 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
   InProcessWorld world(2);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     const int rank = communicator.rank();
-    EXPECT_GT(report->layouts[rank].device_bytes(), without->layouts[rank].device_bytes());
+    EXPECT_GE(report->layouts[rank].device_bytes(), without->layouts[rank].device_bytes());
+    EXPECT_GT(report->layouts[rank].overlaid_bytes(), 0);
     EmulatedDevice device;
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                            MakePipelinePlan(report->model, options.batch, options.pipeline, 2, rank));
@@ -116,6 +119,59 @@ TEST(DevicePlanTest, TheMaskOfTheReluIsPlanned) {
     const int64_t more = bytes(0) - bytes(0.1);
     EXPECT_LE(more, most);
     EXPECT_GE(more, most / options.batch.micro_batches) << "one in flight at least";
+  }
+}
+
+// The plan takes the masks for granted and says what they take; a run asks its device first, and has no more than that has products for.
+TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
+  TrainOptions options = SmallRun(1, 0);
+  const auto report = MakePlanReport(options, 1, kPlanned, MachineRate());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(report->relu_mask_bytes, 0);
+  EXPECT_THAT(PlanToText(*report, {}), HasSubstr("masks of ReLUs: up to "));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+  EXPECT_EQ(json["relu_mask_bytes"], report->relu_mask_bytes);
+  InProcessWorld world(1);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    for (const bool has_masks : {true, false}) {
+      EmulatedDevice device;
+      if (!has_masks) device.RefuseEpilogues();
+      const Stream stream = Stream::On(device, 1);
+      ModelPlan plan = report->model;
+      const ActivationCapacity& capacity = report->pipeline.capacity;
+      plan.relu_masks = HasReluMasks(plan, capacity, report->pipeline.bucket_rows, stream);
+      EXPECT_EQ(plan.relu_masks, has_masks);
+      HADAL_ASSIGN_OR_RETURN(const auto engine,
+                             Engine::Create(plan, report->pipeline, stream, true, communicator, absl::Seconds(20)));
+      const int64_t planned = json["memory"][0]["device_bytes"];
+      EXPECT_EQ(device.used_bytes(), has_masks ? planned : planned - report->relu_mask_bytes);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  options.precision = TrainingPrecision::kFp32;
+  const auto fp32 = MakePlanReport(options, 1, kPlanned, MachineRate());
+  EXPECT_EQ(fp32->relu_mask_bytes, 0);
+  EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("masks of ReLUs")));
+}
+
+// Ranks with unlike GPUs lay out the same.
+TEST(DevicePlanTest, TheFirstRanksDeviceDecidesOnMasks) {
+  const TrainOptions options = SmallRun(1, 0);
+  ModelPlan plan = ModelPlan::Make(options.model);
+  plan.compute_storage = Storage::kBFloat16;
+  for (const bool first_has : {true, false}) {
+    InProcessWorld world(2);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      EmulatedDevice device;
+      if (first_has != (communicator.rank() == 0)) device.RefuseEpilogues();
+      Collectives collectives(communicator, absl::Seconds(20));
+      HADAL_ASSIGN_OR_RETURN(const bool masks, AgreeOnReluMasks(plan, options.batch, options.pipeline,
+                                                                Stream::On(device, 1), collectives));
+      EXPECT_EQ(masks, first_has) << "rank " << communicator.rank();
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 
@@ -182,6 +238,12 @@ TEST(DevicePlanTest, LinksByNcclAreLeftRoom) {
             cuda::DriverMemory::NcclBytes(4));
   EXPECT_THAT(PlanToText(*nccl, {}), HasSubstr("NCCL with 4 links 448.0 MiB"));
   EXPECT_THAT(PlanToText(*host, {}), Not(HasSubstr("NCCL")));
+}
+
+TEST(DevicePlanTest, MoreStreamsThanTheGpuHasQueuesAreSaid) {
+  EXPECT_EQ(MoreStreamsThanQueues(0), "");
+  EXPECT_EQ(MoreStreamsThanQueues(10), "");
+  EXPECT_THAT(MoreStreamsThanQueues(14), HasSubstr("14 NCCL links and its own work take 44 CUDA streams"));
 }
 
 TEST(DevicePlanTest, TimesAreStatedOnlyWhereASpeedIs) {

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
@@ -173,6 +174,7 @@ TEST_P(Health, ASecondTimeFromTheSameWeightsEndsTheRun) {
   });
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kOutOfRange) << outcome.status;
   EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("again after going back to the weights of update 4"));
+  EXPECT_TRUE(IsShared(outcome.status));  // all ranks end with it: none is waited for in vain
   EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{5, 6, 7, 8, 9, 10}));
   // What went wrong was never saved.
   const std::string newest = FindLatest(directory_.path())->checkpoint.directory;

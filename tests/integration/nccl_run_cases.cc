@@ -9,6 +9,8 @@ RunSpec Pipeline(int ranks) {
   RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
   spec.ranks = ranks;
   spec.pipeline.checkpoint_every = 2;
+  spec.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 2}, .sentences = 2};
+  spec.bleu_sentences = 2;
   spec.validate_every_step = true;
   return spec;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -108,6 +109,15 @@ void ExpectCollectedWeights(Shared& shared, Engine& engine) {
   }
 }
 
+// Another program begins, for all that it may know of what lies in its memory.
+void BeginProgram(const RunSpec& spec, Engine& engine) {
+  if (!spec.poison) return;
+  const std::span<std::byte> host = engine.arena().scratch(/*on_host=*/true), scratch = engine.arena().scratch(false);
+  std::ranges::fill(host, std::byte{0xFF});
+  const std::vector<std::byte> ones(scratch.size(), std::byte{0xFF});
+  engine.stage().stream().FromHost(scratch.data(), ones.data(), std::ssize(ones));
+}
+
 // Null where the run does not ask for one.
 absl::StatusOr<std::unique_ptr<DepthRecorder>> MakeRecorder(Shared& shared, const PipelinePlan& pipeline,
                                                             Engine& engine, Communicator& communicator) {
@@ -147,8 +157,9 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
   HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(first.micro_batches[0], {.seed = spec.seed}).status());
   std::optional<ValidationBleu> bleu;
   if (pipeline.decoder) {
-    bleu.emplace(shared.corpus, Words(spec.model.target_vocabulary), spec.bleu_sentences, shared.plan, pipeline,
-                 kTimeout);
+    bleu.emplace(shared.corpus,
+                 CorpusVocabularies{Words(spec.model.source_vocabulary), Words(spec.model.target_vocabulary)},
+                 spec.bleu_sentences, shared.plan, pipeline, kTimeout);
   }
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<DepthRecorder> recorder,
                          MakeRecorder(shared, pipeline, *engine, communicator));
@@ -160,6 +171,7 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
                               .gradient_scale = 1.0f / static_cast<float>(batches.target_tokens)};
     UpdateSettings update{.optimizer = spec.optimizer, .learning_rate = spec.learning_rate};
     if (recorder) recorder->BeforeStep(step, update);
+    BeginProgram(spec, *engine);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches.micro_batches, scalars, update));
     EXPECT_TRUE(device == nullptr || device->Idle()) << "work of the step goes on behind its time";
     const bool records = communicator.rank() == 0;
@@ -172,10 +184,12 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
       if (records) shared.outcome.validation_loss.push_back(loss);
     }
     if (bleu) {
-      HADAL_ASSIGN_OR_RETURN(const double score, (*bleu)(*engine, step + 1));
-      if (records) shared.outcome.bleu.push_back(score);
+      BeginProgram(spec, *engine);
+      HADAL_ASSIGN_OR_RETURN(const TranslatedValidation translated, (*bleu)(*engine, step + 1));
+      if (records) shared.outcome.bleu.push_back(translated.bleu.value());
       if (records) shared.outcome.translations = bleu->hypotheses();
-      EXPECT_GE(score, 0);
+      if (records) shared.outcome.samples.push_back(translated.sample);
+      EXPECT_GE(translated.bleu, 0);
       EXPECT_EQ(std::ssize(bleu->hypotheses()), spec.bleu_sentences);
     }
     if (!records) continue;
@@ -188,7 +202,9 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
     HADAL_RETURN_IF_ERROR(Collectives(communicator, kTimeout).Barrier("weights collected"));
     ExpectCollectedWeights(shared, *engine);
   }
-  return devices == nullptr ? absl::OkStatus() : devices->Close(kTimeout);
+  if (devices == nullptr) return absl::OkStatus();
+  EXPECT_EQ(devices->unreserved(), 0) << "more transfers at once than the engine has reserved";
+  return devices->Close(kTimeout);
 }
 
 absl::Status RunRank(Shared& shared, Communicator& communicator) {

@@ -36,7 +36,9 @@ struct RunSpec {
   int steps = 3;
   uint64_t seed = 11;
   bool validate_every_step = false;
-  int bleu_sentences = 12;      // translated at every step, where the pipeline has a decoder
+  int bleu_sentences = 12;  // translated at every step, where the pipeline has a decoder
+  // The arena's scratch is filled with bytes of ones, NaN in every type, before training and before translation, every time.
+  bool poison = false;
   std::string depth_directory;  // record the depth at every step, the probe's file there; empty: do not
 };
 
@@ -47,6 +49,7 @@ struct RunOutcome {
   std::vector<double> validation_loss;      // [steps] with validate_every_step
   std::vector<double> bleu;                 // [steps] with a decoder
   std::vector<std::string> translations;    // [bleu_sentences] of the last step
+  std::vector<std::string> samples;         // [steps] with a decoder: TranslatedValidation's
   std::vector<std::vector<float>> weights;  // [parameters] in plan order, as their owners hold them
   std::vector<std::vector<float>> first_moments;
   std::vector<int64_t> moment_bytes;  // [ranks] Adam's state

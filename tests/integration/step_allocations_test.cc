@@ -1,4 +1,4 @@
-// A training step allocates nothing that grows with the work: every buffer is in the arena before the first step (HOUSE idea 5).
+// A training step allocates nothing that grows with the work: every buffer is in the arena before the first step.
 #include <atomic>
 #include <cstdlib>
 #include <new>

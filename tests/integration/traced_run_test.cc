@@ -16,7 +16,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/chrome_trace_check.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/trace_json.h"
+#include "tools/metrics/trace_json.h"
 
 namespace hadal::testing {
 namespace {

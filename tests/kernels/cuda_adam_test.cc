@@ -93,7 +93,7 @@ void ExpectReference(const AdamArgs& args, int64_t count) {
 }
 
 TEST(CudaAdamTest, MatchesTheReference) {
-  for (const int64_t count : {1, 7, 8, 9, 100, 2047, 2049, 5000}) ExpectReference(TypicalArgs(), count);
+  for (const int64_t count : {1, 7, 8, 9, 100, 256, 2047, 2049, 5000}) ExpectReference(TypicalArgs(), count);
   AdamArgs first = TypicalArgs();
   first.update = 1;
   ExpectReference(first, 100);

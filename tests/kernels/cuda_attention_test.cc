@@ -12,6 +12,15 @@
 namespace hadal::testing {
 namespace {
 
+// [columns, rows] of [rows, columns].
+std::vector<float> Transposed(const std::vector<float>& values, int64_t columns) {
+  if (values.empty()) return values;
+  const int64_t rows = std::ssize(values) / columns;
+  std::vector<float> result(values.size());
+  for (int64_t i = 0; i < std::ssize(values); ++i) result[i % columns * rows + i / columns] = values[i];
+  return result;
+}
+
 // Runs forward and backward as a layer with fused projections would; the tile lists have room for two more.
 template <typename T>
 void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement place, uint64_t seed) {
@@ -26,8 +35,8 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   const auto d_context = matrix(t.d_context, query_rows), context = matrix(blank, query_rows);
   const auto d_q = matrix(blank, query_rows), d_k = matrix(blank, key_rows), d_v = matrix(blank, key_rows);
   const std::vector<float> terms(query_rows * problem.heads * 2, NAN);
-  const DeviceMatrixOf<float> log_sum_exp(device, terms, query_rows, problem.heads, place);
-  const DeviceMatrixOf<float> row_terms(device, terms, query_rows, 2 * problem.heads, place);
+  const DeviceMatrixOf<float> log_sum_exp(device, terms, problem.heads, query_rows, place);
+  const DeviceMatrixOf<float> row_terms(device, terms, 2 * problem.heads, query_rows, place);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(problem.dropout())});
   cuda::AttentionTiles tiles = cuda::CutIntoTiles(query_offsets, key_offsets);
   tiles.of_queries.resize(tiles.of_queries.size() + 2);
@@ -52,7 +61,7 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   cuda::AttentionBackward(device.stream(), backward);
   for (const auto* written : {&context, &d_q, &d_k, &d_v}) EXPECT_TRUE(written->guards_intact());
   EXPECT_TRUE(log_sum_exp.guards_intact() && row_terms.guards_intact());
-  t.context = context.dense(), t.log_sum_exp = log_sum_exp.dense();
+  t.context = context.dense(), t.log_sum_exp = Transposed(log_sum_exp.dense(), query_rows);
   t.d_q = d_q.dense(), t.d_k = d_k.dense(), t.d_v = d_v.dense();
 }
 

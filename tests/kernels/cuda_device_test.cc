@@ -45,6 +45,25 @@ TEST_F(CudaDeviceTest, WithoutOneItSaysWhy) {
   EXPECT_THAT(old.message(), HasSubstr("is too old"));
 }
 
+TEST_F(CudaDeviceTest, IsLookedAtWithoutBeingTaken) {
+  Cuda().machine = {.driver = 13010, .devices = 2};
+  const auto second = cuda::LookAtCudaDevice({.local_rank = 1});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->model, "Emulated GPU");
+  EXPECT_EQ(second->architecture, "sm_90");
+  EXPECT_EQ(second->bus, "0000:11:00.0");
+  EXPECT_EQ(second->identity, "GPU-02020202020202020202020202020202");
+  EXPECT_EQ(second->memory_bytes, Cuda().machine.bytes);
+  EXPECT_EQ(second->free_bytes, Cuda().machine.bytes);
+  EXPECT_EQ(second->driver, 13010);
+  EXPECT_EQ(second->runtime, CUDART_VERSION);
+  EXPECT_EQ(second->cublas / 10000, CUDART_VERSION / 1000);
+  Cuda().machine = {.major = 7};
+  EXPECT_EQ(cuda::LookAtCudaDevice({})->architecture, "sm_70") << "what is refused is known all the same";
+  Cuda().machine = {.devices = 0};
+  EXPECT_EQ(cuda::LookAtCudaDevice({}).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(CudaDeviceTest, MemoryThatIsTakenElsewhereIsAnErrorAndLeavesNothing) {
   Cuda().machine.bytes = cuda::OwnMemory::kDeviceBytes - 1;
   EXPECT_EQ(cuda::OpenCudaDevice({}).status().code(), absl::StatusCode::kResourceExhausted);

@@ -190,6 +190,18 @@ TEST_F(DeviceTest, WhatMayLetItStandStillIsTold) {
   EXPECT_TRUE(rose());
   device_->FreeHost(pinned);
   EXPECT_TRUE(rose());
+  DeviceQueues& queues = device_->queues();
+  const DeviceQueues::Queue queue = *queues.MakeQueue();
+  EXPECT_TRUE(rose()) << "a queue";
+  const DeviceQueues::Event event = *queues.MakeEvent();
+  EXPECT_TRUE(rose()) << "an event";
+  queues.Record(event, DeviceQueues::kMain);
+  queues.Await(queue, event);
+  queues.Record(event, queue);
+  while (!queues.Reached(event)) continue;
+  EXPECT_FALSE(rose()) << "what transfers do";
+  queues.DestroyEvent(event);
+  queues.DestroyQueue(queue);
   device_->OnStandstill(nullptr);
 }
 

@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/types.h>
 
+#include <chrono>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
@@ -66,6 +70,18 @@ TEST_F(ChildProcessTest, IsAskedToStopByUsr1) {
 TEST_F(ChildProcessTest, AnEndBySignalIsItsNumberAnd128) {
   auto child = Start("kill -KILL $$");
   EXPECT_EQ(WaitFor(*child)->exit_code, 128 + 9);
+}
+
+TEST_F(ChildProcessTest, EndsWithItsOwner) {
+  pid_t pid = -1;
+  {
+    auto child = Start("echo $$; exec sleep 30");
+    const Stopwatch watch;
+    while (Log().empty() && watch.Seconds() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(absl::SimpleAtoi(Log(), &pid)) << Log();
+    EXPECT_EQ(kill(pid, 0), 0);
+  }
+  EXPECT_NE(kill(pid, 0), 0);
 }
 
 TEST_F(ChildProcessTest, WhatCannotBeRunEndsWithUsageAndALogWithNoPlaceIsAnError) {

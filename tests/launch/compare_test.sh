@@ -130,7 +130,7 @@ echo "mistakes are refused before anything runs"
 expect 2 "$hadal" compare grids/small.textproto --out none --run 5; says 'numbered from 1 to 4'
 expect 2 "$hadal" compare grids/small.textproto --out none --set model.heads=3; says 'method=deepnorm,depth=3: '
 expect 1 "$hadal" compare grids/small.textproto --out none --set data.train=gone; says 'gone'
-expect 1 "$hadal" compare grids/gone.textproto
+expect 2 "$hadal" compare grids/gone.textproto
 [ ! -e none/runs ] || fail "something ran"
 
 finished

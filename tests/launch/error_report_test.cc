@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 
 namespace hadal {
@@ -82,6 +83,13 @@ TEST(ErrorReportTest, ALostPeerIsEachRanksOwn) {
   EXPECT_THAT(outcome.text,
               ElementsAre("hadal train [rank 0]: rank 2 is gone\n", "hadal train [rank 1]: rank 2 is gone\n"));
   EXPECT_THAT(outcome.together, Each(0));
+}
+
+TEST(ErrorReportTest, AtWorkOnlySharedErrorsAreWorthWaitingFor) {
+  const absl::Status shared = AsShared(absl::OutOfRangeError("10 steps in a row were left out"));
+  EXPECT_EQ(PatienceWith(shared, /*at_work=*/true), kErrorPatience);
+  EXPECT_EQ(PatienceWith(kFull, /*at_work=*/true), kOwnErrorPatience);
+  EXPECT_EQ(PatienceWith(kFull, /*at_work=*/false), kErrorPatience);
 }
 
 TEST(ErrorReportTest, AProcessAloneNamesNoRank) {

@@ -53,7 +53,7 @@ host_lab_on h1 mpirun --hostfile "$work/hosts" --bind-to none "$hadal" doctor > 
 for host in h1 h2 h3 h4; do grep -q " $host " out || fail "doctor does not name $host"; done
 echo "2 and 4 hosts: the weights of one process"
 
-# Bare mpirun and a host that never comes back: the job ends, and within the keepalive's time.
+# Bare mpirun with the supervisor's keepalive and a host that never comes back: the job ends, and within the keepalive's time.
 hostfile 1 2
 keepalive=(--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3)
 host_lab_on h1 timeout 120 mpirun --hostfile "$work/hosts" --bind-to none "${keepalive[@]}" "$hadal" train "$work/small.textproto" \

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <initializer_list>
 #include <thread>
 #include <vector>
 
@@ -73,6 +75,52 @@ TEST(Signals, ThatComeInTheMiddleOfAProductLeaveMemoryAlone) {
   EXPECT_TRUE(StopSignalled());
   EXPECT_GT(products, 0);
   EXPECT_EQ(wrong, 0);
+}
+
+// In a process of its own, since signals are the whole process's: 0 where the signal was ignored, 7 where it asks to stop.
+[[noreturn]] void Raise(int signal) {
+  InstallStopSignals();
+  IgnoreClosedPipes();
+  IgnoreFileSizeSignal();
+  std::raise(signal);
+  std::_Exit(StopSignalled() ? 7 : 0);
+}
+
+TEST(SignalsDeathTest, ATerminalThatGoesAwayAsksToStop) {
+  const auto in_a_terminal = [] {
+    std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
+    Raise(SIGHUP);
+  };
+  EXPECT_EXIT(in_a_terminal(), ::testing::ExitedWithCode(7), "");
+}
+
+TEST(SignalsDeathTest, UnderNohupItDoesNot) {
+  const auto under_nohup = [] {
+    std::signal(SIGHUP, SIG_IGN);
+    Raise(SIGHUP);
+  };
+  EXPECT_EXIT(under_nohup(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(SignalsDeathTest, AFileThatMayNotGrowEndsNothing) {
+  EXPECT_EXIT(Raise(SIGXFSZ), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(SignalsDeathTest, AReaderThatHasGoneEndsNothing) { EXPECT_EXIT(Raise(SIGPIPE), ::testing::ExitedWithCode(0), ""); }
+
+// Asked once, a run saves and goes on; USR1 only ever asks, Ctrl-C and TERM insist.
+TEST(SignalsDeathTest, TheSecondOneEndsTheProcessUnlessItIsUsr1) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto live_through = [](std::initializer_list<int> signals) {
+    InstallStopSignals();
+    for (const int signal : signals) std::raise(signal);
+    std::_Exit(StopSignalled() ? 0 : 1);
+  };
+  EXPECT_EXIT(live_through({}), ::testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(live_through({SIGINT}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(live_through({SIGTERM, SIGUSR1, SIGUSR1}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(live_through({SIGUSR1, SIGINT}), ::testing::KilledBySignal(SIGINT), "");
+  EXPECT_EXIT(live_through({SIGINT, SIGTERM}), ::testing::KilledBySignal(SIGTERM), "");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # launch/slurm/train.sbatch on a real Slurm: signalled in the middle of a run it saves, leaves with 85, is requeued, resumes, and ends
-# with the weights of an undisturbed run, under mpirun and under srun. Skipped (code 77) where no Slurm can be started.
+# with the weights of an undisturbed run, under mpirun and under srun; so does one that loses a rank where HADAL_REQUEUE_ON says so, a bounded
+# number of times; ranks get the CPUs and the environment of the submission. Skipped (code 77) where no Slurm can be started.
 # Usage: slurm_test.sh HADAL SOURCE_DIR
 set -u
 hadal=${1:?usage: slurm_test.sh HADAL SOURCE_DIR}
@@ -20,6 +21,7 @@ model { encoder_layers: 4 decoder_layers: 4 d_model: 64 d_ff: 128 heads: 4 max_p
 batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
 pipeline { threads: 1 }
 stop { steps: 150 }
+checkpoint { every_steps: 20 }
 END
 OMPI_MCA_btl= "$hadal" train small.textproto --run-dir unbroken > unbroken.log 2>&1 || { tail unbroken.log; exit 1; }
 slurm_lab_up "$work/lab" || { echo "FAILED: Slurm does not start"; exit 1; }
@@ -34,6 +36,23 @@ code=$?
 export HADAL=$hadal
 steps_of() { grep -c '"event":"step"' "$1/metrics.jsonl" 2> /dev/null || true; }
 state_of() { scontrol show job "$1" | grep -o 'JobState=[A-Z]*' | cut -d= -f2; }
+# until_ended JOB: waits, 90 s at most, and prints how it ended.
+until_ended() {
+  local state
+  for _ in $(seq 900); do
+    state=$(state_of "$1")
+    case $state in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) break ;; esac
+    sleep 0.1
+  done
+  echo "$state"
+}
+# stand_in TEXT: makes a program that says what it was started with, and then does TEXT, the program of jobs to come.
+stand_in() {
+  printf '#!/usr/bin/env bash\necho "rank $SLURM_PROCID on $(nproc) CPUs, mark ${MARK:-none}"\n%s\n' "$1" > stand-in
+  chmod +x stand-in
+  export HADAL=$work/stand-in HADAL_LAUNCHER=srun HADAL_SRUN_OPTIONS=
+}
+submit() { sbatch --parsable --nodes 2 --ntasks-per-node 1 "$@"; }
 
 for launcher in mpirun srun; do
   echo "$launcher"
@@ -45,11 +64,8 @@ for launcher in mpirun srun; do
     sleep 0.05
   done
   scancel --batch --signal=USR1 "$job"
-  for _ in $(seq 900); do
-    case $(state_of "$job") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) break ;; esac
-    sleep 0.1
-  done
-  [ "$(state_of "$job")" = COMPLETED ] || fail "job $job ended as $(state_of "$job")"
+  state=$(until_ended "$job")
+  [ "$state" = COMPLETED ] || fail "job $job ended as $state"
   scontrol show job "$job" | grep -q 'Restarts=1' || fail "the job was not requeued exactly once"
   grep -q 'ended with code 85' job-$launcher.log || fail "the first start did not end with 85"
   grep -q 'ended with code 0' job-$launcher.log || fail "the second start did not finish"
@@ -57,5 +73,48 @@ for launcher in mpirun srun; do
     { fail "the weights differ from an undisturbed run's"; tail -n 3 diff.log; }
   [ $failures -eq 0 ] || { tail -n 20 job-$launcher.log; break; }
 done
+
+echo "a rank is killed, HADAL_REQUEUE_ON has its code"
+export HADAL_LAUNCHER=mpirun
+job=$(HADAL_REQUEUE_ON="5 6 137 205" submit --output job-crash.log "$source/launch/slurm/train.sbatch" small.textproto --run-dir run-crash)
+for _ in $(seq 600); do [ ! -e run-crash/checkpoints/latest ] || break; sleep 0.05; done
+kill -KILL "$(pgrep -f -- "^$hadal train .*--run-dir run-crash\$" | head -n 1)"
+state=$(until_ended "$job")
+[ "$state" = COMPLETED ] || fail "the job with the killed rank ended as $state"
+grep -q 'ended with code 137' job-crash.log || fail "a killed rank's code is not 137"
+grep -q 'start 2: 2 ranks' job-crash.log || fail "the job was not started again"
+"$hadal" checkpoint diff unbroken/checkpoints/step_00000150 run-crash/checkpoints/step_00000150 > diff.log 2>&1 ||
+  { fail "the weights differ from an undisturbed run's"; tail -n 3 diff.log; }
+[ $failures -eq 0 ] || tail -n 20 job-crash.log
+
+echo "requeued so often and no more, and only after the codes that are named"
+stand_in 'exit 6'
+again=$(HADAL_REQUEUE_ON="5 6" HADAL_REQUEUE_LIMIT=1 submit --output again.log "$source/launch/slurm/train.sbatch" x)
+other=$(HADAL_REQUEUE_ON="5 16 60" submit --output other.log "$source/launch/slurm/train.sbatch" x)
+none=$(submit --output none.log "$source/launch/slurm/train.sbatch" x)
+for job in "$again" "$other" "$none"; do
+  state=$(until_ended "$job")
+  [ "$state" = FAILED ] || fail "a job whose ranks end with code 6 ended as $state"
+done
+[ "$(grep -c 'ended with code 6' again.log)" -eq 2 ] && grep -q 'not requeued: started again 1 times' again.log ||
+  { fail "HADAL_REQUEUE_LIMIT=1 is not one more start"; cat again.log; }
+for name in other none; do
+  [ "$(grep -c 'ended with code 6' $name.log)" -eq 1 ] || { fail "$name: requeued unasked"; cat $name.log; }
+done
+
+echo "a rank has the CPUs and the site's environment, where sbatch exports none as well"
+slurm_lab_down
+if [ "$(nproc)" -ge 2 ]; then
+  slurm_lab_up "$work/bound" task/affinity || { echo "FAILED: Slurm does not start"; exit 1; }
+  stand_in 'exit 0'
+  printf 'export HADAL=%s HADAL_SRUN_OPTIONS=--cpu-bind=cores MARK=site\n' "$work/stand-in" > site.env
+  state=$(until_ended "$(submit --cpus-per-task 2 --export=NONE --output cpus.log "$source/launch/slurm/train.sbatch" x)")
+  [ "$state" = COMPLETED ] && [ "$(grep -c '^rank [01] on 2 CPUs, mark site$' cpus.log)" -eq 2 ] ||
+    { fail "train.sbatch: ranks have not what was asked for ($state)"; cat cpus.log; }
+  printf 'one 2\n' > layouts.txt
+  state=$(until_ended "$(submit --cpus-per-task 2 --array=1 --output cpus.log "$source/launch/slurm/sweep.sbatch" layouts.txt x)")
+  [ "$state" = COMPLETED ] && [ "$(grep -c '^rank [01] on 2 CPUs, mark site$' cpus.log)" -eq 2 ] ||
+    { fail "sweep.sbatch: ranks have not what was asked for ($state)"; cat cpus.log; }
+fi
 
 finished

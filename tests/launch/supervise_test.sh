@@ -29,6 +29,14 @@ job '[ $(wc -l < starts) -eq 2 ] || exit 6'; expect 0 "$hadal" supervise -- bash
 job 'n=$(wc -l < starts); ln -sfn step_0000000$((n / 2)) run/checkpoints/latest; [ $n -eq 8 ] || exit 137'
 expect 0 "$hadal" supervise --tries 2 -- bash job --run-dir run; starts 8
 
+echo "a lost host is noticed after 5 + 3 x 2 seconds, unless the environment says otherwise"
+keepalive() { env | grep '^OMPI_MCA_oob_tcp_keepalive_' | sort | sed 's/.*keepalive_//' | tr '\n' ' '; }
+job "$(declare -f keepalive); keepalive > keepalive"
+expect 0 "$hadal" supervise -- bash job
+[ "$(cat keepalive)" = "intvl=2 probes=3 time=5 " ] || fail "the keepalive is $(cat keepalive)"
+expect 0 env OMPI_MCA_oob_tcp_keepalive_time=60 "$hadal" supervise -- bash job
+[ "$(cat keepalive)" = "intvl=2 probes=3 time=60 " ] || fail "the keepalive is $(cat keepalive), not the user's"
+
 echo "the first signal asks, the second tells, the third kills"
 for signal in INT TERM USR1; do
   job 'trap "exit 85" USR1; while :; do sleep 0.05; done'

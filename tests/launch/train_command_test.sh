@@ -121,12 +121,20 @@ says "decoder, 7 layers"
 for file in alike.json alike.html; do [ -s $file ] || fail "no $file"; done
 expect 1 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
 
+echo "a reader that goes away"
+"${base[@]}" --run-dir piped 2> piped.log | head -1 > /dev/null
+identical unbroken/$last piped/$last
+
 echo "bad input"
 expect 2 "${base[@]}" --set model.d_modle=64 --run-dir bad; says "d_model"
 expect 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad; says "0.99"
-expect 2 "${base[@]}" --set model.heads=5 --run-dir bad; says "heads"
-expect 1 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "nowhere"
+expect 2 "${base[@]}" --set model.heads=5 --run-dir bad; says "small.textproto:2:.*model.d_model = 64"; says "^  --set model.heads=5"
+[ ! -e bad ] || fail "a config error made a run directory"
+expect 1 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "data.train is a prefix of files"
+expect 2 "${base[@]}" --run-dir ""; says "run-dir is empty"
+expect 1 bash -c 'ulimit -f 100; exec "$@"' limited "${base[@]}" --run-dir limited; says "ulimit -f"
 expect 1 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "Nearest"
+grep -q "Z end: exit code 1: .*bytes" bad/logs/rank_00000.log || fail "an error before the run directory is open is not in its log"
 expect 1 "${base[@]}" --set model.d_model=65536 --set model.d_ff=262144 --run-dir bad; says "what its host has free"
 expect 2 "${base[@]}" --trace steps=8-10 --run-dir bad; says "goes beyond the run: its last step is 9"
 expect 1 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/random.h"
 
 namespace hadal {
 namespace {
@@ -145,10 +146,27 @@ TEST(InitializationTest, ThreadsAndSlicesChangeNothing) {
   EXPECT_EQ(SliceCount(plan.parameters[0]), 2);
   const std::vector<float> serial = WholeParameter(plan, 0, 1);
   EXPECT_EQ(serial, WholeParameter(plan, 0, 3));
-  // The second slice by itself equals the tail of the whole.
-  std::vector<float> second(serial.size() - kSliceElements);
-  InitializeSlice(Stream::Cpu(1), plan, kSeed, 0, 1, {second.data(), static_cast<int64_t>(second.size())});
-  EXPECT_TRUE(std::equal(second.begin(), second.end(), serial.begin() + kSliceElements));
+  // An element's value is its place's in the whole parameter.
+  for (const int64_t element : {int64_t{0}, kSliceElements - 1, kSliceElements, std::ssize(serial) - 1}) {
+    const double normal = NormalAt(kSeed, RandomSite::kInitialization, /*stream=*/0, static_cast<uint64_t>(element));
+    EXPECT_EQ(serial[element], static_cast<float>(plan.parameters[0].init_scale * normal)) << element;
+  }
+}
+
+// The padding's row is a table's; a normal matrix has a row of that number too.
+TEST(InitializationTest, OnlyTablesHaveAPaddingRow) {
+  ModelOptions options{.encoder_layers = 1,
+                       .decoder_layers = 1,
+                       .d_model = 8,
+                       .d_ff = 16,
+                       .heads = 2,
+                       .source_vocabulary = 20,
+                       .target_vocabulary = 20};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  ASSERT_EQ(plan.parameters[1].init, InitKind::kNormal);
+  const std::vector<float> query = WholeParameter(plan, 1);
+  for (int i = 0; i < 8; ++i) EXPECT_NE(query[kPadToken * 8 + i], 0.0f);
 }
 
 }  // namespace

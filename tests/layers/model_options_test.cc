@@ -1,6 +1,7 @@
 #include "layers/model_options.h"
 
 #include <cmath>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -22,6 +23,35 @@ TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
   EXPECT_TRUE(ValidateModelOptions(options).ok());
   options.branch_growth = BranchGrowth::kSigmoid;
   EXPECT_EQ(ValidateModelOptions(options).message(), "model: branch_growth_steepness = 0, allowed: 0.01 to 50");
+}
+
+TEST(ValidateModelOptionsTest, EveryFieldHasARange) {
+  const ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100, .sharing = EmbeddingSharing::kDecoder};
+  ASSERT_TRUE(ValidateModelOptions(good).ok());
+  const auto refused = [&](const char* field, auto change) {
+    ModelOptions options = good;
+    change(options);
+    const std::string message(ValidateModelOptions(options).message());
+    EXPECT_NE(message.find(std::string("model: ") + field + " = "), std::string::npos) << field << ": " << message;
+  };
+  refused("encoder_layers", [](ModelOptions& o) { o.encoder_layers = 10001; });
+  refused("decoder_layers", [](ModelOptions& o) { o.decoder_layers = 0; });
+  refused("decoder_layers", [](ModelOptions& o) { o.decoder_layers = 10001; });
+  refused("d_model", [](ModelOptions& o) { o.d_model = 0; });
+  refused("d_ff", [](ModelOptions& o) { o.d_ff = 0; });
+  refused("heads", [](ModelOptions& o) { o.heads = 0; });
+  refused("source_vocabulary", [](ModelOptions& o) { o.source_vocabulary = 4; });
+  refused("target_vocabulary", [](ModelOptions& o) { o.target_vocabulary = 4; });
+  refused("max_positions", [](ModelOptions& o) { o.max_positions = 1; });
+  refused("max_positions", [](ModelOptions& o) { o.max_positions = 65537; });
+  refused("dropout", [](ModelOptions& o) { o.dropout = -0.1; });
+  refused("attention_dropout", [](ModelOptions& o) { o.attention_dropout = 1; });
+  refused("activation_dropout", [](ModelOptions& o) { o.activation_dropout = 1; });
+  refused("label_smoothing", [](ModelOptions& o) { o.label_smoothing = 1; });
+  refused("branch_growth_updates", [](ModelOptions& o) {
+    o.branch_growth = BranchGrowth::kLinear;
+    o.branch_growth_updates = 0;
+  });
 }
 
 TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {

@@ -300,6 +300,24 @@ TEST(BranchGainTest, GrowsLinearlyToOne) {
   EXPECT_EQ(BranchGain(sublayer, 90000), 0.5f);
 }
 
+TEST(BranchGainTest, ThereIsOneWhereItIsNotOneForEver) {
+  EXPECT_FALSE(HasBranchGain({}));
+  EXPECT_TRUE(HasBranchGain({.branch_gain = 0.5f}));
+  EXPECT_TRUE(HasBranchGain({.branch_growth = BranchGrowth::kLinear}));
+}
+
+TEST(BranchGainTest, ThePlanCarriesHowItGrows) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  options.branch_growth = BranchGrowth::kSigmoid;
+  options.branch_growth_updates = 77;
+  options.branch_growth_steepness = 3;
+  for (const SublayerRecord& sublayer : ModelPlan::Make(options).sublayers) {
+    EXPECT_EQ(sublayer.branch_growth, BranchGrowth::kSigmoid);
+    EXPECT_EQ(sublayer.branch_growth_updates, 77);
+    EXPECT_EQ(sublayer.branch_growth_steepness, 3);
+  }
+}
+
 TEST(BranchGainTest, GrowsExponentiallyAndAsASigmoid) {
   SublayerRecord sublayer{.branch_growth = BranchGrowth::kExponential, .branch_growth_updates = 4000};
   sublayer.branch_growth_steepness = static_cast<float>(DefaultSteepness(BranchGrowth::kExponential));

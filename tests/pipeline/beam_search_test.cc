@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -182,7 +183,9 @@ TEST(BeamSearchTest, AWideBeamFindsTheBestOfAllSentences) {
 
 TEST(BeamSearchTest, ScoreIsTheSumOverThePenalisedLength) {
   const RandomModel model(30, 5);
-  for (const Hypothesis& h : Search(model, {.length_penalty = 0.6}, 10)) {
+  const std::vector<Hypothesis> found = Search(model, {.length_penalty = 0.6}, 10);
+  EXPECT_FALSE(found.empty());
+  for (const Hypothesis& h : found) {
     ASSERT_EQ(h.token_log_probabilities.size(), h.tokens.size() + 1);
     double sum = 0;
     Tokens prefix;
@@ -215,6 +218,24 @@ TEST(BeamSearchTest, ABeamOfOneIsGreedy) {
   EXPECT_EQ(found[0].tokens, greedy);
 }
 
+// Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.
+TEST(BeamSearchTest, TiesHaveAnOrder) {
+  const std::vector<float> even(3, -1.0f);
+  const Tokens falling = {9, 6, 4};
+  BeamSearch search({.beam = 3}, 10);
+  const Continuations first[] = {{falling, even, -9.0f}};
+  search.Advance(first);
+  const auto tokens = [&] {
+    std::vector<std::pair<int32_t, int32_t>> live;
+    for (const BeamSearch::Live& l : search.live()) live.emplace_back(l.parent, l.token);
+    return live;
+  };
+  EXPECT_THAT(tokens(), ::testing::ElementsAre(std::pair(0, 4), std::pair(0, 6), std::pair(0, 9)));
+  const Continuations second[] = {{falling, even, -9.0f}, {falling, even, -9.0f}, {falling, even, -9.0f}};
+  search.Advance(second);
+  EXPECT_THAT(tokens(), ::testing::ElementsAre(std::pair(0, 4), std::pair(0, 6), std::pair(0, 9)));
+}
+
 TEST(BeamSearchTest, NothingButNaNEndsWithoutAHypothesis) {
   const Tokens tokens = {5, 4};
   const std::vector<float> nan(2, NAN);
@@ -237,6 +258,7 @@ TEST(BeamOptionsTest, NamesTheBadField) {
   EXPECT_THAT(std::string(ValidateBeamOptions({.beam = 0}).message()), ::testing::HasSubstr("beam = 0"));
   EXPECT_FALSE(ValidateBeamOptions({.beam = 65}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.length_penalty = NAN}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.min_length = -1}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.max_length_a = -1}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.max_length_b = INFINITY}).ok());
 }

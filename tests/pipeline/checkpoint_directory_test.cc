@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "runtime/files.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -19,10 +20,11 @@ using testing::HasSubstr;
 class CheckpointDirectoryTest : public testing::Test {
  protected:
   // Saves a model small enough to save often.
-  void SaveStep(CheckpointWriter& writer, int64_t step, bool is_best = false) {
-    const auto file = writer.WriteRankFile(step, 0, Slices());
+  void SaveStep(CheckpointWriter& writer, int64_t step, bool is_best = false, int64_t best_step = -1) {
+    const auto file = WriteRankFile(writer, step, 0, Slices());
     ASSERT_TRUE(file.ok()) << file.status();
-    const auto result = writer.Commit({.progress = {.step = step}, .files = {*file}, .is_best = is_best});
+    const auto result =
+        writer.Commit({.progress = {.step = step, .best_step = best_step}, .files = {*file}, .is_best = is_best});
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->retention.ok()) << result->retention;
   }
@@ -79,6 +81,43 @@ TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
 }
 
+TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirstOne) {
+  const RecordedSyncs syncs;
+  Writer();
+  ASSERT_GE(syncs.paths().size(), 3u);
+  EXPECT_EQ(syncs.paths().front(), run_.path());
+  EXPECT_EQ(syncs.paths().back(), run_ / "checkpoints");
+}
+
+// Whatever is lost after it, a checkpoint that was committed is there: its files, then their directory, then its name, then the pointers.
+TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
+  CheckpointWriter writer = Writer();
+  const std::string parent = run_ / "checkpoints";
+  const RecordedSyncs syncs;
+  const auto file = WriteRankFile(writer, 10, 0, Slices());
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(writer
+                  .Commit({.progress = {.step = 10},
+                           .files = {*file},
+                           .attachments = {{.name = "vocabulary.txt", .contents = "x"}},
+                           .is_best = true})
+                  .ok());
+  const std::vector<std::string> paths = syncs.paths();
+  ASSERT_GE(paths.size(), 4u);
+  const std::string temporary = DirectoryName(paths[0]);
+  EXPECT_THAT(temporary, HasSubstr(Directory(10) + ".tmp."));
+  EXPECT_THAT(paths, ElementsAre(temporary + "/rank_00000.safetensors", temporary + "/vocabulary.txt",
+                                 temporary + "/manifest.json", temporary, parent, parent, parent));
+}
+
+TEST_F(CheckpointDirectoryTest, WhatIsSetAsideStaysThere) {
+  CheckpointWriter writer = Writer();
+  for (int64_t step = 10; step <= 20; step += 10) SaveStep(writer, step);
+  const RecordedSyncs syncs;
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 15, "attempt").ok());
+  EXPECT_THAT(syncs.paths(), ElementsAre(run_ / "checkpoints"));
+}
+
 TEST_F(CheckpointDirectoryTest, ATextFileServesWhereLinksDoNot) {
   ASSERT_TRUE(MakeDirectories(run_ / "checkpoints").ok());
   SetContents(run_ / "checkpoints/latest", "step_00000020\n");
@@ -102,9 +141,7 @@ TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
   CheckpointWriter writer = Writer();
   for (int64_t step = 10; step <= 50; step += 10) SaveStep(writer, step);
   ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kLatest, 10, "x").ok());
-  const auto removed = ApplyRetention(run_.path(), {.keep_last = 1});
-  ASSERT_TRUE(removed.ok());
-  EXPECT_THAT(*removed, ElementsAre(Directory(20), Directory(30), Directory(40)));
+  ASSERT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(Steps(), ElementsAre(10, 50));
 }
 
@@ -116,6 +153,34 @@ TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead)
   EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
 }
 
+TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat) {
+  CheckpointWriter writer = Writer({.keep_last = 1});
+  SaveStep(writer, 10);
+  const auto commit = [&](int64_t step) {
+    const auto file = WriteRankFile(writer, step, 0, Slices());
+    EXPECT_TRUE(file.ok()) << file.status();
+    return writer.Commit({.progress = {.step = step}, .files = {*file}}).value();
+  };
+  EXPECT_TRUE(commit(20).retention.ok());
+  EXPECT_THAT(Steps(), ElementsAre(20));
+  SetContents(run_ / "checkpoints/best", "rubbish");
+  const CommitResult troubled = commit(30);
+  EXPECT_EQ(troubled.retention.code(), absl::StatusCode::kDataLoss) << troubled.retention;
+  EXPECT_THAT(Steps(), ElementsAre(20, 30));
+}
+
+TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesNothingItself) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10);
+  SetContents(run_ / "checkpoints/best.x", "left");
+  ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
+  std::filesystem::remove(run_ / "checkpoints/best");
+  ASSERT_TRUE(MakeDirectories(run_ / "checkpoints/best/of_somebody").ok());
+  EXPECT_FALSE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
+  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"), ElementsAre("attempt", "best", "latest", "step_00000010"));
+}
+
 TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
   CheckpointWriter writer = Writer({.keep_last = 0, .keep_every = 20});
   for (int64_t step = 10; step <= 30; step += 10) SaveStep(writer, step);
@@ -125,17 +190,21 @@ TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
 TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
   CheckpointWriter writer = Writer();
   for (int64_t step = 10; step <= 40; step += 10) SaveStep(writer, step);
-  FlipBit(Directory(40) + "/rank_00000.safetensors", Contents(Directory(40) + "/rank_00000.safetensors").size() - 1);
+  const std::string file = Directory(40) + "/rank_00000.safetensors";
+  const std::string good = Contents(file);
+  SetContents(file, good.substr(0, good.size() - 1));
   std::filesystem::remove(Directory(30) + "/manifest.json");
   const auto found = FindLatest(run_.path());
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->checkpoint.step, 20);
   ASSERT_EQ(found->rejected.size(), 2u);
   EXPECT_EQ(found->rejected[0].directory, Directory(40));
-  EXPECT_THAT(std::string(found->rejected[0].reason.message()), HasSubstr("CRC32C"));
+  EXPECT_THAT(std::string(found->rejected[0].reason.message()), HasSubstr("rank_00000.safetensors"));
   EXPECT_THAT(std::string(found->rejected[1].reason.message()), HasSubstr("manifest.json"));
-  // Sizes alone do not show the flipped bit; the load does, and then the search goes on below it.
-  EXPECT_EQ(FindLatest(run_.path(), {.verify_contents = false})->checkpoint.step, 40);
+  // Sizes alone do not show a flipped bit; the load does, and then the search goes on below it.
+  SetContents(file, good);
+  FlipBit(file, good.size() - 1);
+  EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 40);
   EXPECT_EQ(FindLatest(run_.path(), {.before_step = 20})->checkpoint.step, 10);
 }
 
@@ -168,6 +237,26 @@ TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
   CheckpointWriter next = Writer();
   EXPECT_TRUE(PathExists((*moved)[0])) << "what was set aside is a person's to delete";
+}
+
+TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10, /*is_best=*/true, 10);
+  SaveStep(writer, 20, false, 10);
+  SaveStep(writer, 30, /*is_best=*/true, 30);
+  SaveStep(writer, 40, /*is_best=*/true, 40);
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 40, "a").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 40) << "nothing later: nothing changes";
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "b").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10) << "the best when step 20 was saved";
+}
+
+TEST_F(CheckpointDirectoryTest, ABestThatIsGoneIsNoLongerNamed) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10, false, 5);  // step 5 was best and is not kept
+  SaveStep(writer, 20, /*is_best=*/true, 20);
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 10, "a").ok());
+  EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ CheckpointManifest SmallManifest() {
   CheckpointManifest manifest;
   manifest.progress = {.step = 3,
                        .update = 2,
+                       .epoch_start = {.order = 4294967295, .epoch = 390, .micro_batch = int64_t{1} << 33},
                        .validation_nll = 1.0 / 3,
                        .loss_trend = {.losses = 2, .mean = 2.0 / 3, .variance = 1.0 / 7}};
   manifest.attempt = "attempt";
@@ -47,6 +48,14 @@ std::string Reason(const std::string& from, const std::string& to) {
   const absl::Status status = ParseEdited(from, to);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << from << " -> " << to;
   return std::string(status.message());
+}
+
+TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsNoEpochsStart) {
+  EXPECT_TRUE(ParseEdited("\"epoch_start\"", "\"of another time\"").ok());
+  for (const char* wrong :
+       {"{}", "7", "[1,2]", "[-1,2,3]", "[1,-2,3]", "[1,4,3]", "[1,2,\"3\"]", "{\"a\":1,\"b\":2,\"c\":3}"}) {
+    EXPECT_THAT(Reason("[4294967295,390,8589934592]", wrong), HasSubstr("epoch_start"));
+  }
 }
 
 TEST(CheckpointManifestTest, ReadsBackWhatItWrote) {
@@ -110,6 +119,7 @@ TEST(CheckpointManifestTest, DeclaredSizesAllocateNothing) {
   EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",4294967296,4294967296]"), HasSubstr("impossible shape"));
   EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",18446744073709551615]"), HasSubstr("not [name, rows, columns]"));
   EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",0]"), HasSubstr("impossible shape"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",5,1,1]"), HasSubstr("not [name, rows, columns]"));
 }
 
 TEST(CheckpointManifestTest, WrongTypesAreRefused) {

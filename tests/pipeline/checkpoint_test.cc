@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/files.h"
@@ -157,7 +158,11 @@ TEST_F(CheckpointTest, FlippedBitsInEachRegionOfAFileAreSeenByVerifyAndByTheRank
     FlipBit(path, byte, static_cast<int>(byte % 8));
     auto reader = CheckpointReader::Open(directory_);
     ASSERT_TRUE(reader.ok());
-    EXPECT_EQ(reader->Verify().code(), absl::StatusCode::kDataLoss) << "byte " << byte;
+    const absl::Status verified = reader->Verify();
+    EXPECT_EQ(verified.code(), absl::StatusCode::kDataLoss) << "byte " << byte;
+    if (byte >= data) {
+      EXPECT_THAT(Text(verified), Not(HasSubstr("the whole"))) << "it says which slice";
+    }
     SmallState loaded(SmallParameters(), 99);
     auto again = CheckpointReader::Open(directory_);
     EXPECT_THAT(Text(again->ReadSlices(loaded.SlicesOfRank(1, 3))), HasSubstr("rank_00001")) << "byte " << byte;
@@ -202,15 +207,20 @@ TEST_F(CheckpointTest, LinksInsideAreNotFollowed) {
 }
 
 TEST_F(CheckpointTest, MomentsOfAWeightsOnlyCheckpointAreAnErrorThatSaysWhatToDo) {
-  CommitRequest request = {.progress = {.step = 7}, .has_moments = false};
   std::vector<SliceState> weights = state_.Slices();
   for (SliceState& slice : weights) slice.first_moment = slice.second_moment = {};
-  const auto file = writer_.WriteRankFile(7, 0, weights);
+  const auto file = WriteRankFile(writer_, 7, 0, weights);
   ASSERT_TRUE(file.ok());
-  request.files = {*file};
-  const auto saved = writer_.Commit(request);
-  ASSERT_TRUE(saved.ok()) << saved.status();
-  auto reader = CheckpointReader::Open(saved->directory);
+  CheckpointManifest manifest = CheckpointReader::Open(directory_)->manifest();
+  manifest.progress.step = 7;
+  manifest.has_moments = false;
+  manifest.files = {*file};
+  manifest.attachments.clear();
+  const absl::Status completed = CompleteCheckpointDirectory(writer_.TemporaryDirectory(7), manifest, {});
+  ASSERT_TRUE(completed.ok()) << completed;
+  const std::string saved = run_ / "checkpoints/step_00000007";
+  std::filesystem::rename(writer_.TemporaryDirectory(7), saved);
+  auto reader = CheckpointReader::Open(saved);
   EXPECT_TRUE(reader->Verify().ok());
   SmallState loaded(SmallParameters(), 99);
   EXPECT_THAT(Text(reader->ReadSlices(loaded.Slices())), HasSubstr("--init-from"));
@@ -224,7 +234,7 @@ TEST_F(CheckpointTest, FilesThatDoNotCoverTheModelAreNeverCommitted) {
   const auto commit = [&](int64_t step, std::vector<int> ranks_of_three) {
     CommitRequest request = {.progress = {.step = step, .update = step}};
     for (size_t i = 0; i < ranks_of_three.size(); ++i) {
-      const auto file = writer_.WriteRankFile(step, static_cast<int>(i), state_.SlicesOfRank(ranks_of_three[i], 3));
+      const auto file = WriteRankFile(writer_, step, static_cast<int>(i), state_.SlicesOfRank(ranks_of_three[i], 3));
       EXPECT_TRUE(file.ok()) << file.status();
       request.files.push_back(*file);
     }
@@ -238,8 +248,38 @@ TEST_F(CheckpointTest, FilesThatDoNotCoverTheModelAreNeverCommitted) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 8);
 }
 
+// What every reader goes by is the manifest; a file whose own header says otherwise is not read.
+TEST_F(CheckpointTest, AFileThatHoldsOtherTensorsThanItsRankReportedIsRefused) {
+  const auto first = WriteRankFile(writer_, 6, 0, state_.Slices());
+  ASSERT_TRUE(first.ok()) << first.status();
+  WrittenFile swapped = *first;
+  std::swap(swapped.slices[2], swapped.slices[3]);
+  const auto committed = writer_.Commit({.progress = {.step = 6}, .files = {swapped}});
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_THAT(Text(CheckpointReader::Open(committed->directory)->Verify()), HasSubstr("its header something else"));
+
+  const auto all = WriteRankFile(writer_, 7, 0, state_.Slices());
+  const std::vector<SliceState> last = {state_.Slices().back()};
+  const auto again = WriteRankFile(writer_, 7, 1, last);
+  ASSERT_TRUE(all.ok() && again.ok());
+  WrittenFile shorter = *all;
+  shorter.slices.pop_back();
+  const auto more = writer_.Commit({.progress = {.step = 7}, .files = {shorter, *again}});
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_THAT(Text(CheckpointReader::Open(more->directory)->Verify()),
+              HasSubstr("tensors that the manifest does not list"));
+}
+
+TEST_F(CheckpointTest, ARankFileSaysWhatItIsOf) {
+  const auto file = SafetensorsReader::Open(JoinPath(directory_, "rank_00001.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->metadata().at("plan_hash"), "feedfacecafebeef");
+  EXPECT_EQ(file->metadata().at("rank"), "1");
+  EXPECT_EQ(file->metadata().at("step"), "5");
+}
+
 TEST_F(CheckpointTest, ARankFileThatIsNotThereIsNeverCommitted) {
-  const auto file = writer_.WriteRankFile(6, 0, state_.Slices());
+  const auto file = WriteRankFile(writer_, 6, 0, state_.Slices());
   std::filesystem::remove(JoinPath(writer_.TemporaryDirectory(6), file->name));
   const auto result = writer_.Commit({.progress = {.step = 6}, .files = {*file}});
   EXPECT_THAT(Text(result.status()), HasSubstr("rank_00000.safetensors is missing"));
@@ -279,7 +319,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheLastCheckpointAndNoRubbish) {
 
 TEST_F(CheckpointTest, AFullDiskAtTheManifestIsReportedToo) {
   CommitRequest request = {.progress = {.step = 6}, .config_text = std::string(1'000'000, 'x')};
-  const auto file = writer_.WriteRankFile(6, 0, state_.Slices());
+  const auto file = WriteRankFile(writer_, 6, 0, state_.Slices());
   request.files = {*file};
   const FileSizeLimit limit(500'000);
   EXPECT_EQ(writer_.Commit(request).status().code(), absl::StatusCode::kResourceExhausted);
@@ -293,7 +333,7 @@ TEST_F(CheckpointTest, APlaceThatCannotBeWrittenIsReported) {
   const absl::Status claim = writer.Claim();
   EXPECT_FALSE(claim.ok());
   EXPECT_THAT(Text(claim), HasSubstr("/proc/hadal"));
-  EXPECT_FALSE(writer.WriteRankFile(1, 0, state_.Slices()).ok());
+  EXPECT_FALSE(WriteRankFile(writer, 1, 0, state_.Slices()).ok());
 }
 
 TEST_F(CheckpointTest, AVanishedRunDirectoryIsReportedAtCommit) {
@@ -303,12 +343,23 @@ TEST_F(CheckpointTest, AVanishedRunDirectoryIsReportedAtCommit) {
 }
 
 TEST_F(CheckpointTest, AnUnclearedAttemptsFilesAreRemovedByTheNextClaim) {
-  ASSERT_TRUE(writer_.WriteRankFile(6, 0, state_.Slices()).ok());  // and then it is killed
+  ASSERT_TRUE(WriteRankFile(writer_, 6, 0, state_.Slices()).ok());  // and then it is killed
   const std::string leftover = writer_.TemporaryDirectory(6);
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 5) << "half-written directories are not looked at";
   CheckpointWriter next = SmallWriter(run_.path());
   EXPECT_FALSE(PathExists(leftover));
   EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(CheckpointTest, AClaimRemovesWhatLaunchesLeftHalfWrittenAndNothingElse) {
+  for (const char* name : {"latest.a", "best.a", "attempt.a", "step_00000006.tmp.a", "step_00000004.abandoned.a",
+                           "notes.replaced.a", "latest_results"}) {
+    SetContents(run_ / (std::string("checkpoints/") + name), "x");
+  }
+  CheckpointWriter next = SmallWriter(run_.path());
+  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"),
+              testing::ElementsAre("attempt", "latest", "latest_results", "notes.replaced.a",
+                                   "step_00000004.abandoned.a", "step_00000005"));
 }
 
 TEST_F(CheckpointTest, ACheckpointCaughtWhileBeingReplacedComesBack) {

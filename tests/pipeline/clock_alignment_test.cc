@@ -31,6 +31,31 @@ TEST(ClockAlignment, FindsTheSkewWithinItsOwnErrorBound) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// Clocks that read what is written here: every ping takes 10 s there and back, and the answer is given late, but for the fifth one, which
+// takes 4 s and is answered in its middle.
+TEST(ClockAlignment, GoesByTheShortestPingAndItsMiddle) {
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([](Communicator& communicator) -> absl::Status {
+    const bool serves = communicator.rank() == 0;
+    int readings = 0;
+    const auto clock = [serves, &readings] {
+      const int ping = serves ? readings : readings / 2;
+      const bool ends = !serves && readings % 2 == 1;
+      ++readings;
+      const double begin = 1000.0 * ping;
+      if (serves) return begin + (ping == 4 ? 2 : 9) - 500;
+      return ends ? begin + (ping == 4 ? 4 : 10) : begin;
+    };
+    HADAL_ASSIGN_OR_RETURN(const ClockOffset offset, MeasureClockOffset(communicator, clock, absl::Seconds(30)));
+    if (serves) return absl::OkStatus();
+    EXPECT_EQ(offset.seconds, 500);
+    EXPECT_EQ(offset.error_seconds, 2);
+    EXPECT_EQ(offset.at_seconds, 4002);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(ClockAlignment, OneRankIsItsOwnClock) {
   InProcessWorld world(1);
   const auto offset = MeasureClockOffset(

@@ -80,7 +80,7 @@ class PaddedModel {
         stream_(Stream::On(*device_, 1)),
         plan_(ModelPlan::Make(Model(method))),
         layout_(std::make_unique<ArenaLayout>()),
-        base_(layout_->Reserve<float>("base", 16)),
+        base_(layout_->ReserveLasting<float>("base", 16)),
         parameters_(plan_, Sublayers(), true, *layout_),
         workspace_(plan_, kCapacity, stream_, true, *layout_),
         slots_({.first_sublayer = 0,

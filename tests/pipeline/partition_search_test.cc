@@ -13,12 +13,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-PartitionBlocks BlocksOf(const std::vector<int>& cost, const std::vector<int>& bytes, int64_t bytes_limit) {
-  PartitionBlocks blocks{.begin = {0}, .cost_before = {0}, .bytes_before = {0}, .bytes_limit = bytes_limit};
+PartitionBlocks BlocksOf(const std::vector<int>& cost) {
+  PartitionBlocks blocks{.begin = {0}, .cost_before = {0}};
   for (size_t i = 0; i < cost.size(); ++i) {
     blocks.begin.push_back(static_cast<int>(i) + 1);
     blocks.cost_before.push_back(blocks.cost_before.back() + cost[i]);
-    blocks.bytes_before.push_back(blocks.bytes_before.back() + bytes[i]);
   }
   return blocks;
 }
@@ -34,7 +33,7 @@ bool EarlierBorders(const std::vector<int>& a, const std::vector<int>& b) {
   return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend());
 }
 
-// Every split of n blocks is a set of borders between them: the bits of a number. Those within the byte limit.
+// Every split of n blocks is a set of borders between them: the bits of a number.
 std::vector<Split> AllSplits(const PartitionBlocks& blocks) {
   std::vector<Split> splits;
   for (unsigned cuts = 0; cuts < 1u << (blocks.size() - 1); ++cuts) {
@@ -43,15 +42,13 @@ std::vector<Split> AllSplits(const PartitionBlocks& blocks) {
       if ((cuts >> (i - 1) & 1) != 0) split.borders.push_back(i);
     }
     split.borders.push_back(blocks.size());
-    bool fits = true;
     for (size_t g = 0; g + 1 < split.borders.size(); ++g) {
       const int begin = split.borders[g], end = split.borders[g + 1];
       const double cost = blocks.cost_before[end] - blocks.cost_before[begin];
-      fits = fits && blocks.bytes_before[end] - blocks.bytes_before[begin] <= blocks.bytes_limit;
       split.largest = std::max(split.largest, cost);
       split.squares += cost * cost;
     }
-    if (fits) splits.push_back(split);
+    splits.push_back(split);
   }
   return splits;
 }
@@ -62,23 +59,17 @@ PartitionBlocks RandomBlocks(uint32_t stream) {
     return static_cast<int>(UniformAt(9, RandomSite::kSampling, stream, index++) * limit);
   };
   const int n = 1 + draw(9), largest = 2 + draw(4);
-  std::vector<int> cost, bytes;
-  for (int i = 0; i < n; ++i) {
-    cost.push_back(draw(largest));
-    bytes.push_back(draw(5));
-  }
-  return BlocksOf(cost, bytes, 4 + draw(20));
+  std::vector<int> cost;
+  for (int i = 0; i < n; ++i) cost.push_back(draw(largest));
+  return BlocksOf(cost);
 }
 
-TEST(PartitionSearch, TheFewestPiecesTheSmallestBoundAndTheEarliestBalancedBorders) {
+TEST(PartitionSearch, TheSmallestBoundAndTheEarliestBalancedBorders) {
   int ties = 0;
   for (uint32_t stream = 0; stream < 600; ++stream) {
     const PartitionBlocks blocks = RandomBlocks(stream);
     const std::vector<Split> all = AllSplits(blocks);
-    size_t fewest = blocks.size();
-    for (const Split& split : all) fewest = std::min(fewest, split.borders.size() - 1);
-    ASSERT_EQ(PiecesWithinBytes(blocks), static_cast<int>(fewest)) << stream;
-    for (int pieces = static_cast<int>(fewest); pieces <= blocks.size(); ++pieces) {
+    for (int pieces = 1; pieces <= blocks.size(); ++pieces) {
       double bound = kInfinity;
       const auto of_size = [&](const Split& split) { return std::ssize(split.borders) == pieces + 1; };
       for (const Split& split : all) {

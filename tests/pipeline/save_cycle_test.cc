@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/checkpoint_writer.h"
+#include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/small_checkpoint.h"
@@ -102,6 +103,22 @@ TEST_F(SaveCycleTest, OneSaveIsFinishedBeforeTheNextBegins) {
   EXPECT_THAT(listener_.steps(), ElementsAre(3));
   ASSERT_TRUE(saves_.Finish(4).ok());
   EXPECT_THAT(listener_.steps(), ElementsAre(3, 4));
+}
+
+// From one save's beginning to the next one's.
+TEST_F(SaveCycleTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
+  constexpr absl::Duration kPause = absl::Milliseconds(100);
+  absl::SleepFor(kPause);
+  const Stopwatch watch;
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  absl::SleepFor(kPause);
+  ASSERT_TRUE(saves_.Begin(At(4), false).ok());
+  const double most = watch.Seconds();
+  ASSERT_TRUE(saves_.Finish(4).ok());
+  ASSERT_THAT(listener_.steps(), ElementsAre(3, 4));
+  EXPECT_GE(listener_.saved[0].interval_seconds, absl::ToDoubleSeconds(kPause)) << "since the start";
+  EXPECT_GE(listener_.saved[1].interval_seconds, absl::ToDoubleSeconds(kPause));
+  EXPECT_LE(listener_.saved[1].interval_seconds, most);
 }
 
 TEST_F(SaveCycleTest, AtTheEndTheLastStepIsSavedUnlessItIsAlready) {

@@ -30,10 +30,12 @@ TEST(Schedule1F1BTest, EveryComputeStandsBetweenItsReceiveAndItsSend) {
 
 TEST(Schedule1F1BTest, FewerMicroBatchesThanStages) {
   const ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 2};
-  const auto programs = MakeSchedules(ScheduleKind::k1F1B, shape);
-  EXPECT_EQ(SummarizeProgram((*programs)[0], shape), "F0-1 B0-1");
-  EXPECT_EQ(SummarizeProgram((*programs)[2], shape), "F0-1 B0-1");
-  EXPECT_EQ(SummarizeProgram((*programs)[3], shape), "F0 B0 F1 B1");
+  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::k1F1B, shape), shape, {}).value(),
+            "rank 0  F0 F1 .  .  .  .  .  .  .  .  B0 -- .  B1 --\n"
+            "rank 1  .  F0 F1 .  .  .  .  .  B0 -- .  B1 -- .  .\n"
+            "rank 2  .  .  F0 F1 .  .  B0 -- .  B1 -- .  .  .  .\n"
+            "rank 3  .  .  .  F0 B0 -- F1 B1 -- .  .  .  .  .  .\n"
+            "15 units, 60.0% idle\n");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
   const auto programs = MakeSchedules(kind, shape);
   ASSERT_TRUE(programs.ok()) << programs.status();
   for (int outstanding_sends : {1, 2, 4}) {
-    const auto report = CheckSchedule(*programs, shape, {.outstanding_sends = outstanding_sends, .live_limit = {}});
+    const auto report = CheckSchedule(*programs, shape, {.outstanding_sends = outstanding_sends});
     ASSERT_TRUE(report.ok()) << report.status();
     for (int rank = 0; rank < shape.stages; ++rank) {
       const int theory = PeakInTheory(kind, shape, rank);
@@ -44,7 +44,7 @@ void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
   }
   const auto forward = MakeForwardSchedules(shape);
   ASSERT_TRUE(forward.ok()) << forward.status();
-  const auto report = CheckSchedule(*forward, shape, {.forward_only = true, .live_limit = {}});
+  const auto report = CheckSchedule(*forward, shape, {.forward_only = true});
   ASSERT_TRUE(report.ok()) << report.status();
   for (const int peak : report->peak_live_of_rank) EXPECT_EQ(peak, 1);
 }
@@ -106,6 +106,18 @@ TEST_F(BadScheduleTest, NamesTheCycleOfADeadlock) {
             "micro-batch 1), for rank 0 to send micro-batch 1");
 }
 
+TEST_F(BadScheduleTest, ABackwardNeedsItsGradient) {
+  Swap(0, {kReceiveBackward, 0, 0}, {kBackward, 0, 0});
+  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument),
+              HasSubstr("backward(chunk 0, micro-batch 0): comes before receive_backward(chunk 0, micro-batch 0)"));
+}
+
+TEST_F(BadScheduleTest, AProgramWithoutBackwardHasNoTail) {
+  programs_ = *MakeForwardSchedules(shape_);
+  programs_[0].push_back({.operation = kReduceTiedGradients});
+  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, {.forward_only = true}), HasSubstr("has no tail"));
+}
+
 TEST_F(BadScheduleTest, CycleLeavesOutRanksThatOnlyWaitForIt) {
   shape_ = {.stages = 4, .chunks = 1, .micro_batches = 2};
   programs_ = *MakeSchedules(ScheduleKind::kGpipe, shape_);
@@ -127,11 +139,10 @@ TEST_F(BadScheduleTest, OneOutstandingSendIsADeadlockWhereTwoAreNot) {
                 {kForward, 1, 0},
                 {kReceiveForward, 1, 1},
                 {kForward, 1, 1}}};
-  EXPECT_EQ(
-      Refusal(absl::StatusCode::kFailedPrecondition, {.outstanding_sends = 1, .forward_only = true, .live_limit = {}}),
-      "deadlock with 1 outstanding send(s) a channel: rank 0 waits at instruction 3, send_forward(chunk 0, "
-      "micro-batch 1), for rank 0 to receive micro-batch 0");
-  EXPECT_TRUE(CheckSchedule(programs_, shape_, {.outstanding_sends = 2, .forward_only = true, .live_limit = {}}).ok());
+  EXPECT_EQ(Refusal(absl::StatusCode::kFailedPrecondition, {.outstanding_sends = 1, .forward_only = true}),
+            "deadlock with 1 outstanding send(s) a channel: rank 0 waits at instruction 3, send_forward(chunk 0, "
+            "micro-batch 1), for rank 0 to receive micro-batch 0");
+  EXPECT_TRUE(CheckSchedule(programs_, shape_, {.outstanding_sends = 2, .forward_only = true}).ok());
 }
 
 TEST_F(BadScheduleTest, MissingBackward) {
@@ -187,7 +198,7 @@ TEST_F(BadScheduleTest, ReceivesMoreThanTheRingHolds) {
   Swap(1, {kForward, 0, 0}, {kReceiveForward, 0, 1});
   EXPECT_THAT(Refusal(absl::StatusCode::kResourceExhausted),
               HasSubstr("1 received input(s) are not used yet and the channel's receive ring has 1"));
-  EXPECT_TRUE(CheckSchedule(programs_, shape_, {.outstanding_sends = 2, .live_limit = {}}).ok());
+  EXPECT_TRUE(CheckSchedule(programs_, shape_, {.outstanding_sends = 2}).ok());
 }
 
 TEST_F(BadScheduleTest, MessagesBeyondTheEndsOfTheModel) {
@@ -214,25 +225,12 @@ TEST_F(BadScheduleTest, TailIncompleteEarlyOrOutOfOrder) {
 }
 
 TEST_F(BadScheduleTest, TrainingProgramIsNotForwardOnly) {
-  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, {.forward_only = true, .live_limit = {}}),
+  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, {.forward_only = true}),
               HasSubstr("a forward-only program has no backward"));
 }
 
-TEST_F(BadScheduleTest, NamesTheChunkThatHoldsTooMuch) {
-  programs_ = *MakeSchedules(ScheduleKind::kGpipe, shape_);
-  EXPECT_THAT(
-      Refusal(absl::StatusCode::kResourceExhausted, {.live_limit = {{4}, {3}}}),
-      AllOf(HasSubstr("rank 1, instruction"),
-            HasSubstr("receive_forward(chunk 0, micro-batch 3): overrun: the chunk holds 4 micro-batches and has room "
-                      "for 3")));
-  EXPECT_TRUE(CheckSchedule(programs_, shape_, {.live_limit = {{4}, {4}}}).ok());
-}
-
 TEST_F(BadScheduleTest, ArgumentsThatDoNotFit) {
-  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, {.outstanding_sends = 0, .live_limit = {}}),
-              HasSubstr("at least 1 is needed"));
-  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, {.live_limit = {{4}}}),
-              HasSubstr("one number for each chunk of each rank"));
+  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument, {.outstanding_sends = 0}), HasSubstr("at least 1 is needed"));
   programs_.pop_back();
   EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument), HasSubstr("1 programs do not fit 2 stages"));
 }

@@ -50,14 +50,12 @@ TEST(SchedulePrintTest, ManyRanksKeepBothEnds) {
             "24 units, 91.7% idle\n");
 }
 
-TEST(SchedulePrintTest, ProgramsFoldIntoOneLine) {
-  const ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 8};
-  const auto programs = MakeSchedules(ScheduleKind::k1F1B, shape);
-  EXPECT_EQ(SummarizeProgram((*programs)[0], shape), "F0-3 (B0 F4)-(B3 F7) B4-7");
-  EXPECT_EQ(SummarizeProgram((*programs)[3], shape), "(F0 B0)-(F7 B7)");
-  EXPECT_EQ(SummarizeProgram({}, shape), "");
-  const ScheduleShape many_chunks{.stages = 1, .chunks = 27, .micro_batches = 1};
-  EXPECT_THAT(SummarizeProgram(*MakeForwardSchedule(many_chunks, 0), many_chunks), HasSubstr("F0y F0z F0:26"));
+TEST(SchedulePrintTest, ChunksHaveLettersThenNumbers) {
+  const ScheduleShape shape{.stages = 1, .chunks = 27, .micro_batches = 1};
+  EXPECT_EQ(DrawSchedule(*MakeForwardSchedules(shape), shape, {.forward_only = true, .max_columns = 4}).value(),
+            "rank 0  F0a   F0b   … F0z   F0:26\n"
+            "… 23 units of time left out\n"
+            "27 units, 0.0% idle\n");
 }
 
 TEST(SchedulePrintTest, RefusesOptionsOutOfRange) {

@@ -1,6 +1,7 @@
 // What rank 0's sink hears of made-up steps. The engine is there to be measured; it runs nothing.
 #include "pipeline/step_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -73,6 +74,19 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
   });
   EXPECT_TRUE(status.ok()) << status;
   return told;
+}
+
+TEST(StepReport, WhatALongRunTellsDoesNotGrowWithItsStages) {
+  for (const int64_t stages : {1, 8, 9, 64, 512}) {
+    int64_t told = 0;
+    for (int64_t step = 1; step <= 100'000; ++step) told += IsSurveyedStep(step, 1, stages) ? stages : 0;
+    EXPECT_LE(told, 100'000 * kSurveyedStages + kDenseSurveys * stages) << stages;
+    EXPECT_GE(told, 100'000 * std::min<int64_t>(stages, kSurveyedStages) / 2) << stages;
+  }
+  EXPECT_TRUE(IsSurveyedStep(100, 1, 512));
+  EXPECT_TRUE(IsSurveyedStep(500, 10, 512));
+  EXPECT_FALSE(IsSurveyedStep(505, 10, 512));
+  EXPECT_FALSE(IsSurveyedStep(101, 1, 9));
 }
 
 StepResult Result() {

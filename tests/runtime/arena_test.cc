@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -46,6 +48,50 @@ TEST_F(ArenaTest, ThreadsShareTheWorkAndContentsStay) {
   EXPECT_EQ(numbers[0], 17);
   EXPECT_EQ(numbers[1], 0);
   EXPECT_EQ(numbers[kBytes / 8 - 1], 19);
+}
+
+// Lasting regions between scratch, in both parts; the second program needs more of the device and less of the host.
+TEST(Arena, ScratchOfProgramsLiesOverEachOtherAndWhatLastsApart) {
+  ArenaLayout layout;
+  const ArenaSlice first = layout.Reserve<float>("workspace", 32), first_host = layout.ReserveHostBytes("borders", 640);
+  const ArenaSlice weights = layout.ReserveLasting<float>("weights", 100);  // 448 bytes, padded
+  const ArenaSlice buffer = layout.ReserveLastingHostBytes("buffer", 64);
+  EXPECT_EQ(layout.overlaid_bytes(), 0);
+  layout.BeginProgram();
+  const ArenaSlice table = layout.ReserveLasting<float>("weights", 16);
+  const ArenaSlice second = layout.ReserveBytes("caches", 192), second_host = layout.ReserveHostBytes("borders", 128);
+  EXPECT_EQ(layout.device_bytes(), 448 + 64 + 192);
+  EXPECT_EQ(layout.host_bytes(), 64 + 640);
+  EXPECT_EQ(layout.overlaid_bytes(), 128 + 128);
+  int64_t sum = 0;
+  for (const ArenaLayout::Category& category : layout.categories()) sum += category.bytes;
+  EXPECT_EQ(sum - layout.overlaid_bytes(), layout.total_bytes());
+  ASSERT_EQ(layout.categories().size(), 6u) << "borders of each program, weights once";
+
+  const Arena arena = *Arena::Allocate(layout);
+  EXPECT_EQ(arena.bytes(), layout.total_bytes());
+  EXPECT_EQ(arena.Get<std::byte>(first), arena.Get<std::byte>(second));
+  EXPECT_EQ(arena.Get<std::byte>(first_host), arena.Get<std::byte>(second_host));
+  EXPECT_EQ(arena.scratch(/*on_host=*/false).size(), 192u);
+  EXPECT_EQ(arena.scratch(/*on_host=*/true).size(), 640u);
+  for (const bool on_host : {false, true}) std::ranges::fill(arena.scratch(on_host), std::byte{0xFF});
+  for (const auto& [slice, value] : {std::pair(weights, 0), {table, 0}, {buffer, 0}, {first, -1}, {first_host, -1}}) {
+    const auto* const begin = arena.Get<int8_t>(slice);
+    EXPECT_EQ(std::count(begin, begin + slice.bytes, value), slice.bytes);
+  }
+}
+
+// What one program takes for the host another may take for kernels.
+TEST(Arena, OfTheCpuIsOnePart) {
+  ArenaLayout layout(DeviceKind::kCpu);
+  layout.ReserveBytes("workspace", 128);
+  const ArenaSlice borders = layout.ReserveHostBytes("borders", 640);
+  layout.BeginProgram();
+  const ArenaSlice caches = layout.ReserveBytes("caches", 512);
+  EXPECT_EQ(layout.total_bytes(), 128 + 640);
+  EXPECT_EQ(layout.overlaid_bytes(), 512);
+  const Arena arena = *Arena::Allocate(layout);
+  EXPECT_EQ(arena.Get<std::byte>(borders), arena.Get<std::byte>(caches) + 128);
 }
 
 TEST(Arena, AnEmptyOneCanBeMadeResident) {

@@ -6,7 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/support/file_size_limit.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -28,6 +36,8 @@ TEST(FilesTest, PathsAreTakenApart) {
   EXPECT_TRUE(IsPlainFileName("rank_00000.safetensors"));
   for (const char* name : {"", ".", "..", "../x", "/etc/passwd", "a/b"}) EXPECT_FALSE(IsPlainFileName(name)) << name;
   EXPECT_FALSE(IsPlainFileName(std::string("a\0b", 3)));
+  EXPECT_TRUE(IsPlainFileName(std::string(255, 'x')));
+  EXPECT_FALSE(IsPlainFileName(std::string(256, 'x'))) << "no file system takes it";
 }
 
 TEST(FilesTest, ReadsBackWhatItWrote) {
@@ -56,6 +66,36 @@ TEST(FilesTest, ErrorsNameThePathAndTheReason) {
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr(directory / "missing"));
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("No such file"));
   EXPECT_EQ(ReadFile(directory.path(), 10).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(FilesTest, CallersCanTellErrorsApart) {
+  const std::pair<int, absl::StatusCode> codes[] = {
+      {ENOENT, absl::StatusCode::kNotFound},          {EACCES, absl::StatusCode::kPermissionDenied},
+      {EROFS, absl::StatusCode::kPermissionDenied},   {ENOSPC, absl::StatusCode::kResourceExhausted},
+      {EDQUOT, absl::StatusCode::kResourceExhausted}, {EMFILE, absl::StatusCode::kResourceExhausted},
+      {EEXIST, absl::StatusCode::kAlreadyExists},     {EISDIR, absl::StatusCode::kFailedPrecondition},
+      {ELOOP, absl::StatusCode::kFailedPrecondition}, {EIO, absl::StatusCode::kDataLoss},
+      {ESTALE, absl::StatusCode::kDataLoss},          {EINVAL, absl::StatusCode::kInternal}};
+  for (const auto& [error, code] : codes) {
+    const absl::Status status = ErrnoStatus(error, "read", "/some/file");
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot read /some/file: "));
+  }
+}
+
+TEST(FilesTest, ADescriptorIsClosedWithItsOwnerAndWhenAnotherTakesItsPlace) {
+  const auto is_open = [](int fd) { return fcntl(fd, F_GETFD) >= 0; };
+  int first = -1, second = -1;
+  {
+    FileDescriptor file(open("/dev/null", O_RDONLY));
+    first = file.get();
+    FileDescriptor other(open("/dev/null", O_RDONLY));
+    second = other.get();
+    file = std::move(other);
+    EXPECT_FALSE(is_open(first));
+    EXPECT_TRUE(is_open(second));
+  }
+  EXPECT_FALSE(is_open(second));
 }
 
 TEST(FilesTest, APipeDoesNotHangAReader) {
@@ -105,6 +145,106 @@ TEST(FilesTest, ReplacingIsAtomicAndAFailureKeepsTheOldText) {
   EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("file"));
 }
 
+TEST(FilesTest, ErrorsOfReplacingSpeakOfTheFileThatWasAskedFor) {
+  TemporaryDirectory directory;
+  const std::string path = directory / "missing/file";
+  const absl::Status status = ReplaceFile(path, "text", "4711");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "cannot create " + path + ": there is no directory " + (directory / "missing") +
+                                  "; make it, or choose another place");
+  ASSERT_TRUE(MakeDirectories(path).ok());
+  const absl::Status replaced = ReplaceFile(path, "text", "4711");
+  EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(replaced.message()), HasSubstr("cannot replace " + path + ": "));
+  EXPECT_THAT(std::string(replaced.message()), HasSubstr("a directory has that name"));
+  EXPECT_THAT(*ListDirectory(directory / "missing"), ElementsAre("file"));
+  const FileSizeLimit limit(10);
+  const absl::Status full = ReplaceFile(directory / "large", std::string(100, 'x'), "4711");
+  EXPECT_THAT(std::string(full.message()), HasSubstr("cannot write " + (directory / "large") + ": "));
+}
+
+TEST(FilesTest, WhatACrashLeftDoesNotStopReplacing) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(WriteNewFile(directory / "file.new", "half of").ok());
+  ASSERT_TRUE(ReplaceFile(directory / "file", "text", "new").ok());
+  EXPECT_EQ(Contents(directory / "file"), "text");
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("file"));
+}
+
+TEST(FilesTest, WhetherAFileCanBeCreatedIsToldBeforehand) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(WriteNewFile(directory / "file", "x").ok());
+  EXPECT_TRUE(CheckCreatable(directory / "other").ok());
+  EXPECT_TRUE(CheckCreatable(directory / "file").ok());
+  EXPECT_EQ(CheckCreatable(directory / "missing/file").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CheckCreatable(directory.path()).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckCreatable(directory / "file/below").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(PathExists(directory / "other"));
+}
+
+TEST(FilesTest, WhatIsReadIsNotWrittenUnderAnotherName) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(WriteNewFile(directory / "text", "x").ok());
+  ASSERT_EQ(symlink("text", (directory / "link").c_str()), 0);
+  EXPECT_TRUE(CheckIsNoneOf(directory / "new", {directory / "text", ""}).ok());
+  EXPECT_TRUE(CheckIsNoneOf("/dev/null", {"/dev/null"}).ok());
+  const absl::Status status = CheckIsNoneOf(directory / "link", {"", directory / "text"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("would empty " + (directory / "text")));
+}
+
+TEST(FilesTest, TheDirectoryThatCannotBeMadeIsNamed) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(WriteNewFile(directory / "file", "x").ok());
+  const absl::Status status = MakeDirectories(directory / "file/below/deeper");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot make directory " + (directory / "file/below") + ": "));
+}
+
+TEST(FilesTest, NewFilesHaveThePermissionsThatTheUmaskLeaves) {
+  TemporaryDirectory directory;
+  const mode_t before = umask(002);
+  EXPECT_TRUE(MakeDirectories(directory / "folder").ok());
+  EXPECT_TRUE(WriteNewFile(directory / "folder/file", "x").ok());
+  umask(before);
+  struct stat info;
+  ASSERT_EQ(stat((directory / "folder").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0775u);
+  ASSERT_EQ(stat((directory / "folder/file").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0664u);
+}
+
+TEST(FilesTest, AReplacementThatCannotTakeItsPlaceLeavesNothing) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory / "name/inside").ok());
+  EXPECT_FALSE(ReplaceFile(directory / "name", "text", "1").ok()) << "a directory that holds something";
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("name"));
+}
+
+// The text before its name, its name before the caller hears of it.
+TEST(FilesTest, WhatIsWrittenIsOnTheDeviceBeforeItIsReported) {
+  TemporaryDirectory directory;
+  const RecordedSyncs syncs;
+  ASSERT_TRUE(WriteNewFile(directory / "new", "text").ok());
+  EXPECT_THAT(syncs.paths(), ElementsAre(directory / "new"));
+  ASSERT_TRUE(ReplaceFile(directory / "file", "text", "1").ok());
+  EXPECT_THAT(syncs.paths(), ElementsAre(directory / "new", directory / "file.1", directory.path()));
+}
+
+TEST(FilesTest, WhatTheDeviceRefusesIsNoSuccess) {
+  TemporaryDirectory directory;
+  RecordedSyncs syncs;
+  syncs.FailNext(EIO);
+  EXPECT_EQ(WriteNewFile(directory / "new", "text").code(), absl::StatusCode::kDataLoss);
+  syncs.FailNext(ENOSPC);
+  EXPECT_EQ(ReplaceFile(directory / "file", "text", "1").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre());
+  syncs.FailNext(EIO);
+  EXPECT_EQ(SyncDirectory(directory.path()).code(), absl::StatusCode::kDataLoss);
+  syncs.FailNext(EINVAL);
+  EXPECT_TRUE(SyncDirectory(directory.path()).ok()) << "a file system that does not sync directories";
+}
+
 TEST(FilesTest, MakesListsAndRemovesTrees) {
   TemporaryDirectory directory;
   ASSERT_TRUE(MakeDirectories(directory / "a/b/c").ok());
@@ -121,6 +261,28 @@ TEST(FilesTest, MakesListsAndRemovesTrees) {
   EXPECT_TRUE(RemoveTree(directory / "a").ok());
 }
 
+TEST(FilesTest, ListsAreSortedWhateverTheFileSystemsOrder) {
+  TemporaryDirectory directory;
+  std::vector<std::string> names;
+  for (int i = 20; i > 0; --i) {
+    names.push_back("name" + std::to_string(i * i));
+    ASSERT_TRUE(WriteNewFile(directory / names.back(), "").ok());
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(*ListDirectory(directory.path()), names);
+}
+
+TEST(FilesTest, RemovingATreeLeavesWhatItsLinksLeadTo) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory / "kept").ok());
+  ASSERT_TRUE(MakeDirectories(directory / "removed").ok());
+  ASSERT_TRUE(WriteNewFile(directory / "kept/file", "x").ok());
+  ASSERT_EQ(symlink("../kept", (directory / "removed/link").c_str()), 0);
+  ASSERT_TRUE(RemoveTree(directory / "removed").ok());
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("kept"));
+  EXPECT_TRUE(PathExists(directory / "kept/file"));
+}
+
 TEST(FilesTest, AFileThatEndsEarlyIsDataLoss) {
   TemporaryDirectory directory;
   ASSERT_TRUE(WriteNewFile(directory / "file", "12345").ok());
@@ -130,7 +292,13 @@ TEST(FilesTest, AFileThatEndsEarlyIsDataLoss) {
   EXPECT_EQ(ReadAt(*file, 1, 5, buffer, "file").code(), absl::StatusCode::kDataLoss);
 }
 
-TEST(FilesTest, KnowsTheFreeSpace) { EXPECT_GT(*FreeBytes(testing::TempDir()), 0); }
+// Others write meanwhile.
+TEST(FilesTest, KnowsTheFreeSpaceInBytes) {
+  const auto free = static_cast<double>(*FreeBytes(testing::TempDir()));
+  const auto available = static_cast<double>(std::filesystem::space(testing::TempDir()).available);
+  EXPECT_GT(free, 0.5 * available);
+  EXPECT_LT(free, 2 * available);
+}
 
 }  // namespace
 }  // namespace hadal

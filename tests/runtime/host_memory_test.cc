@@ -17,13 +17,6 @@ TEST(HostMemory, ReadsALineOfMemInfo) {
   EXPECT_EQ(MemInfoBytes("", "MemTotal"), std::nullopt);
 }
 
-TEST(HostMemory, AControlGroupWithoutALimitSaysNothing) {
-  EXPECT_EQ(BytesBelowLimit("1000\n", "400\n"), 600);
-  EXPECT_EQ(BytesBelowLimit("1000\n", "1400\n"), 0);
-  EXPECT_EQ(BytesBelowLimit("max\n", "400\n"), std::nullopt);
-  EXPECT_EQ(BytesBelowLimit("", ""), std::nullopt);
-}
-
 TEST(HostMemory, ThisHostHasSome) {
   const std::optional<int64_t> bytes = AvailableHostMemoryBytes();
   ASSERT_TRUE(bytes.has_value());

@@ -1,6 +1,8 @@
 #include "runtime/random.h"
 
 #include <cmath>
+#include <set>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -28,6 +30,43 @@ TEST(DropoutTest, KeepsTheStatedShareAndTheMean) {
   }
   EXPECT_NEAR(dropped / double{n}, 0.3, 4 * std::sqrt(0.3 * 0.7 / n));
   EXPECT_NEAR(sum / n, 1.0, 0.01);
+}
+
+// What kernels and checkpoints of any layout agree on: eight draws of 16 bits a block, low half first; a draw below the threshold drops.
+TEST(DropoutTest, AnElementsDrawIsItsPieceOfItsBlock) {
+  Dropout dropout{{.seed = 7, .step = 3, .micro_batch = 1, .sublayer = 5}};
+  for (uint64_t element = 0; element < 40; ++element) {
+    const uint32_t block = static_cast<uint32_t>(element) / 8, piece = element % 8;
+    const uint32_t word = Philox4x32(7, dropout.counter.At(block))[piece / 2];
+    const uint32_t draw = piece % 2 == 0 ? word & 0xFFFF : word >> 16;
+    dropout.threshold = draw;
+    EXPECT_EQ(DropoutFactor(dropout, element), draw == 0 ? 1.0f : dropout.scale()) << element;
+    dropout.threshold = draw + 1;
+    EXPECT_EQ(DropoutFactor(dropout, element), 0.0f) << element;
+  }
+}
+
+TEST(DropoutTest, NoTwoQueriesAndHeadsShareTheirDraws) {
+  const Dropout dropout{{.seed = 7}, Dropout::Threshold(0.5)};
+  constexpr uint32_t kHeads = 3, kKeys = 40;
+  std::set<std::vector<float>> masks;
+  for (uint64_t row = 0; row < 4; ++row) {
+    for (uint32_t head = 0; head < kHeads; ++head) {
+      std::vector<float> mask;
+      for (uint32_t key = 0; key < kKeys; ++key)
+        mask.push_back(AttentionDropoutFactor(dropout, row, kHeads, head, key));
+      masks.insert(mask);
+    }
+  }
+  EXPECT_EQ(masks.size(), 4u * kHeads);
+}
+
+TEST(UniformTest, LargeTensorsDoNotRepeat) {
+  constexpr uint64_t kFar = uint64_t{1} << 32;
+  for (uint64_t i = 0; i < 4; ++i) {
+    EXPECT_NE(UniformAt(1, RandomSite::kInitialization, 2, i), UniformAt(1, RandomSite::kInitialization, 2, i + kFar));
+    EXPECT_NE(NormalAt(1, RandomSite::kInitialization, 2, i), NormalAt(1, RandomSite::kInitialization, 2, i + kFar));
+  }
 }
 
 TEST(DropoutTest, SitesStepsAndSublayersDiffer) {

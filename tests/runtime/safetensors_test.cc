@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "runtime/crc32c.h"
 #include "tests/support/file_size_limit.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -138,6 +140,26 @@ TEST(SafetensorsTest, TensorsLargerThanTheBufferKeepTheirOrder) {
   EXPECT_EQ(summary->tensor_crc32c[1], Crc32c(&data[12], static_cast<size_t>(large) * 4));
 }
 
+TEST(SafetensorsTest, AFinishedFileIsOnTheDeviceOrAnError) {
+  TemporaryDirectory directory;
+  RecordedSyncs syncs;
+  Write(directory / "file");
+  EXPECT_THAT(syncs.paths(), testing::ElementsAre(directory / "file"));
+  auto writer = SafetensorsWriter::Create(directory / "other", {}, {});
+  syncs.FailNext(EIO);
+  EXPECT_EQ(writer->Finish().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(SafetensorsTest, DataBeginOnEightBytesWhateverTheHeaderHolds) {
+  TemporaryDirectory directory;
+  for (int letters = 0; letters < 8; ++letters) {
+    const std::string path = directory / std::to_string(letters);
+    auto writer = SafetensorsWriter::Create(path, {}, {{"note", std::string(letters, 'x')}});
+    EXPECT_EQ(writer->Finish()->header_bytes % 8, 0) << letters;
+    EXPECT_EQ(SafetensorsReader::Open(path)->metadata().at("note").size(), static_cast<size_t>(letters));
+  }
+}
+
 TEST(SafetensorsTest, NoTensorsAtAll) {
   TemporaryDirectory directory;
   auto writer = SafetensorsWriter::Create(directory / "file", {}, {});
@@ -211,6 +233,9 @@ TEST(SafetensorsTest, HostileHeadersAreRefused) {
   EXPECT_THAT(Reason(File(std::string(1'000'000, '['), 0)), HasSubstr("deeper"));
   EXPECT_THAT(Reason(File("[]", 0)), HasSubstr("not a JSON object"));
   EXPECT_THAT(Reason(File("{\"a\":1}", 0)), HasSubstr("exactly dtype"));
+  const std::string entry = Entry("a", "[1]", 0, 4);
+  EXPECT_THAT(Reason(File("{" + entry.substr(0, entry.size() - 1) + ",\"more\":0}}", 4)), HasSubstr("exactly dtype"));
+  EXPECT_THAT(Reason(File("{" + entry.substr(0, entry.size() - 2) + ",4]}}", 4)), HasSubstr("not two numbers"));
   EXPECT_THAT(Reason(File("{\"__metadata__\":{\"a\":1}}", 0)), HasSubstr("not a text"));
   EXPECT_THAT(Reason(File("{\"__metadata__\":3}", 0)), HasSubstr("not an object"));
   EXPECT_THAT(Reason(File("{} x", 0)), HasSubstr("not valid"));

@@ -45,6 +45,9 @@ TEST(TraceBuffer, WithoutMemoryEverythingIsDropped) {
   trace.Add({});
   EXPECT_TRUE(trace.events().empty());
   EXPECT_EQ(trace.dropped(), 1);
+  trace.Stop();
+  trace.Reserve(2);
+  EXPECT_EQ(trace.dropped(), 0) << "of the memory before";
 }
 
 TEST(TracePause, LeavesAStoppedBufferStopped) {

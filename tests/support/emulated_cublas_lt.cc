@@ -97,6 +97,10 @@ HADAL_EXPORTED cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+HADAL_EXPORTED size_t cublasLtGetVersion() {
+  return size_t{CUBLAS_VER_MAJOR} * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH;
+}
+
 HADAL_EXPORTED cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 
 HADAL_EXPORTED const char* cublasLtGetStatusString(cublasStatus_t status) {

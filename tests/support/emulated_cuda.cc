@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,11 @@ EmulatedCuda::EmulatedCuda() {
       .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; },
       .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; }};
   connect(&surroundings);
+  const auto from_environment = [](const char* name, int& value) {
+    if (const char* const text = std::getenv(name)) value = std::atoi(text);
+  };
+  from_environment("HADAL_EMULATED_GPUS", machine.devices);
+  from_environment("HADAL_EMULATED_DRIVER", machine.driver);
 }
 
 cudaError_t& EmulatedCuda::LastError() {

@@ -40,7 +40,7 @@ class EmulatedCuda {
   // The one that the runtime's functions speak of.
   static EmulatedCuda& Instance();
 
-  // What a test sets before calls that should find it.
+  // What a test sets before calls that should find it. For a whole program: HADAL_EMULATED_GPUS (devices), HADAL_EMULATED_DRIVER (driver).
   struct Machine {
     int driver = CUDART_VERSION;  // what CUDA it is for; 0: there is none
     int devices = 1;              // visible ones; all are the same

@@ -70,6 +70,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "Emulated GPU");
   properties->major = Cuda().machine.major;
+  properties->totalGlobalMem = static_cast<size_t>(Cuda().machine.bytes);
+  properties->pciBusID = 0x10 + device;
   for (char& byte : properties->uuid.bytes) byte = static_cast<char>(device + 1);
   return cudaSuccess;
 }

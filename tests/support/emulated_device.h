@@ -88,7 +88,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void Close();
   void Protect(int protection);
 
-  EmulatedQueues queues_;
+  EmulatedQueues queues_{[this] { Standstill(); }};
   cuda::Executor executor_;
   std::mt19937_64 random_;
   std::map<DeviceQueues::Queue, std::unique_ptr<cuda::Executor>> beside_;  // the queues' executors

@@ -1,7 +1,9 @@
 #include "tests/support/emulated_nccl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,12 @@
 #include "runtime/check.h"
 
 namespace hadal::testing {
+namespace {
+
+// Giving memory back takes less, unless something holds it up for ever.
+constexpr std::chrono::seconds kLongestAbort{5};
+
+}  // namespace
 
 // One side's part of a message.
 class EmulatedNccl::Call final : public PendingWork {
@@ -120,6 +128,7 @@ class EmulatedNccl::Library final : public NcclLibrary {
     Member& member = Of(comm);
     member.own().gone = true;
     for (const std::shared_ptr<Call>& call : member.own().calls) call->done = true;
+    AwaitTheDevice(*member.pair);
     return kNcclSuccess;
   }
 
@@ -139,8 +148,23 @@ class EmulatedNccl::Library final : public NcclLibrary {
     Pair* pair = nullptr;
     int side = 0;
     Side& own() const { return pair->sides[side]; }
+    bool UnderWay() const { return !own().gone && own().calls.size() > pair->finished; }
   };
   static Member& Of(NcclComm comm) { return *static_cast<Member*>(comm); }
+
+  // As cudaFree does.  REQUIRES: the lock is held once.
+  void AwaitTheDevice(Pair& pair) {
+    const auto start = std::chrono::steady_clock::now();
+    while (std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m->UnderWay(); })) {
+      if (std::chrono::steady_clock::now() - start > kLongestAbort) {
+        return nccl_.Misuse(pair, "aborted while a kernel of another communicator of this rank waits for its peer");
+      }
+      nccl_.mutex_.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      nccl_.mutex_.lock();
+      nccl_.Advance();
+    }
+  }
 
   NcclResult Start(NcclComm comm, bool is_send, void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) {
     HADAL_CHECK_GE(bytes, 1);

@@ -30,6 +30,7 @@ EmulatedQueues::EventState& EmulatedQueues::StateOf(Event event, bool recorded) 
 }
 
 absl::StatusOr<DeviceQueues::Queue> EmulatedQueues::MakeQueue() {
+  standstill_();
   auto queue = std::make_unique<QueueState>();
   QueueState* const made = queue.get();
   queues_[made] = std::move(queue);
@@ -37,6 +38,7 @@ absl::StatusOr<DeviceQueues::Queue> EmulatedQueues::MakeQueue() {
 }
 
 absl::StatusOr<DeviceQueues::Event> EmulatedQueues::MakeEvent() {
+  standstill_();
   auto event = std::make_unique<EventState>();
   EventState* const made = event.get();
   events_[made] = std::move(event);

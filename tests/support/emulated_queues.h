@@ -4,8 +4,10 @@
 // Threads: as Device; Pending's are its own business.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/device_queues.h"
@@ -23,6 +25,8 @@ using PendingList = std::vector<std::shared_ptr<PendingWork>>;
 
 class EmulatedQueues final : public DeviceQueues {
  public:
+  // `standstill`: as making a queue or an event may be one.
+  explicit EmulatedQueues(std::function<void()> standstill) : standstill_(std::move(standstill)) {}
   // Aborts where a queue or an event was not destroyed.
   ~EmulatedQueues() override;
 
@@ -57,6 +61,7 @@ class EmulatedQueues final : public DeviceQueues {
   QueueState& StateOf(Queue queue);
   EventState& StateOf(Event event, bool recorded);
 
+  const std::function<void()> standstill_;
   std::map<Queue, std::unique_ptr<QueueState>> queues_;
   PendingList main_;
   Queue last_kernel_ = nullptr;  // where one was put, and nothing has been recorded or awaited since

@@ -1,6 +1,7 @@
 # A private Slurm on this machine for tests: two nodes that are two slurmd of one host, on the loopback interface. Sourced.
 #   slurm_lab_missing         prints why it cannot be had here; nothing when it can
-#   slurm_lab_up DIRECTORY    starts it; everything it writes is there; sets SLURM_CONF and what Open MPI needs
+#   slurm_lab_up DIRECTORY [TASK_PLUGIN]   starts it; everything it writes is there; sets SLURM_CONF and what Open MPI needs.
+#                             task/none (default): ranks run on any CPU; task/affinity: where srun --cpu-bind says, on both nodes' the same CPUs
 #   slurm_lab_down            stops the processes whose ids are in its pid files
 # cred_expire is also how long a requeued job waits before it may start again; below 5 s Slurm was seen to wait two minutes.
 # No cgroups, no accounting. Nodes of one host share /dev/shm, so MPI's shared memory is switched off between them.
@@ -38,7 +39,7 @@ SlurmdPidFile=$lab/run/slurmd-%n.pid
 SlurmctldLogFile=$lab/log/slurmctld.log
 SlurmdLogFile=$lab/log/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=${2:-task/none}
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres

@@ -72,6 +72,13 @@ CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPo
   return writer;
 }
 
+absl::StatusOr<WrittenFile> WriteRankFile(CheckpointWriter& writer, int64_t step, int rank,
+                                          std::span<const SliceState> slices) {
+  return writer.WriteRankFile(step, rank, slices, [&](size_t index, const CheckpointWriter::AppendSlice& append) {
+    return append(slices[index]);
+  });
+}
+
 absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options) {
   CommitRequest request = {.progress = {.step = options.step,
                                         .update = options.step - 1,
@@ -81,13 +88,12 @@ absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, c
                                         .best_nll = options.validation_nll},
                            .config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n",
                            .model_settings = R"({"d_model": 256})",
-                           .has_moments = true,
                            .files = {},
                            .attachments = {{"vocabulary.model", std::string("bytes\0\n", 7)}},
                            .is_best = options.is_best};
   for (int rank = 0; rank < options.ranks; ++rank) {
     HADAL_ASSIGN_OR_RETURN(const WrittenFile file,
-                           writer.WriteRankFile(options.step, rank, state.SlicesOfRank(rank, options.ranks)));
+                           WriteRankFile(writer, options.step, rank, state.SlicesOfRank(rank, options.ranks)));
     // Through text, as ranks send it.
     HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(file.ToString()));
   }

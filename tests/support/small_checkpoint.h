@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,10 @@ class SmallState {
 // A writer of `run_directory` that has claimed it.
 CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {},
                              const std::vector<CheckpointParameter>& parameters = SmallParameters());
+
+// The file of one rank of `step`, with these slices as they are.
+absl::StatusOr<WrittenFile> WriteRankFile(CheckpointWriter& writer, int64_t step, int rank,
+                                          std::span<const SliceState> slices);
 
 struct SaveOptions {
   int64_t step = 5;

@@ -1,0 +1,25 @@
+// The words for a model's choices, in configs (tools/config/model_config.h) and in checkpoints' settings (pipeline/model_settings.h) alike.
+// A checkpoint holds them for as long as it is kept: a word may be added, none may change.
+#pragma once
+
+#include "layers/model_options.h"
+#include "runtime/choice_words.h"
+
+namespace hadal {
+
+inline constexpr Word<NormPlacement> kNormWords[] = {
+    {"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}};
+inline constexpr Word<Omega> kOmegaWords[] = {
+    {"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}};
+inline constexpr Word<DepthInit> kDepthInitWords[] = {
+    {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
+inline constexpr Word<EmbeddingSharing> kSharingWords[] = {
+    {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
+inline constexpr Word<WeightDistribution> kDistributionWords[] = {
+    {"xavier_uniform", WeightDistribution::kXavierUniform}, {"xavier_normal", WeightDistribution::kXavierNormal}};
+inline constexpr Word<BranchGrowth> kBranchGrowthWords[] = {{"constant", BranchGrowth::kConstant},
+                                                            {"linear", BranchGrowth::kLinear},
+                                                            {"exponential", BranchGrowth::kExponential},
+                                                            {"sigmoid", BranchGrowth::kSigmoid}};
+
+}  // namespace hadal

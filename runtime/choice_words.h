@@ -1,0 +1,43 @@
+// A choice among words, in a config or a file, and the enumerator that each word stands for: a table, read both ways.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string>
+
+#include "runtime/check.h"
+
+namespace hadal {
+
+template <typename Enum>
+struct Word {
+  const char* word;
+  Enum value;
+};
+
+// What `word` stands for; null where it is none of the table's.
+template <typename Enum, size_t kSize>
+const Enum* FindWord(const Word<Enum> (&words)[kSize], const std::string& word) {
+  const auto* found =
+      std::find_if(std::begin(words), std::end(words), [&](const auto& entry) { return entry.word == word; });
+  return found == std::end(words) ? nullptr : &found->value;
+}
+
+// REQUIRES: `word` is one of the table's: the schema's values have been checked.
+template <typename Enum, size_t kSize>
+Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
+  const Enum* const value = FindWord(words, word);
+  HADAL_CHECK(value != nullptr);
+  return *value;
+}
+
+template <typename Enum, size_t kSize>
+std::string ToWord(const Word<Enum> (&words)[kSize], Enum value) {
+  const auto* found =
+      std::find_if(std::begin(words), std::end(words), [&](const auto& entry) { return entry.value == value; });
+  HADAL_CHECK(found != std::end(words));
+  return found->word;
+}
+
+}  // namespace hadal

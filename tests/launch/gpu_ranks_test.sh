@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Ranks with and without GPUs, under mpirun, by a program whose GPUs are emulated: what the doctor says of them, and that one rank without a
+# GPU ends a job instead of leaving the others' idle. Speeds are not judged.
+# Usage: gpu_ranks_test.sh HADAL_ON_EMULATED_GPU
+set -u
+hadal=${1:?usage: gpu_ranks_test.sh HADAL_ON_EMULATED_GPU}
+. "$(dirname "$0")/../support/command_test.sh"
+export OMPI_MCA_mpi_yield_when_idle=1
+probe=(doctor --run-dir run --message-mib 0.01 --file-mib 0.01 --threads 1)
+mpi=(mpirun --bind-to none --oversubscribe)
+# doctor CODES COMMAND…: as expect, with one of several codes: a busy machine may make a rank slow.
+doctor() {
+  local codes=$1 code; shift
+  timeout "$patience" "$@" > out 2>&1; code=$?
+  case " $codes " in *" $code "*) ;; *) fail "exit code $code instead of $codes: $*" ;; esac
+}
+
+doctor 0 "$hadal" "${probe[@]}"
+says '^   0  Emulated GPU  *sm_90  *0000:10:00.0  *16\.0  *16\.0  '; says 'fit for a run'
+doctor 0 "$hadal" "${probe[@]}" --device cpu; lacks GPU
+doctor 0 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}"
+says '^note     rank 0 (host .*no GPU: no GPU is visible'
+[ "$(grep -c GPU out)" -eq 1 ] || fail "a machine without a GPU is told so more than once"
+doctor 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}" --device cuda; says '^BAD      rank 0 .*--device cuda wants one'
+doctor 0 env HADAL_EMULATED_DRIVER=11040 "$hadal" "${probe[@]}"; says '^warning  .*cannot be used.*CUDA 11.4'
+
+doctor "0 1" env HADAL_EMULATED_GPUS=2 NCCL_DEBUG=WARN "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"
+says '^   0 .*0000:10:00.0'; says '^   1 .*0000:11:00.0'; lacks 'share one GPU'
+says '^note     ranks 0, 1 .*set for NCCL: NCCL_DEBUG=WARN'
+doctor "0 1" "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"; says '^warning  ranks 0, 1 .*share one GPU'
+doctor 1 env HADAL_EMULATED_GPUS=2 "${mpi[@]}" -n 3 "$hadal" "${probe[@]}"; says '^BAD      ranks 0, 2 .*share one GPU'
+lame=("${mpi[@]}" -n 1 "$hadal")
+doctor 1 "${lame[@]}" "${probe[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}"
+says '^   1  none: no GPU is visible'; says '^BAD      rank 1 .*no GPU, where other ranks have one'
+
+make_corpus 60 100
+cat > tiny.textproto <<'END_OF_CONFIG'
+data { train: "data/train" }
+model { encoder_layers: 1 decoder_layers: 1 d_model: 16 d_ff: 16 heads: 2 max_positions: 128 }
+batch { micro_batches: 2 source_tokens: 128 target_tokens: 128 }
+pipeline { threads: 1 }
+stop { steps: 1 }
+END_OF_CONFIG
+train=(train tiny.textproto --run-dir lame)
+expect 1 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${train[@]}"
+says "rank 1 (host $(hostname)): no GPU is visible.*other ranks can use a GPU"
+[ ! -e lame/checkpoints ] || fail "it trained all the same"
+train+=(--device cpu)
+expect 0 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${train[@]}"
+
+finished

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# `hadal plan --machine` as people use it: its last line is pasted, as the shell reads it, behind the configs of the next command.
+# Usage: plan_command_test.sh HADAL SOURCE_DIR
+set -u
+hadal=${1:?usage: plan_command_test.sh HADAL SOURCE_DIR}
+source=${2:?usage: plan_command_test.sh HADAL SOURCE_DIR}
+. "$(dirname "$0")/../support/command_test.sh"
+configs=$source/configs
+
+# pastes NODES CONFIG…: what the search says of so many nodes is a run of all their GPUs.
+pastes() {
+  local nodes=$1; shift
+  expect 0 "$hadal" plan "$@" --vocabulary 32000 --machine "$configs/machines/a100_80g_8.textproto" --nodes "$nodes"
+  local line; line=$(tail -n 1 out)
+  case $line in '--set pipeline.stages='*) ;; *) fail "the last line is no list of options: $line"; return ;; esac
+  # shellcheck disable=SC2086  # pasted
+  expect 0 "$hadal" config show "$@" $line
+  says "^ *stages: $(sed 's/.*stages=\([0-9]*\).*/\1/' <<< "$line")$"
+  # shellcheck disable=SC2086
+  expect 0 "$hadal" plan "$@" --vocabulary 32000 --device cuda $line --json
+  python3 - "$nodes" <<'PYTHON' || fail "the pasted plan is of other ranks"
+import json, sys
+assert json.load(open("out"))["ranks"] == 8 * int(sys.argv[1])
+PYTHON
+}
+pastes 1 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textproto"
+pastes 8 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textproto"
+pastes 1 "$configs/language_model/base.textproto"
+
+finished

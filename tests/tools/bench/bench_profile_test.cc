@@ -1,0 +1,150 @@
+#include "tools/bench/bench_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
+#include "layers/method_presets.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/vocabulary.h"
+#include "tools/plan/plan_report.h"
+#include "tools/plan/profiled_costs.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int32_t kVocabulary = 40;
+
+TrainOptions SmallRun(ResidualMethod method = ResidualMethod::kDeepNorm) {
+  TrainOptions options;
+  options.model = {.encoder_layers = 3,
+                   .decoder_layers = 2,
+                   .d_model = 16,
+                   .d_ff = 32,
+                   .heads = 2,
+                   .source_vocabulary = kVocabulary,
+                   .target_vocabulary = kVocabulary,
+                   .max_positions = 16};
+  ApplyResidualMethod(method, options.model);
+  options.batch = {.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
+  return options;
+}
+
+Corpus SmallCorpus() {
+  std::vector<Sample> samples;
+  for (int32_t i = 0; i < 40; ++i) {
+    const std::vector<int32_t> tokens(3 + i % 7, kSpecialTokens + i % 30);
+    samples.push_back({.source = tokens, .target = tokens});
+  }
+  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(samples, kVocabulary, kVocabulary);
+  EXPECT_TRUE(corpus.ok()) << corpus.status();
+  return *std::move(corpus);
+}
+
+config::Profile Measure(const BenchProfileOptions& options, int ranks) {
+  const Corpus corpus = SmallCorpus();
+  config::Profile profile;
+  InProcessWorld world(ranks);
+  const absl::Status status = world.Run([&](Communicator& communicator) {
+    PrepareComputeThread();
+    const auto measured = MeasureProfile(options, corpus, communicator, Stream::Cpu(1));
+    if (measured.ok() && communicator.rank() == 0) profile = *measured;
+    return measured.status();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return profile;
+}
+
+TEST(BenchProfile, HasEveryKindOfSublayerAtEveryCapacity) {
+  const config::Profile profile = Measure({.train = SmallRun(), .halvings = 1, .rounds = 2}, 2);
+  ASSERT_EQ(profile.capacities_size(), 2);
+  EXPECT_EQ(profile.capacities(1).target_tokens(), 16);
+  EXPECT_EQ(profile.ranks(), 2);
+  EXPECT_GT(profile.gflops(), 0);
+  EXPECT_GT(profile.message_gb_per_second(), 0);
+  for (const config::CapacityCosts& capacity : profile.capacities()) {
+    EXPECT_GT(capacity.target_rows(), 0);
+    EXPECT_LE(capacity.target_rows(), capacity.target_tokens());
+    std::set<std::string> kinds;
+    for (const config::SublayerCost& cost : capacity.sublayers()) {
+      kinds.insert(cost.kind());
+      EXPECT_GT(cost.forward_ms(), 0) << cost.kind();
+      const bool layer = cost.kind().find("embedding") == std::string::npos && cost.kind() != "output_head";
+      EXPECT_EQ(cost.recompute_ms() > 0, layer) << cost.kind();
+      if (layer) {
+        EXPECT_GT(cost.checkpointed_backward_ms(), 0) << cost.kind();
+      }
+    }
+    EXPECT_EQ(kinds.size(), 8u);
+  }
+}
+
+// B2T ties the sublayers of a layer together, pre-norm adds a norm in front: the order of the clock's readings still fits.
+TEST(BenchProfile, MeasuresEveryKindOfMethod) {
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kReZero}) {
+    EXPECT_EQ(Measure({.train = SmallRun(method), .rounds = 1}, 1).capacities_size(), 1);
+  }
+}
+
+// A profile is what a plan reads: the step of one rank is its micro-batches through all sublayers, and the update.
+TEST(ProfiledCosts, APlanAddsUpWhatTheProfileSays) {
+  TrainOptions options = SmallRun();
+  options.pipeline.stages = 1;
+  const config::Profile measured = Measure({.train = options, .rounds = 1}, 1);
+  const std::string path = absl::StrCat(::testing::TempDir(), "profile.textproto");
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(measured, &text);
+  std::ofstream(path) << text;
+  const auto profile = LoadProfile(path);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const auto costs = MakeProfiledCosts(*profile, options.model, std::nullopt);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  for (const int every : {0, 2}) {
+    options.pipeline.checkpoint_every = every;
+    const auto report = MakePlanReport(options, 1, Stream::Cpu(1), **costs);
+    ASSERT_TRUE(report.ok()) << report.status();
+    const auto seconds = (*costs)->Sublayers(report->model, report->pipeline.capacity, every > 0);
+    ASSERT_TRUE(seconds.ok());
+    double step = 0;
+    for (const SublayerSeconds& sublayer : *seconds) step += 2 * sublayer.sum();
+    const double elements = static_cast<double>(report->model.ParameterElements());
+    step += (*costs)->UpdateSeconds(elements, elements);
+    EXPECT_NEAR(report->step_seconds, step, 1e-9 * step);
+    EXPECT_EQ(report->bubble, 0);
+  }
+}
+
+TEST(ProfiledCosts, AnotherModelOrMicroBatchIsRefused) {
+  TrainOptions options = SmallRun();
+  const config::Profile profile = Measure({.train = options, .rounds = 1}, 1);
+  const auto costs = MakeProfiledCosts(profile, options.model, std::nullopt);
+  ASSERT_TRUE(costs.ok());
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const auto other = (*costs)->Sublayers(model, {.source_rows = 64, .target_rows = 64}, false);
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(other.status().message()), HasSubstr("only 32/32"));
+  options.model.d_ff = 64;
+  const auto wider = MakeProfiledCosts(profile, options.model, std::nullopt).status();
+  EXPECT_EQ(wider.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(wider.message()), HasSubstr("d_ff 32, this model has 64"));
+}
+
+TEST(ShallowModel, IsAsDeepAsItMustBe) {
+  TrainOptions options = SmallRun();
+  options.model.encoder_layers = options.model.decoder_layers = 100;
+  const int64_t whole = ModelPlan::Make(options.model).ParameterElements();
+  const ModelOptions shallow = ShallowModel(options.model, whole / 20);
+  EXPECT_LT(shallow.encoder_layers, 20);
+  EXPECT_GE(ModelPlan::Make(shallow).ParameterElements(), whole / 20);
+  EXPECT_EQ(ShallowModel(options.model, 2 * whole).encoder_layers, 100);
+}
+
+}  // namespace
+}  // namespace hadal

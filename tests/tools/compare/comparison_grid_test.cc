@@ -1,0 +1,125 @@
+#include "tools/compare/comparison_grid.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kAxes = R"(
+axes {
+  name: "method"
+  values { label: "deepnorm" files: "deepnorm.textproto" }
+  values { label: "post_ln" set: "model.residual.method=post_ln" }
+}
+axes {
+  name: "depth"
+  values { label: "12" set: "model.encoder_layers=12" set: "model.decoder_layers=12" }
+  values { label: "2" set: "model.encoder_layers=2" set: "model.decoder_layers=2" }
+}
+)";
+
+class ComparisonGridTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Write("base.textproto", "model { d_model: 8 d_ff: 16 heads: 2 } stop { steps: 10 }");
+    Write("deepnorm.textproto", "model { residual { method: \"deepnorm\" } }");
+  }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    std::string path = JoinPath(directory_.path(), name);
+    EXPECT_TRUE(ReplaceFile(path, text, "test").ok());
+    return path;
+  }
+  absl::StatusOr<ComparisonGrid> Load(const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return LoadGrid(Write("grid.textproto", "base: \"base.textproto\"\n" + text), overrides);
+  }
+  std::string Error(const std::string& text) { return std::string(Load(text).status().message()); }
+
+  TemporaryDirectory directory_;
+};
+
+std::vector<std::string> Names(const ComparisonGrid& grid) {
+  std::vector<std::string> names;
+  for (const GridCell& cell : grid.cells) names.push_back(cell.name);
+  return names;
+}
+
+TEST_F(ComparisonGridTest, UnrollsEveryCombinationCheapFirst) {
+  const auto grid = Load(kAxes);
+  ASSERT_TRUE(grid.ok()) << grid.status();
+  EXPECT_THAT(Names(*grid), ElementsAre("method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12",
+                                        "method=post_ln,depth=12"));
+  EXPECT_EQ(grid->cells[0].cost * 6, grid->cells[2].cost);
+  EXPECT_THAT(grid->cells[1].place, ElementsAre(1, 1));
+  EXPECT_EQ(grid->cells[1].config.model().residual().method(), "post_ln");
+  EXPECT_EQ(grid->cells[2].config.model().encoder_layers(), 12);
+}
+
+TEST_F(ComparisonGridTest, LaysSettingsOverFilesAndTheCommandLineOverAll) {
+  const auto grid = Load(std::string("set: \"model.residual.method=pre_ln\"\n") + kAxes, {"model.decoder_layers=3"});
+  ASSERT_TRUE(grid.ok()) << grid.status();
+  for (const GridCell& cell : grid->cells) {
+    EXPECT_EQ(cell.config.model().residual().method(), cell.place[0] == 0 ? "pre_ln" : "post_ln");
+    EXPECT_EQ(cell.config.model().decoder_layers(), 3);
+  }
+  EXPECT_THAT(grid->cells[0].overrides, ElementsAre("model.residual.method=pre_ln", "model.encoder_layers=2",
+                                                    "model.decoder_layers=2", "model.decoder_layers=3"));
+}
+
+TEST_F(ComparisonGridTest, LeavesOutWhatAllPartsOfAnExclusionName) {
+  const auto grid = Load(std::string(kAxes) + "exclude: \"depth=12,method=post_ln\"");
+  ASSERT_TRUE(grid.ok()) << grid.status();
+  EXPECT_THAT(Names(*grid),
+              ElementsAre("method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12"));
+  const auto column = Load(std::string(kAxes) + "exclude: \"method=post_ln|deepnorm,depth=2\"");
+  EXPECT_THAT(Names(*column), ElementsAre("method=deepnorm,depth=12", "method=post_ln,depth=12"));
+}
+
+TEST_F(ComparisonGridTest, RefusesWhatCannotBeRun) {
+  EXPECT_THAT(Error("axis { }"), HasSubstr("did you mean \"axes\"?"));
+  EXPECT_THAT(Error("total_minutes: -1"), AllOf(HasSubstr("grid.textproto:2:"), HasSubstr("[0, inf)")));
+  EXPECT_THAT(Error(""), HasSubstr("no axes"));
+  EXPECT_THAT(Error("axes { name: \"a\" }"), HasSubstr("axis \"a\" has no values"));
+  EXPECT_THAT(Error("axes { name: \"a/b\" values { label: \"1\" } }"), HasSubstr("letters, digits"));
+  EXPECT_THAT(Error("axes { name: \"a\" values { label: \"1\" } values { label: \"1\" } }"), HasSubstr("twice"));
+  EXPECT_THAT(Error("axes { name: \"a\" values { lable: \"1\" } }"), HasSubstr("did you mean \"label\"?"));
+  EXPECT_THAT(Error(std::string(kAxes) + "exclude: \"seed=1\""), HasSubstr("the axes are method, depth"));
+  EXPECT_THAT(Error(std::string(kAxes) + "exclude: \"depth=3\""), HasSubstr("it has 12, 2"));
+  EXPECT_THAT(Error(std::string(kAxes) + "exclude: \"depth=2\" exclude: \"depth=12\""), HasSubstr("every cell"));
+}
+
+TEST_F(ComparisonGridTest, NamesTheCellOfAMistake) {
+  EXPECT_THAT(Error("axes { name: \"heads\" values { label: \"2\" } values { label: \"3\" set: \"model.heads=3\" } }"),
+              AllOf(HasSubstr("grid.textproto: heads=3: "), HasSubstr("model.")));
+  EXPECT_THAT(Error("axes { name: \"a\" values { label: \"x\" set: \"modle.heads=3\" } }"),
+              AllOf(HasSubstr("a=x: "), HasSubstr("did you mean \"model\"?")));
+  EXPECT_THAT(Error("axes { name: \"a\" values { label: \"x\" files: \"gone.textproto\" } }"),
+              HasSubstr("gone.textproto: cannot be read"));
+}
+
+TEST(CellCost, CountsWeightsTokensAndSteps) {
+  config::RunConfig config;
+  config.mutable_model()->set_encoder_layers(2);
+  config.mutable_model()->set_decoder_layers(3);
+  config.mutable_model()->set_d_model(4);
+  config.mutable_model()->set_d_ff(8);
+  config.mutable_batch()->set_micro_batches(2);
+  config.mutable_batch()->set_target_tokens(10);
+  config.mutable_stop()->set_steps(5);
+  EXPECT_EQ(CellCost(config), 3.0 * (2 * (64 + 64) + 3 * (128 + 64)) * 20 * 5);
+  config.mutable_model()->set_encoder_layers(0);
+  EXPECT_EQ(CellCost(config), 3.0 * (3 * (64 + 64)) * 20 * 5);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,291 @@
+#include "tools/config/config_loading.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/config/config_schema.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// The error of merging `text` into an empty config.
+std::string ErrorOf(const std::string& text) {
+  config::RunConfig config;
+  const absl::Status status = MergeConfigText(text, "run.textproto", config);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  EXPECT_EQ(config.ByteSizeLong(), 0u) << "an error leaves the config as it was";
+  return std::string(status.message());
+}
+
+std::string OverrideError(const std::string& text) {
+  config::RunConfig config;
+  const absl::Status status = ApplyOverride(text, config);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(status.message());
+}
+
+config::RunConfig Merged(const std::vector<std::string>& texts) {
+  config::RunConfig config;
+  for (const std::string& text : texts) {
+    const absl::Status status = MergeConfigText(text, "run.textproto", config);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  return config;
+}
+
+TEST(ConfigErrors, MisspeltFieldGetsItsPlaceAndASuggestion) {
+  EXPECT_EQ(ErrorOf("seed: 1\nmodel {\n  encoder_layer: 6\n}\n"),
+            "run.textproto:3:3: there is no field \"encoder_layer\" in model; did you mean \"encoder_layers\"?");
+  EXPECT_EQ(ErrorOf("modle { heads: 8 }"), "run.textproto:1:1: there is no field \"modle\"; did you mean \"model\"?");
+}
+
+TEST(ConfigErrors, MisspeltFieldBehindANestedGroup) {
+  EXPECT_EQ(ErrorOf("model {\n  residual { method: \"deepnorm\" }\n  haeds: 8\n}"),
+            "run.textproto:3:3: there is no field \"haeds\" in model; did you mean \"heads\"?");
+}
+
+TEST(ConfigErrors, FieldOfAnotherGroupIsFoundThere) {
+  EXPECT_EQ(ErrorOf("dropout: 0.1"),
+            "run.textproto:1:1: there is no field \"dropout\"; did you mean \"model.dropout\"?");
+  EXPECT_EQ(ErrorOf("every_steps: 5"),
+            "run.textproto:1:1: there is no field \"every_steps\"; did you mean \"validation.every_steps\" or "
+            "\"checkpoint.every_steps\" or \"logging.every_steps\"?");
+}
+
+TEST(ConfigErrors, NameLikeNothingListsTheFields) {
+  EXPECT_EQ(ErrorOf("stop { banana: 1 }"),
+            "run.textproto:1:8: there is no field \"banana\" in stop; its fields are steps, epochs, minutes, patience");
+}
+
+TEST(ConfigErrors, WrongTypeNamesFieldValueAndRange) {
+  EXPECT_EQ(ErrorOf("model {\n  heads: many\n}"),
+            "run.textproto:2:10: model.heads: expected an integer in [1, 1024], got many");
+  EXPECT_EQ(ErrorOf("model { heads: 4.5 }"),
+            "run.textproto:1:16: model.heads: expected an integer in [1, 1024], got 4.5");
+  EXPECT_EQ(ErrorOf("model { heads: \"8\" }"),
+            "run.textproto:1:16: model.heads: expected an integer in [1, 1024], got \"8\"");
+  EXPECT_EQ(ErrorOf("model { heads: 99999999999 }"),
+            "run.textproto:1:16: model.heads: expected an integer in [1, 1024], got 99999999999");
+  EXPECT_EQ(ErrorOf("model { dropout: \"x\" }"),
+            "run.textproto:1:18: model.dropout: expected a number in [0, 0.99], got \"x\"");
+  EXPECT_EQ(ErrorOf("checkpoint {\n save_at_end: maybe\n}"),
+            "run.textproto:2:15: checkpoint.save_at_end: expected true or false, got maybe");
+  EXPECT_EQ(ErrorOf("seed: -1"), "run.textproto:1:7: seed: expected an integer from 0 to 18446744073709551615, got -1");
+  EXPECT_EQ(ErrorOf("pipeline { split: [1, two] }"),
+            "run.textproto:1:23: pipeline.split: expected a list of integers in [1, 65535], got two");
+}
+
+TEST(ConfigErrors, MissingValue) {
+  EXPECT_EQ(ErrorOf("model { heads: }"),
+            "run.textproto:1:16: model.heads: expected an integer in [1, 1024], got nothing");
+}
+
+TEST(ConfigErrors, WordWithoutQuotesIsToldSo) {
+  EXPECT_EQ(ErrorOf("model { residual { method: deepnorm } }"),
+            "run.textproto:1:28: model.residual.method: expected one of \"post_ln\", \"pre_ln\", \"deepnorm\", "
+            "\"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", \"rezero\", \"r_fixup\", "
+            "\"t_fixup\", \"dlcl_pre\", \"dlcl_post\", \"normformer\", "
+            "\"sub_ln\", \"b2t\", "
+            "\"b2t_rescaled\", \"b2t_no_ln\", got deepnorm; put it in quotes: \"deepnorm\"");
+  EXPECT_EQ(
+      ErrorOf("pipeline { schedule: 1f1b }"),
+      "run.textproto:1:22: pipeline.schedule: expected one of \"gpipe\", \"1f1b\", \"interleaved_1f1b\", got 1f1b; "
+      "put it in quotes: \"1f1b\"");
+}
+
+TEST(ConfigErrors, UnknownWordListsTheAllowedOnes) {
+  EXPECT_EQ(ErrorOf("model {\n  residual { method: \"deepnrom\" }\n}"),
+            "run.textproto:2:14: model.residual.method = \"deepnrom\" is not allowed; it must be one of \"post_ln\", "
+            "\"pre_ln\", \"deepnorm\", \"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", "
+            "\"rezero\", \"r_fixup\", \"t_fixup\", \"dlcl_pre\", \"dlcl_post\", "
+            "\"normformer\", "
+            "\"sub_ln\", \"b2t\", \"b2t_rescaled\", \"b2t_no_ln\"; did you mean \"deepnorm\"?");
+}
+
+TEST(ConfigErrors, OutOfRangeNamesFieldValueAndRange) {
+  EXPECT_EQ(ErrorOf("model {\n  dropout: 1.5\n}"),
+            "run.textproto:2:3: model.dropout = 1.5 is not allowed; it must be a number in [0, 0.99]");
+  EXPECT_THAT(ErrorOf("model { dropout: nan }"), HasSubstr("model.dropout = nan is not allowed"));
+  EXPECT_THAT(ErrorOf("optimizer { clip_norm: inf }"), HasSubstr("it must be a number in [0, inf)"));
+  EXPECT_THAT(ErrorOf("optimizer { epsilon: 0 }"), HasSubstr("it must be a number in (0, 1]"));
+  EXPECT_EQ(ErrorOf("pipeline { split: [4, 0] }"),
+            "run.textproto:1:12: pipeline.split = 0 is not allowed; it must be a list of integers in [1, 65535]");
+}
+
+TEST(ConfigErrors, AllValuesOutOfRangeAreReportedTogether) {
+  EXPECT_EQ(ErrorOf("model { heads: 0 }\nbatch { micro_batches: 0 }"),
+            "run.textproto:1:9: model.heads = 0 is not allowed; it must be an integer in [1, 1024]\n"
+            "run.textproto:2:9: batch.micro_batches = 0 is not allowed; it must be an integer in [1, 65536]");
+}
+
+TEST(ConfigErrors, FieldGivenTwiceInOneFile) {
+  EXPECT_EQ(ErrorOf("model { heads: 8 heads: 4 }"), "run.textproto:1:23: model.heads is given twice in this file");
+  EXPECT_EQ(
+      ErrorOf("learning_rate { warmup_updates: 5 warmup_fraction: 0.1 }"),
+      "run.textproto:1:50: learning_rate.warmup_fraction: a file gives only one of warmup_updates, warmup_fraction");
+}
+
+TEST(ConfigErrors, BrokenStructure) {
+  EXPECT_EQ(ErrorOf("model { heads: 8"),
+            "run.textproto:1:17: the file ends before a group is closed; a \"}\" is missing");
+  EXPECT_EQ(ErrorOf("model { heads: 8 } }"), "run.textproto:1:20: expected the name of a field, got: }");
+  EXPECT_EQ(ErrorOf("model { heads: 8 9 }"),
+            "run.textproto:1:18: behind model.heads: expected the name of a field, got: 9");
+  EXPECT_EQ(ErrorOf("model: 8"), "run.textproto:1:8: model is a group; write model { … }");
+  EXPECT_EQ(ErrorOf("seed 5"), "run.textproto:1:6: behind seed: Expected \":\", found \"5\".");
+  EXPECT_EQ(ErrorOf("model { heads: [1, 2] }"),
+            "run.textproto:1:16: model.heads: expected an integer in [1, 1024], got [");
+  EXPECT_THAT(ErrorOf("data { train: \"abc }"),
+              HasSubstr("run.textproto:1:21: behind data.train: Unexpected end of string"));
+}
+
+TEST(ConfigErrors, LettersOutsideQuotes) {
+  EXPECT_EQ(ErrorOf("seed: 1\nmodel { é: 8 }"),
+            "run.textproto:2:9: a character that is not ASCII stands outside quotes and comments");
+}
+
+TEST(ConfigMerge, LaterFileOverridesFieldByField) {
+  const config::RunConfig config =
+      Merged({"model { heads: 8 d_ff: 64 } seed: 1", "model { heads: 4 residual { method: \"pre_ln\" } }"});
+  EXPECT_EQ(config.model().heads(), 4);
+  EXPECT_EQ(config.model().d_ff(), 64);
+  EXPECT_EQ(config.seed(), 1u);
+  EXPECT_EQ(config.model().residual().method(), "pre_ln");
+  EXPECT_FALSE(config.model().has_d_model()) << "presence survives merging";
+}
+
+TEST(ConfigMerge, ListsAreReplaced) {
+  EXPECT_THAT(Merged({"pipeline { split: [3, 5] }", "pipeline { split: 7 split: 9 }"}).pipeline().split(),
+              ElementsAre(7, 9));
+  EXPECT_THAT(Merged({"pipeline { split: [3, 5] }", "pipeline { chunks: 2 }"}).pipeline().split(), ElementsAre(3, 5));
+  EXPECT_THAT(Merged({"pipeline { split: [3, 5] }", "pipeline { split: [] }"}).pipeline().split(), IsEmpty());
+}
+
+TEST(ConfigMerge, LaterOfTwoExclusiveFieldsStays) {
+  const config::RunConfig config =
+      Merged({"learning_rate { warmup_fraction: 0.1 }", "learning_rate { warmup_updates: 50 }"});
+  EXPECT_EQ(config.learning_rate().warmup_updates(), 50);
+  EXPECT_FALSE(config.learning_rate().has_warmup_fraction());
+}
+
+TEST(ConfigMerge, CommentsAndEmptyFilesAreFine) {
+  EXPECT_EQ(Merged({"# nothing\n", "", "seed: 3 # three\n"}).seed(), 3u);
+}
+
+TEST(ConfigOverride, SetsEveryType) {
+  config::RunConfig config;
+  for (const char* text :
+       {"model.heads=4", "stop.steps=4000000000", "seed=18446744073709551615", "learning_rate.peak=2.5e-4",
+        "checkpoint.save_at_end=false", "pipeline.schedule=gpipe", "data.train=a b=c", "pipeline.split=3,7",
+        "model.residual.encoder.value_gain = 0.5", "pipeline.checkpoint_auto=true"}) {
+    const absl::Status status = ApplyOverride(text, config);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(config.model().heads(), 4);
+  EXPECT_EQ(config.stop().steps(), 4000000000);
+  EXPECT_EQ(config.seed(), 18446744073709551615u);
+  EXPECT_EQ(config.learning_rate().peak(), 2.5e-4);
+  EXPECT_TRUE(config.checkpoint().has_save_at_end());
+  EXPECT_FALSE(config.checkpoint().save_at_end());
+  EXPECT_EQ(config.pipeline().schedule(), "gpipe");
+  EXPECT_EQ(config.data().train(), "a b=c");
+  EXPECT_THAT(config.pipeline().split(), ElementsAre(3, 7));
+  EXPECT_EQ(config.model().residual().encoder().value_gain(), 0.5);
+  EXPECT_TRUE(config.pipeline().checkpoint_auto());
+}
+
+TEST(ConfigOverride, ListsAreReplacedAndQuotesMayStay) {
+  config::RunConfig config = Merged({"pipeline { split: [1, 2, 3] }"});
+  ASSERT_TRUE(ApplyOverride("pipeline.split=[4, 8]", config).ok());
+  EXPECT_THAT(config.pipeline().split(), ElementsAre(4, 8));
+  ASSERT_TRUE(ApplyOverride("pipeline.split=", config).ok());
+  EXPECT_THAT(config.pipeline().split(), IsEmpty());
+  ASSERT_TRUE(ApplyOverride("pipeline.schedule=\"gpipe\"", config).ok());
+  EXPECT_EQ(config.pipeline().schedule(), "gpipe");
+}
+
+TEST(ConfigOverride, ReplacesTheOtherOfTwoExclusiveFields) {
+  config::RunConfig config = Merged({"learning_rate { warmup_updates: 50 }"});
+  ASSERT_TRUE(ApplyOverride("learning_rate.warmup_fraction=0.2", config).ok());
+  EXPECT_FALSE(config.learning_rate().has_warmup_updates());
+}
+
+TEST(ConfigOverride, Errors) {
+  EXPECT_EQ(OverrideError("model.haeds=8"),
+            "--set model.haeds=8: there is no field \"haeds\" in model; did you mean \"heads\"?");
+  EXPECT_EQ(OverrideError("heads=8"), "--set heads=8: there is no field \"heads\"; did you mean \"model.heads\"?");
+  EXPECT_EQ(OverrideError("model.heads=x"),
+            "--set model.heads=x: model.heads: expected an integer in [1, 1024], got \"x\"");
+  EXPECT_EQ(OverrideError("model.heads=0"),
+            "--set model.heads=0: model.heads = 0 is not allowed; it must be an integer in [1, 1024]");
+  EXPECT_EQ(OverrideError("model.heads"), "--set model.heads: expected FIELD=VALUE, such as model.heads=8");
+  EXPECT_EQ(
+      OverrideError("model.residual=pre_ln"),
+      "--set model.residual=pre_ln: model.residual is a group; set one of its fields, such as model.residual.method");
+  EXPECT_THAT(OverrideError("seed.x=1"), HasSubstr("has no field \"x\""));
+  EXPECT_THAT(OverrideError("=1"), HasSubstr("there is no field \"\""));
+  EXPECT_THAT(OverrideError("pipeline.split=[1,2"), HasSubstr("expected a list of integers"));
+  EXPECT_THAT(OverrideError("pipeline.split=1,x"), HasSubstr("expected a list of integers"));
+  EXPECT_THAT(OverrideError("model.dropout=nan"), HasSubstr("is not allowed"));
+  EXPECT_THAT(OverrideError("checkpoint.save_at_end=perhaps"), HasSubstr("expected true or false"));
+  EXPECT_THAT(OverrideError("pipeline.schedule=f1b1"), HasSubstr("did you mean \"1f1b\"?"));
+}
+
+class ConfigFiles : public ::testing::Test {
+ protected:
+  ConfigFiles() { std::filesystem::create_directories(folder_); }
+  ~ConfigFiles() override { std::filesystem::remove_all(folder_); }
+  std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  const std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / "hadal_config_loading_test";
+};
+
+TEST_F(ConfigFiles, MergeInOrderThenOverrides) {
+  const std::string base = Write("base.textproto", "model { heads: 8 d_ff: 64 d_model: 32 }");
+  const std::string more = Write("more.textproto", "model { heads: 4 d_ff: 128 }");
+  const auto config = LoadConfig({base, more}, {"model.heads=2"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model().heads(), 2);
+  EXPECT_EQ(config->model().d_ff(), 128);
+  EXPECT_EQ(config->model().d_model(), 32);
+}
+
+TEST_F(ConfigFiles, ErrorNamesTheFileAtFault) {
+  const std::string base = Write("base.textproto", "model { heads: 8 }");
+  const std::string more = Write("more.textproto", "\n model { head: 4 }");
+  EXPECT_EQ(LoadConfig({base, more}, {}).status().message(),
+            more + ":2:10: there is no field \"head\" in model; did you mean \"heads\"?");
+}
+
+TEST_F(ConfigFiles, MissingFile) {
+  const absl::Status status = LoadConfig({"nowhere/base.textproto"}, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "nowhere/base.textproto: cannot be read: No such file or directory");
+}
+
+TEST_F(ConfigFiles, WhatWindowsEditorsAddIsNoPartOfIt) {
+  const auto config = LoadConfig({Write("windows.textproto", "\xEF\xBB\xBFseed: 11\r\nmodel { heads: 2 }\r\n")}, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->seed(), 11u);
+  const std::string utf16 = Write("utf16.textproto", "\xFF\xFEs");
+  EXPECT_EQ(LoadConfig({utf16}, {}).status().message(), utf16 + ": is UTF-16; save it as UTF-8");
+}
+
+TEST_F(ConfigFiles, ARunDirectoryIsAConfig) {
+  Write("config.resolved.textproto", "seed: 11");
+  const auto config = LoadConfig({folder_.string()}, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->seed(), 11u);
+}
+
+}  // namespace
+}  // namespace hadal

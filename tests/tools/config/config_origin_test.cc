@@ -1,0 +1,89 @@
+#include "tools/config/config_origin.h"
+
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/run_options.h"
+
+namespace hadal {
+namespace {
+
+class ConfigOriginTest : public ::testing::Test {
+ protected:
+  std::string File(const std::string& name, const std::string& text) {
+    SetContents(directory_ / name, text);
+    return directory_ / name;
+  }
+  static std::string Explained(const std::string& message, const std::vector<std::string>& files,
+                               const std::vector<std::string>& overrides) {
+    const absl::Status status = WithOrigins(absl::InvalidArgumentError(message), files, overrides);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ConfigOriginTest, FieldsOfTwoFilesNameBoth) {
+  const std::string base = File("base.textproto", "model {\n  d_model: 64\n  heads: 8\n}\n");
+  const std::string more = File("more.textproto", "# another width\nmodel { d_model: 100 }\n");
+  const auto config = LoadConfig({base, more}, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  const absl::Status status = WithOrigins(MakeRunOptions(*config).status(), {base, more}, {});
+  EXPECT_EQ(status.message(), "model.heads = 8 is not allowed; it must divide model.d_model = 100\n  " + base +
+                                  ":3:3: model.heads = 8\n  " + more + ":2:9: model.d_model = 100");
+}
+
+TEST_F(ConfigOriginTest, TheLastOverrideStandsBeforeFiles) {
+  const std::string base = File("base.textproto", "model { heads: 8 }");
+  EXPECT_EQ(Explained("model.heads = 5.", {base}, {"model.heads=3", "model.heads = 5", "seed=7"}),
+            "model.heads = 5.\n  --set model.heads = 5");
+}
+
+TEST_F(ConfigOriginTest, TheLastFileStandsBeforeTheFirst) {
+  const std::string base = File("base.textproto", "model { heads: 8 }");
+  const std::string more = File("more.textproto", "model { heads: 2 }");
+  EXPECT_EQ(Explained("model.heads", {base, more}, {}), "model.heads\n  " + more + ":1:9: model.heads = 2");
+}
+
+TEST_F(ConfigOriginTest, WhatNobodySetSaysItsDefault) {
+  const std::string base = File("base.textproto", "");
+  EXPECT_EQ(Explained("stop.steps and pipeline.split", {base}, {}),
+            "stop.steps and pipeline.split\n  not set: stop.steps (default: 0)\n  not set: pipeline.split (default: "
+            "empty)");
+}
+
+TEST_F(ConfigOriginTest, OfTwoThatExcludeEachOtherTheReplacedOneIsNotSet) {
+  const std::string base = File("base.textproto", "learning_rate { warmup_fraction: 0.1 }");
+  const std::string text = Explained("learning_rate.warmup_fraction or learning_rate.warmup_updates", {base},
+                                     {"learning_rate.warmup_updates=9"});
+  EXPECT_THAT(text, ::testing::HasSubstr("\n  not set: learning_rate.warmup_fraction"));
+  EXPECT_THAT(text, ::testing::EndsWith("\n  --set learning_rate.warmup_updates=9"));
+}
+
+TEST_F(ConfigOriginTest, AListIsPlacedAtItsFirstEntry) {
+  const std::string base = File("base.textproto", "pipeline {\n  split: 3\n  split: 7\n}");
+  EXPECT_EQ(Explained("pipeline.split: entry 2", {base}, {}),
+            "pipeline.split: entry 2\n  " + base + ":2:3: pipeline.split = [3, 7]");
+}
+
+TEST_F(ConfigOriginTest, ARunDirectoryIsItsResolvedConfig) {
+  std::filesystem::create_directory(directory_ / "run");
+  File("run/config.resolved.textproto", "seed: 3\nmodel { heads: 2 }");
+  EXPECT_EQ(Explained("model.heads", {directory_ / "run"}, {}),
+            "model.heads\n  " + (directory_ / "run/config.resolved.textproto") + ":2:9: model.heads = 2");
+}
+
+TEST_F(ConfigOriginTest, OtherWordsAreNoFields) {
+  const std::string base = File("base.textproto", "model { heads: 8 }");
+  for (const char* message : {"cannot open model.json", "model.residual is a group", "e.g. heads ... 1.5", ""}) {
+    EXPECT_EQ(Explained(message, {base}, {}), message);
+  }
+  EXPECT_TRUE(WithOrigins(absl::OkStatus(), {base}, {}).ok());
+}
+
+}  // namespace
+}  // namespace hadal

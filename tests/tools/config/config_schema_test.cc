@@ -1,0 +1,143 @@
+#include "tools/config/config_schema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "configs/compare.pb.h"
+#include "tools/config/config_value.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void ForEachField(const MessageDescriptor& message, const std::string& parent,
+                  const std::function<void(const std::string&, const FieldDescriptor&)>& visit) {
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    const std::string path = JoinPath(parent, field.name());
+    visit(path, field);
+    if (IsMessage(field)) ForEachField(*field.message_type(), path, visit);
+  }
+}
+
+const FieldDescriptor& Field(absl::string_view path) { return *FindField(path).value().back(); }
+
+// Guards the schema itself: a field added without comment, range or default is caught here.
+TEST(RunSchema, EveryFieldIsDocumentedAndBounded) {
+  int fields = 0;
+  ForEachField(*config::RunConfig::descriptor(), "", [&](const std::string& path, const FieldDescriptor& field) {
+    SCOPED_TRACE(path);
+    ++fields;
+    EXPECT_GT(CommentText(field).size(), 5u);
+    if (IsMessage(field)) return;
+    const bool is_number = TypeText(field).find("integer") != std::string::npos || TypeText(field) == "number";
+    if (is_number && path != "seed") {
+      EXPECT_TRUE(RangeOf(field).has_value());
+    }
+    const bool is_path = path == "data.train" || path == "data.validation";
+    if (TypeText(field) == "text" && !is_path) {
+      EXPECT_FALSE(ValuesOf(field).empty());
+    }
+    if (field.real_containing_oneof() == nullptr && !is_path) {
+      EXPECT_NE(DefaultText(field), "none");
+    }
+  });
+  EXPECT_GT(fields, 80);
+}
+
+TEST(GridSchema, EveryFieldIsDocumentedAndBounded) {
+  int fields = 0;
+  ForEachField(*config::Comparison::descriptor(), "", [&](const std::string& path, const FieldDescriptor& field) {
+    SCOPED_TRACE(path);
+    ++fields;
+    EXPECT_GT(CommentText(field).size(), 5u);
+    const bool is_number = TypeText(field) == "integer" || TypeText(field) == "number";
+    EXPECT_EQ(RangeOf(field).has_value(), is_number);
+  });
+  EXPECT_EQ(fields, 14);
+  EXPECT_EQ(FindField("axes.values.label", *config::Comparison::descriptor())->size(), 3u);
+  EXPECT_EQ(UnknownFieldText(*config::AxisValue::descriptor(), "axes.values", "run_minutes"),
+            "there is no field \"run_minutes\" in axes.values; did you mean \"run_minutes\"?");
+}
+
+TEST(RunSchema, EveryDefaultIsAllowed) {
+  ForEachField(*config::RunConfig::descriptor(), "", [](const std::string& path, const FieldDescriptor& field) {
+    if (!field.has_default_value()) return;
+    SCOPED_TRACE(path);
+    if (const auto range = RangeOf(field)) {
+      double value = 0;
+      switch (field.cpp_type()) {
+        case FieldDescriptor::CPPTYPE_INT32:
+          value = field.default_value_int32();
+          break;
+        case FieldDescriptor::CPPTYPE_INT64:
+          value = static_cast<double>(field.default_value_int64());
+          break;
+        default:
+          value = field.default_value_double();
+      }
+      EXPECT_TRUE(range->Contains(value)) << value;
+    }
+    if (const auto values = ValuesOf(field); !values.empty()) {
+      EXPECT_THAT(values, ::testing::Contains(field.default_value_string()));
+    }
+  });
+}
+
+// A group is read in the order of its fields' numbers; the resolved config in the order of the file.
+TEST(RunSchema, NumbersFollowTheFile) {
+  ForEachField(*config::RunConfig::descriptor(), "", [](const std::string& path, const FieldDescriptor& field) {
+    EXPECT_EQ(field.number(), field.index() + 1) << path;
+  });
+}
+
+TEST(Interval, EndsAreInOrOut) {
+  const Interval closed{0, 1, true, true}, open{0, 1, false, false};
+  EXPECT_TRUE(closed.Contains(0) && closed.Contains(1) && closed.Contains(0.5));
+  EXPECT_FALSE(closed.Contains(-1e-300) || closed.Contains(1.0000001));
+  EXPECT_FALSE(open.Contains(0) || open.Contains(1));
+  EXPECT_FALSE(closed.Contains(std::nan("")));
+  const Interval range = *RangeOf(Field("optimizer.clip_norm"));
+  EXPECT_TRUE(range.Contains(0) && range.Contains(1e300));
+  EXPECT_FALSE(range.Contains(INFINITY));
+}
+
+TEST(FieldTexts, SayTypeDefaultAndWhatIsAllowed) {
+  EXPECT_EQ(TypeText(Field("model.heads")), "integer");
+  EXPECT_EQ(DefaultText(Field("model.heads")), "8");
+  EXPECT_EQ(AllowedText(Field("model.heads")), "an integer in [1, 1024]");
+  EXPECT_EQ(TypeText(Field("pipeline.split")), "list of integers");
+  EXPECT_EQ(DefaultText(Field("pipeline.split")), "empty");
+  EXPECT_EQ(AllowedText(Field("model.sharing")), "one of \"none\", \"decoder\", \"all\"");
+  EXPECT_EQ(DefaultText(Field("model.sharing")), "\"all\"");
+  EXPECT_EQ(AllowedText(Field("checkpoint.save_at_end")), "true or false");
+  EXPECT_EQ(DefaultText(Field("checkpoint.save_at_end")), "true");
+  EXPECT_EQ(DefaultText(Field("model.residual.encoder.norm")), "from model.residual.method");
+  EXPECT_EQ(DefaultText(Field("data.train")), "none");
+  EXPECT_EQ(CommentText(Field("model.heads")), "Attention heads of width d_model / heads.");
+  EXPECT_THAT(CommentText(Field("pipeline.schedule")), HasSubstr("\n  \"gpipe\" ")) << "indentation of lists stays";
+}
+
+TEST(FindField, ReturnsTheFieldsAlongThePath) {
+  const auto fields = FindField("model.residual.encoder.value_gain");
+  ASSERT_TRUE(fields.ok()) << fields.status();
+  std::vector<std::string> names;
+  for (const FieldDescriptor* field : *fields) names.push_back(field->name());
+  EXPECT_THAT(names, ElementsAre("model", "residual", "encoder", "value_gain"));
+}
+
+TEST(FindField, SuggestsForAMisspeltPath) {
+  EXPECT_EQ(FindField("model.residual.methd").status().message(),
+            "there is no field \"methd\" in model.residual; did you mean \"method\"?");
+  EXPECT_EQ(FindField("seed.x").status().message(),
+            "seed is an integer from 0 to 18446744073709551615 and has no field \"x\"");
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,115 @@
+// The reader alone; prepare_test.cc has what becomes of its lines.
+#include "tools/corpus/parallel_text.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+class ParallelTextTest : public ::testing::Test {
+ protected:
+  ParallelReader Open(const std::string& source, const std::string& target) {
+    SetContents(directory_ / "source", source);
+    SetContents(directory_ / "target", target);
+    return ParallelReader::Open({.source = directory_ / "source", .target = directory_ / "target"}).value();
+  }
+  // All pairs; the status is that of the end.
+  static absl::Status ReadAll(ParallelReader& reader, std::vector<std::pair<std::string, std::string>>& pairs) {
+    ParallelLine line;
+    while (true) {
+      const absl::StatusOr<bool> more = reader.Next(line);
+      if (!more.ok() || !*more) return more.status();
+      pairs.emplace_back(line.source, line.target);
+      EXPECT_EQ(line.number, std::ssize(pairs));
+    }
+  }
+
+  TemporaryDirectory directory_;
+  std::vector<std::pair<std::string, std::string>> pairs_;
+};
+
+TEST_F(ParallelTextTest, EitherLastLineNeedNotEnd) {
+  ParallelReader reader = Open("a\nb", "c\nd\n");
+  EXPECT_TRUE(ReadAll(reader, pairs_).ok());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("a", "c"), Pair("b", "d")));
+  EXPECT_FALSE(reader.had_byte_order_mark());
+  EXPECT_EQ(reader.carriage_returns(), 0);
+}
+
+TEST_F(ParallelTextTest, ByteOrderMarksAndCarriageReturnsAreTakenOffAndCounted) {
+  ParallelReader reader = Open(
+      "\xEF\xBB\xBF"
+      "a\r\nb\r\n",
+      "c\nd\r\r\n");
+  EXPECT_TRUE(ReadAll(reader, pairs_).ok());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("a", "c"), Pair("b", "d\r")));
+  EXPECT_TRUE(reader.had_byte_order_mark());
+  EXPECT_EQ(reader.carriage_returns(), 3);
+}
+
+TEST_F(ParallelTextTest, UnequalLengthsAreAnErrorWithBothCountsWhicheverIsLonger) {
+  const struct {
+    std::string source, target, counts;
+  } cases[] = {{"a\nb\nc\nd", "x\n", "source has 4 lines, "},
+               {"a\n", "x\ny\nz\n", "target has 3 lines, "},
+               {"", "x\n", "target has 1 lines, "},
+               {"a\n\n", "x\n", "source has 2 lines, "}};
+  for (const auto& [source, target, counts] : cases) {
+    ParallelReader reader = Open(source, target);
+    pairs_.clear();
+    const absl::Status status = ReadAll(reader, pairs_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(counts));
+  }
+}
+
+TEST_F(ParallelTextTest, BlankSidesAndInvalidBytesAreMarkedAndReadingGoesOn) {
+  ParallelReader reader = Open("a\n \t\nc\n\xFF\ne\n", "x\ny\n\nz\nbad \xC3\n");
+  ParallelLine line;
+  std::vector<bool> empty;
+  std::vector<std::string> invalid;
+  while (reader.Next(line).value()) {
+    empty.push_back(line.empty);
+    invalid.push_back(line.invalid);
+  }
+  EXPECT_THAT(empty, ElementsAre(false, true, true, false, false));
+  EXPECT_THAT(invalid, ElementsAre("", "", "", AllOf(HasSubstr("source:4: "), EndsWith("byte 1 of the line on")),
+                                   AllOf(HasSubstr("target:5: "), EndsWith("byte 5 of the line on"))));
+}
+
+TEST_F(ParallelTextTest, PlainTextIsTheTargetAlone) {
+  SetContents(directory_ / "text", "a\n\nb");
+  ParallelReader reader = ParallelReader::Open({.target = directory_ / "text"}).value();
+  ParallelLine line;
+  std::vector<std::string> targets;
+  while (reader.Next(line).value()) {
+    EXPECT_THAT(line.source, IsEmpty());
+    EXPECT_EQ(line.empty, line.target.empty());
+    targets.push_back(line.target);
+  }
+  EXPECT_THAT(targets, ElementsAre("a", "", "b"));
+}
+
+TEST_F(ParallelTextTest, WhatIsNoFileIsRefusedBeforeReading) {
+  SetContents(directory_ / "good", "a\n");
+  EXPECT_EQ(ParallelReader::Open({.source = directory_ / "none", .target = directory_ / "good"}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(ParallelReader::Open({.source = directory_ / "good", .target = directory_.path()}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,265 @@
+// What the doctor says of GPUs: findings by facts that are made up, measurements on an emulated device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/doctor_gpu_probe.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Four ranks on two hosts, each with a GPU of its own.
+struct Cluster {
+  std::vector<RankFacts> ranks;
+  std::vector<RankMeasurements> measured;
+
+  Cluster() {
+    for (int rank = 0; rank < 4; ++rank) {
+      RankFacts facts{.rank = rank, .host = rank < 2 ? "n1" : "n2", .cpus = {2 * rank, 2 * rank + 1}, .threads = 2};
+      facts.gpu = {.asked = true,
+                   .device = {.model = "NVIDIA A100-SXM4-80GB",
+                              .architecture = "sm_80",
+                              .bus = rank % 2 == 0 ? "0000:07:00.0" : "0000:0f:00.0",
+                              .identity = absl::StrCat("GPU-", rank),
+                              .memory_bytes = int64_t{80} << 30,
+                              .free_bytes = int64_t{79} << 30,
+                              .driver = 13000,
+                              .runtime = 13000,
+                              .cublas = 130002},
+                   .nccl = 22809};
+      ranks.push_back(std::move(facts));
+      measured.push_back({.next_bytes_per_second = 1e9,
+                          .next_latency_seconds = 1e-6,
+                          .ring_bytes_per_second = 1e9,
+                          .gflops = 100,
+                          .write_bytes_per_second = 2e8,
+                          .sees_others = true,
+                          .lock_excludes = true,
+                          .gpu_flops = 2.5e14,
+                          .gpu_copy_bytes_per_second = 1.6e12});
+    }
+    PlaceOnHosts(ranks);
+  }
+  void LoseGpu(int rank, const std::string& why, bool absent) {
+    ranks[rank].gpu = {.asked = true, .why_none = why, .absent = absent};
+    measured[rank].gpu_flops = measured[rank].gpu_copy_bytes_per_second = 0;
+  }
+  std::vector<Finding> Findings() const { return FindFaults(ranks, measured); }
+  // The only one there should be.
+  Finding Only() const {
+    const std::vector<Finding> findings = Findings();
+    if (findings.size() == 1) return findings[0];
+    ADD_FAILURE() << findings.size() << " findings";
+    for (const Finding& finding : findings) ADD_FAILURE() << finding.text;
+    return {};
+  }
+};
+
+TEST(DoctorGpuFindings, HealthyGpusHaveNone) { EXPECT_THAT(Cluster().Findings(), IsEmpty()); }
+
+TEST(DoctorGpuFindings, ARankWithoutAGpuBesideOthersIsBad) {
+  Cluster cluster;
+  cluster.LoseGpu(2, "no GPU is visible", /*absent=*/true);
+  const Finding finding = cluster.Only();
+  EXPECT_EQ(finding.severity, Severity::kBad);
+  EXPECT_THAT(finding.ranks, ElementsAre(2));
+  EXPECT_THAT(finding.text, AllOf(HasSubstr("no GPU, where other ranks have one"), HasSubstr("no GPU is visible")));
+}
+
+// Said once, and no reason to refuse a run on CPUs.
+TEST(DoctorGpuFindings, RanksWithoutAnyGpuAreANote) {
+  Cluster cluster;
+  for (int rank = 0; rank < 4; ++rank) cluster.LoseGpu(rank, "no NVIDIA driver", /*absent=*/true);
+  EXPECT_EQ(cluster.Only().severity, Severity::kNote);
+  EXPECT_EQ(cluster.Only().text, "no GPU: no NVIDIA driver");
+  EXPECT_EQ(DescribeRanks(cluster.Only().ranks, cluster.ranks), "all 4 ranks");
+
+  for (RankFacts& facts : cluster.ranks) facts.gpu.absent = false;
+  EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
+  EXPECT_THAT(cluster.Only().text, HasSubstr("cannot be used"));
+
+  for (RankFacts& facts : cluster.ranks) facts.gpu.required = true;
+  EXPECT_EQ(cluster.Only().severity, Severity::kBad);
+  EXPECT_THAT(cluster.Only().text, HasSubstr("--device cuda"));
+
+  for (RankFacts& facts : cluster.ranks) facts.gpu = {};
+  EXPECT_THAT(cluster.Findings(), IsEmpty()) << "--device cpu asks for none";
+}
+
+TEST(DoctorGpuFindings, TwoRanksOnOneGpu) {
+  Cluster cluster;
+  cluster.ranks[3].gpu.device.bus = cluster.ranks[2].gpu.device.bus;
+  EXPECT_EQ(cluster.Only().severity, Severity::kBad);
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(2, 3));
+  EXPECT_THAT(cluster.Only().text, AllOf(HasSubstr("share one GPU (n2 0000:07:00.0)"), HasSubstr("through the host")));
+
+  // All alike: a machine with fewer GPUs than ranks.
+  cluster.ranks[1].gpu.device.bus = cluster.ranks[0].gpu.device.bus;
+  const auto both = cluster.Findings();
+  ASSERT_EQ(both.size(), 2u);
+  for (const Finding& finding : both) EXPECT_EQ(finding.severity, Severity::kWarning);
+
+  // Where no place is known the device's own name says it.
+  cluster = Cluster();
+  for (RankFacts& facts : cluster.ranks) facts.gpu.device.bus.clear();
+  EXPECT_THAT(cluster.Findings(), IsEmpty());
+  cluster.ranks[1].gpu.device.identity = "GPU-3";
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(1, 3));
+}
+
+TEST(DoctorGpuFindings, UnlikeGpusAndLibraries) {
+  Cluster cluster;
+  cluster.ranks[1].gpu.device.memory_bytes /= 2;
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(1));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("another GPU, NVIDIA A100-SXM4-80GB, sm_80, 40 GiB, than the others'"));
+
+  cluster = Cluster();
+  cluster.ranks[3].gpu.device.cublas = 120405;
+  EXPECT_THAT(cluster.Only().text, HasSubstr("another cuBLASLt, 12.4.5, than the others', 13.0.2"));
+
+  cluster = Cluster();
+  cluster.ranks[3].gpu.device.driver = 13010;
+  EXPECT_THAT(cluster.Only().text, HasSubstr("another driver, 13.1, than the others', 13.0"));
+
+  cluster = Cluster();
+  for (RankFacts& facts : cluster.ranks) facts.gpu.device.driver = 12080;
+  for (RankFacts& facts : cluster.ranks) facts.gpu.device.runtime = 12090;
+  EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
+  EXPECT_THAT(cluster.Only().text, HasSubstr("the driver is for CUDA 12.8, older than this program's 12.9"));
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
+  Cluster cluster;
+  cluster.ranks[2].gpu.nccl = 0;
+  cluster.ranks[2].gpu.why_no_nccl = "NCCL is not found";
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(2));
+  EXPECT_THAT(cluster.Only().text, AllOf(HasSubstr("each rank has a GPU of its own"), HasSubstr("is not found")));
+
+  cluster.ranks[2].gpu.nccl = 22703;
+  EXPECT_THAT(cluster.Only().text, HasSubstr("another NCCL, 2.27.3, than the others', 2.28.9"));
+
+  // Ranks that share GPUs do without.
+  cluster = Cluster();
+  for (RankFacts& facts : cluster.ranks) facts.gpu.nccl = 0;
+  for (RankFacts& facts : cluster.ranks) facts.gpu.device.bus = "0000:07:00.0";
+  for (const Finding& finding : cluster.Findings()) EXPECT_THAT(finding.text, Not(HasSubstr("NCCL")));
+
+  cluster = Cluster();
+  for (RankFacts& facts : cluster.ranks) facts.gpu.nccl_variables = "NCCL_DEBUG=INFO";
+  EXPECT_EQ(cluster.Only().severity, Severity::kNote);
+  EXPECT_EQ(cluster.Only().text, "set for NCCL: NCCL_DEBUG=INFO");
+  cluster.ranks[1].gpu.nccl_variables.clear();
+  const auto unlike = cluster.Findings();
+  ASSERT_EQ(unlike.size(), 2u);
+  EXPECT_THAT(unlike[0].ranks, ElementsAre(1));
+  EXPECT_THAT(unlike[0].text, HasSubstr("another setting of NCCL, none, than the others', NCCL_DEBUG=INFO"));
+}
+
+// Beside its like: an A100 is not slow because others have H100s.
+TEST(DoctorGpuFindings, TheSlowOneIsNamed) {
+  Cluster cluster;
+  cluster.measured[1].gpu_flops = 1e14;
+  EXPECT_EQ(cluster.Only().severity, Severity::kBad);
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(1));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("products in bf16: 100.00 TFLOP/s, the median is 250.00 TFLOP/s"));
+
+  cluster = Cluster();
+  cluster.measured[3].gpu_copy_bytes_per_second = 1.1e12;
+  EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
+  EXPECT_THAT(cluster.Only().text, HasSubstr("copies within its GPU: 1100.00 GB/s"));
+
+  cluster = Cluster();
+  cluster.measured[3].gpu_flops = 0;
+  cluster.measured[3].gpu_trouble = "out of memory";
+  EXPECT_THAT(cluster.Only().text, HasSubstr("not measured: out of memory"));
+
+  cluster = Cluster();
+  for (const int rank : {2, 3}) cluster.ranks[rank].gpu.device.model = "NVIDIA H100";
+  for (const int rank : {2, 3}) cluster.measured[rank].gpu_flops = 7e14;
+  EXPECT_THAT(cluster.Only().text, HasSubstr("another GPU"));
+}
+
+TEST(DoctorGpu, FactsSurviveTheTrip) {
+  Cluster cluster;
+  cluster.ranks[0].gpu.nccl_variables = "NCCL_DEBUG=\"WARN\"";
+  cluster.LoseGpu(1, "no driver", /*absent=*/true);
+  for (const int rank : {0, 1}) {
+    const std::string text = FactsToJson(cluster.ranks[rank]);
+    const auto back = FactsFromJson(text);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(FactsToJson(*back), text);
+    EXPECT_EQ(back->gpu.found(), rank == 0);
+  }
+  EXPECT_FALSE(GpuFactsFromJson("[").asked);
+}
+
+TEST(DoctorGpu, VersionsAsPeopleWriteThem) {
+  EXPECT_EQ(CudaVersionText(12080), "12.8");
+  EXPECT_EQ(LibraryVersionText(130002), "13.0.2");
+  EXPECT_EQ(LibraryVersionText(22809), "2.28.9");
+  EXPECT_EQ(LibraryVersionText(0), "-");
+}
+
+TEST(DoctorGpu, GathersWhatIsKnownOfOneThatCannotBeUsed) {
+  const GpuFacts none = GatherGpuFacts(absl::NotFoundError("no driver"), absl::NotFoundError("no driver"), false);
+  EXPECT_FALSE(none.found());
+  EXPECT_TRUE(none.absent);
+  const GpuFacts old = GatherGpuFacts(cuda::CudaFacts{.model = "V100"}, absl::UnavailableError("too old"), true);
+  EXPECT_FALSE(old.found() || old.absent);
+  EXPECT_EQ(old.device.model, "V100");
+  EXPECT_TRUE(GatherGpuFacts(cuda::CudaFacts{.model = "A100"}, absl::OkStatus(), false).found());
+}
+
+// One rank has a GPU, the other none: both go through.
+TEST(DoctorGpu, MeasuresTheGpusThatThereAre) {
+  const TemporaryDirectory directory;
+  InProcessWorld world(2);
+  std::mutex mutex;
+  DoctorReport seen;
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    ProbeOptions options{.directory = directory.path(), .message_bytes = 1 << 12, .rounds = 1, .file_bytes = 1 << 12};
+    GpuFacts gpu{.asked = true, .why_none = "no GPU is visible"};
+    std::unique_ptr<testing::EmulatedDevice> device;
+    if (communicator.rank() == 1) {
+      device = std::make_unique<testing::EmulatedDevice>();
+      options.device = device.get();
+      gpu = {.asked = true, .device = {.model = "emulated", .architecture = "sm_90", .bus = "0000:01:00.0"}};
+    }
+    HADAL_ASSIGN_OR_RETURN(DoctorReport report, Examine(communicator, Stream::Cpu(1), options, gpu));
+    const std::lock_guard lock(mutex);
+    if (communicator.rank() == 0) seen = std::move(report);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(seen.measured[0].gpu_flops, 0);
+  EXPECT_GT(seen.measured[1].gpu_flops, 0);
+  EXPECT_GT(seen.measured[1].gpu_copy_bytes_per_second, 0);
+  EXPECT_FALSE(seen.healthy());
+  const std::string text = DoctorToText(seen);
+  EXPECT_THAT(text, AllOf(HasSubstr("   0  none: no GPU is visible"), HasSubstr("emulated"), HasSubstr("TFLOP/s")));
+  EXPECT_THAT(text, HasSubstr("BAD      rank 0 (host"));
+}
+
+TEST(DoctorGpu, AGpuWithoutMemoryIsTroubleAndNoEnd) {
+  const int64_t own_bytes = testing::EmulatedDevice().used_bytes();
+  testing::EmulatedDevice full(/*seed=*/1, own_bytes + (100 << 10));
+  EXPECT_EQ(ProductSize(Stream::On(full, 1)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(MeasureGpu(Stream::On(full, 1), 256).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,222 @@
+#include "tools/doctor/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "hwy/detect_targets.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Four healthy ranks on two hosts.
+struct Cluster {
+  std::vector<RankFacts> ranks;
+  std::vector<RankMeasurements> measured;
+
+  Cluster() {
+    for (int rank = 0; rank < 4; ++rank) {
+      ranks.push_back({.rank = rank,
+                       .host = rank < 2 ? "n1" : "n2",
+                       .cpus = rank % 2 == 0 ? std::vector<int>{0, 1} : std::vector<int>{2, 3},
+                       .online_cpus = 4,
+                       .threads = 2,
+                       .instruction_sets = HWY_AVX3 | HWY_AVX2,
+                       .binary_crc32c = 7,
+                       .open_files_limit = 4096,
+                       .shared_memory_bytes = int64_t{1} << 30});
+      const bool leaves = rank % 2 == 1;  // ranks 1 and 3
+      measured.push_back({.next_bytes_per_second = leaves ? 1e9 : 5e9,
+                          .next_latency_seconds = 1e-6,
+                          .ring_bytes_per_second = leaves ? 1e9 : 4e9,
+                          .gflops = 100,
+                          .write_bytes_per_second = 2e8,
+                          .sees_others = true,
+                          .lock_excludes = true});
+    }
+    PlaceOnHosts(ranks);
+  }
+  std::vector<Finding> Findings() const { return FindFaults(ranks, measured); }
+};
+
+TEST(DoctorFindings, HealthyRanksHaveNone) { EXPECT_THAT(Cluster().Findings(), IsEmpty()); }
+
+TEST(DoctorFindings, PlacesRanksOnTheirHosts) {
+  const Cluster cluster;
+  EXPECT_EQ(cluster.ranks[3].local_rank, 1);
+  EXPECT_EQ(cluster.ranks[3].ranks_on_host, 2);
+}
+
+TEST(DoctorFindings, NamesTheRankAndTheHostThatDiffer) {
+  Cluster cluster;
+  cluster.ranks[2].binary_crc32c = 8;
+  cluster.ranks[3].instruction_sets = HWY_AVX2;
+  const auto findings = cluster.Findings();
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_THAT(findings[0].ranks, ElementsAre(2));
+  EXPECT_THAT(findings[0].text, HasSubstr("another binary"));
+  EXPECT_EQ(findings[0].severity, Severity::kBad);
+  EXPECT_THAT(findings[1].ranks, ElementsAre(3));
+  EXPECT_THAT(findings[1].text, HasSubstr("instruction set, AVX2"));
+  EXPECT_EQ(findings[1].severity, Severity::kWarning);
+  EXPECT_EQ(DescribeRanks({3}, cluster.ranks), "rank 3 (host n2)");
+  EXPECT_EQ(DescribeRanks({0, 3}, cluster.ranks), "ranks 0, 3 (hosts n1, n2)");
+}
+
+TEST(DoctorFindings, NamesTheSlowRankBadBeforeSuspect) {
+  Cluster cluster;
+  cluster.measured[1].gflops = 70;
+  cluster.measured[3].gflops = 40;
+  const auto findings = cluster.Findings();
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].severity, Severity::kBad);
+  EXPECT_THAT(findings[0].ranks, ElementsAre(3));
+  EXPECT_EQ(findings[1].severity, Severity::kWarning);
+  EXPECT_THAT(findings[1].ranks, ElementsAre(1));
+}
+
+TEST(DoctorFindings, LinksAreComparedWithLinksOfTheirKind) {
+  Cluster cluster;
+  for (int rank = 0; rank < 4; ++rank) cluster.ranks.push_back(cluster.ranks[rank]);
+  for (int rank = 0; rank < 4; ++rank) cluster.measured.push_back(cluster.measured[rank]);
+  for (int rank = 0; rank < 8; ++rank) cluster.ranks[rank].rank = rank;
+  for (int rank = 4; rank < 8; ++rank) cluster.ranks[rank].host = rank < 6 ? "n3" : "n4";
+  EXPECT_THAT(cluster.Findings(), IsEmpty());  // 1 GB/s between hosts is no fault beside 5 GB/s within
+  cluster.measured[5].next_bytes_per_second = 2e8;
+  const auto findings = cluster.Findings();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].ranks, ElementsAre(5));
+  EXPECT_THAT(findings[0].text, AllOf(HasSubstr("between hosts"), HasSubstr("0.20 GB/s"), HasSubstr("1.00 GB/s")));
+}
+
+TEST(DoctorFindings, CrampedRanks) {
+  Cluster cluster;
+  cluster.ranks[0].cpus = {0};
+  cluster.ranks[1].cpus = {0};
+  cluster.ranks[2].open_files_limit = 256;
+  cluster.ranks[3].memory_limit_bytes = int64_t{1} << 30;
+  std::vector<std::string> texts;
+  for (const Finding& finding : cluster.Findings()) {
+    EXPECT_EQ(finding.severity, Severity::kWarning);
+    texts.push_back(finding.text);
+  }
+  EXPECT_THAT(texts, ElementsAre(HasSubstr("2 threads on 1 CPUs (0)"), HasSubstr("2 threads on 1 CPUs"),
+                                 HasSubstr("4 threads in all share 1 CPUs"), HasSubstr("only 256 files"),
+                                 HasSubstr("1.0 GiB")));
+}
+
+// MPI's shared memory is for ranks that share a host.
+TEST(DoctorFindings, LittleSharedMemoryIsTroubleForNeighbours) {
+  Cluster cluster;
+  cluster.ranks[1].shared_memory_bytes = (int64_t{64} << 20) - 1;
+  cluster.ranks[2].shared_memory_bytes = 0;
+  cluster.ranks[2].ranks_on_host = 1;
+  cluster.ranks[3].shared_memory_bytes = -1;  // not known
+  cluster.ranks[3].open_files_limit = -1;
+  const auto findings = cluster.Findings();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].ranks, ElementsAre(1));
+  EXPECT_THAT(findings[0].text, HasSubstr("/dev/shm has 63 MiB free"));
+}
+
+TEST(DoctorFindings, LocksThatDoNothingAreAWarning) {
+  Cluster cluster;
+  cluster.measured[0].lock_excludes = false;
+  const auto findings = cluster.Findings();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].severity, Severity::kWarning);
+  EXPECT_THAT(findings[0].text, HasSubstr("file locks do not keep ranks apart"));
+}
+
+TEST(DoctorFindings, FilesThatAreNotShared) {
+  Cluster cluster;
+  cluster.measured[2].sees_others = false;
+  cluster.measured[3].file_trouble = "cannot create x: no space";
+  const auto findings = cluster.Findings();
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_THAT(findings[0].text, HasSubstr("not on a shared file system"));
+  EXPECT_THAT(findings[1].text, HasSubstr("no space"));
+}
+
+TEST(DoctorFacts, SurviveTheTrip) {
+  RankFacts facts = GatherFacts(3, 2);
+  EXPECT_FALSE(facts.host.empty());
+  EXPECT_FALSE(facts.cpus.empty());
+  EXPECT_NE(facts.binary_crc32c, 0u);
+  const auto back = FactsFromJson(FactsToJson(facts));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(FactsToJson(*back), FactsToJson(facts));
+  EXPECT_FALSE(FactsFromJson("{").ok());
+  EXPECT_FALSE(MeasurementsFromJson("{}").ok());
+}
+
+TEST(DoctorFacts, CpuListsAsTheKernelWritesThem) {
+  EXPECT_EQ(CpuList({0, 1, 2, 3, 8}), "0-3,8");
+  EXPECT_EQ(CpuList({5}), "5");
+  EXPECT_EQ(CpuList({}), "");
+}
+
+absl::StatusOr<DoctorReport> ExamineInProcess(int ranks, const ProbeOptions& options) {
+  InProcessWorld world(ranks);
+  std::mutex mutex;
+  DoctorReport result;
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    HADAL_ASSIGN_OR_RETURN(DoctorReport report, Examine(communicator, Stream::Cpu(1), options, {}));
+    const std::lock_guard lock(mutex);
+    if (communicator.rank() == 1 % communicator.size()) result = std::move(report);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return result;
+}
+
+TEST(Doctor, MeasuresEveryRankAndLeavesNoFile) {
+  const TemporaryDirectory directory;
+  const auto report = ExamineInProcess(
+      3, {.directory = directory.path(), .message_bytes = 1 << 16, .rounds = 2, .file_bytes = 1 << 16});
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->measured.size(), 3u);
+  for (const RankMeasurements& measured : report->measured) {
+    EXPECT_GT(measured.next_bytes_per_second, 0);
+    EXPECT_GT(measured.next_latency_seconds, 0);
+    EXPECT_GT(measured.ring_bytes_per_second, 0);
+    EXPECT_GT(measured.gflops, 0);
+    EXPECT_GT(measured.write_bytes_per_second, 0);
+    EXPECT_TRUE(measured.sees_others);
+    EXPECT_TRUE(measured.lock_excludes);
+    EXPECT_EQ(measured.file_trouble, "");
+  }
+  EXPECT_THAT(*ListDirectory(directory.path()), IsEmpty());
+  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("GFLOP/s"), HasSubstr("fit for a run")));
+  EXPECT_THAT(DoctorToJson(*report), HasSubstr("\"findings\""));
+}
+
+TEST(Doctor, OneRankHasNoLinks) {
+  const TemporaryDirectory directory;
+  const auto report = ExamineInProcess(1, {.directory = directory.path(), .file_bytes = 1 << 16});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->healthy()) << DoctorToText(*report);
+  EXPECT_EQ(report->measured[0].next_bytes_per_second, 0);
+}
+
+TEST(Doctor, ADirectoryThatIsNoneIsBadOnEveryRank) {
+  const auto report =
+      ExamineInProcess(2, {.directory = "/proc/nowhere", .message_bytes = 1 << 12, .rounds = 1, .file_bytes = 1 << 12});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->healthy());
+  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("cannot write where the run will"), HasSubstr("not fit")));
+}
+
+}  // namespace
+}  // namespace hadal

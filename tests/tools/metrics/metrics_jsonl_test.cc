@@ -1,0 +1,221 @@
+#include "tools/metrics/metrics_jsonl.h"
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class MetricsJsonlTest : public ::testing::Test {
+ protected:
+  MetricsJsonlTest() : path_(directory_ / "metrics.jsonl") {}
+
+  std::unique_ptr<MetricsJsonl> Open(int64_t first_step) {
+    auto sink = MetricsJsonl::Open({.path = path_, .first_step = first_step, .depth_every_steps = 2});
+    EXPECT_TRUE(sink.ok()) << sink.status();
+    return std::move(*sink);
+  }
+  // Runs steps [begin, end), a validation after every second.
+  void Run(int64_t begin, int64_t end) {
+    const auto sink = Open(begin);
+    for (int64_t step = begin; step < end; ++step) {
+      sink->OnStep({.step = step, .update = step + 1, .loss = 1.0 / 3 + step});
+      if (step % 2 == 1) sink->OnValidation({.step = step + 1, .nll = 2});
+    }
+    EXPECT_TRUE(sink->Flush().ok());
+  }
+  std::vector<std::string> Lines() const {
+    std::ifstream in(path_);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+  std::vector<int64_t> Steps(const std::string& event) const {
+    std::vector<int64_t> steps;
+    for (const std::string& line : Lines()) {
+      const json parsed = json::parse(line);
+      if (parsed["event"] == event) steps.push_back(parsed["step"]);
+    }
+    return steps;
+  }
+  TemporaryDirectory directory_;
+  std::string path_;
+};
+
+TEST_F(MetricsJsonlTest, WritesAStepThatReadsBackToTheSameBits) {
+  const auto sink = Open(0);
+  sink->OnStep({.step = 4,
+                .update = 5,
+                .loss = 0.1 + 0.2,
+                .gradient_norm = 1e-30,
+                .stages = {{.forward_seconds = 0.25}, {.wait_seconds = 0.5}},
+                .measured_bubble = 0.125,
+                .depth_gradient_norms = {1.23456e-5f, 2.0f}});
+  const json line = json::parse(Lines().at(0));  // already on disk
+  EXPECT_EQ(line["event"], "step");
+  EXPECT_EQ(line["update"], 5);
+  EXPECT_EQ(line["loss"].get<double>(), 0.1 + 0.2);
+  EXPECT_EQ(line["gradient_norm"].get<double>(), 1e-30);
+  EXPECT_EQ(line["measured_bubble"], 0.125);
+  EXPECT_FALSE(line.contains("analytic_bubble"));
+  EXPECT_EQ(line["stages"][0]["forward"], 0.25);
+  EXPECT_EQ(line["stages"][1]["wait"], 0.5);
+  EXPECT_EQ(line["depth_gradient_norms"], json::parse("[1.235e-05, 2.0]"));
+}
+
+TEST_F(MetricsJsonlTest, ADevicesLaunchesAndGraphsStandWithTheStage) {
+  const auto sink = Open(0);
+  sink->OnStep(
+      {.stages = {{.launches = 12}, {}}, .memory = {{.arena_bytes = 3, .graph_bytes = 4}, {.arena_bytes = 3}}});
+  const json stages = json::parse(Lines().at(0))["stages"];
+  EXPECT_EQ(stages[0]["launches"], 12);
+  EXPECT_EQ(stages[0]["graph_bytes"], 4);
+  EXPECT_FALSE(stages[1].contains("launches")) << "the CPU has none";
+  EXPECT_FALSE(stages[1].contains("graph_bytes"));
+}
+
+TEST_F(MetricsJsonlTest, DepthNormsAppearAtTheirInterval) {
+  const auto sink = Open(0);
+  for (int64_t step = 0; step < 3; ++step) sink->OnStep({.step = step, .depth_gradient_norms = {1.0f}});
+  EXPECT_TRUE(json::parse(Lines()[0]).contains("depth_gradient_norms"));
+  EXPECT_FALSE(json::parse(Lines()[1]).contains("depth_gradient_norms"));
+  EXPECT_TRUE(json::parse(Lines()[2]).contains("depth_gradient_norms"));
+}
+
+TEST_F(MetricsJsonlTest, DepthNormsOfALongRunStayFew) {
+  int64_t norms = 0;
+  for (int64_t step = 0; step < 100'000; ++step) norms += IsDepthStep(step, 10) ? 1 : 0;
+  EXPECT_EQ(norms, 100 + 90 + 90);
+  for (const int64_t step : {0, 10, 990, 1000, 9900, 10000, 99000}) EXPECT_TRUE(IsDepthStep(step, 10)) << step;
+  for (const int64_t step : {5, 1010, 9990, 10100}) EXPECT_FALSE(IsDepthStep(step, 10)) << step;
+}
+
+// A line that is no JSON, far in front, would be found by whoever reads the whole file.
+TEST_F(MetricsJsonlTest, ResumingDoesNotReadWhatCameLongBefore) {
+  std::ofstream(path_) << "of another program\n";
+  {
+    auto sink = *MetricsJsonl::Open({.path = path_, .first_step = 0});
+    EXPECT_TRUE(Lines().empty()) << "a new run reads all";
+    sink->OnText(0, TextKind::kNotice, "here");
+  }
+  std::ofstream(path_) << "of another program\n";
+  for (int64_t step = 0; step < 6; ++step) {
+    std::ofstream(path_, std::ios::app) << R"({"event":"step","step":)" << step << "}\n";
+  }
+  Open(4);
+  EXPECT_THAT(Lines(), ::testing::SizeIs(5));
+}
+
+TEST_F(MetricsJsonlTest, DepthIsAListASeries) {
+  const auto sink = Open(0);
+  DepthMetrics depth{.step = 4, .update = 5, .model_update = 0.25, .seconds = 0.5};
+  depth[DepthSeries::kUpdateRatio] = {1.23456e-5f, 2.0f};
+  depth[DepthSeries::kNormInput] = {NAN, INFINITY};
+  sink->OnDepth(depth);
+  EXPECT_EQ(json::parse(Lines().at(0)),
+            json::parse(R"({"event":"depth","step":4,"update":5,"model_update":0.25,"seconds":0.5,
+                            "update_ratio":[1.235e-05,2.0],"norm_input":[null,"not finite"]})"));
+}
+
+TEST_F(MetricsJsonlTest, AResumedRunLosesTheDepthOfTheStepsThatComeAgain) {
+  for (const int64_t begin : {0, 2}) {
+    const auto sink = Open(begin);
+    for (int64_t step = begin; step < 4; ++step) {
+      sink->OnStep({.step = step});
+      sink->OnDepth({.step = step});
+    }
+  }
+  EXPECT_THAT(Steps("depth"), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(MetricsJsonlTest, ValuesThatAreNotFiniteAreNull) {
+  const auto sink = Open(0);
+  sink->OnStep({.step = 0, .loss = NAN, .perplexity = INFINITY, .skipped = true, .depth_gradient_norms = {NAN}});
+  const json line = json::parse(Lines().at(0));
+  EXPECT_TRUE(line["loss"].is_null());
+  EXPECT_TRUE(line["perplexity"].is_null());
+  EXPECT_TRUE(line["depth_gradient_norms"][0].is_null());
+  EXPECT_EQ(line["skipped"], true);
+}
+
+TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
+  const auto sink = Open(0);
+  sink->OnStart({.model = "DeepNorm", .parameters = 12});
+  sink->OnValidation({.step = 8, .nll = 2.5, .bleu = 31.25, .best = true});
+  sink->OnText(8, TextKind::kSample, "two\nlines, \xFF");
+  sink->OnCheckpoint({.step = 8, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
+  sink->OnFinish("step limit reached");
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(json::parse(lines[0])["parameters"], 12);
+  EXPECT_EQ(json::parse(lines[1])["bleu"], 31.25);
+  EXPECT_EQ(json::parse(lines[2])["text"], "two\nlines, \uFFFD");
+  EXPECT_EQ(json::parse(lines[3]), json::parse(R"({"event": "checkpoint", "step": 8, "directory": "d", "seconds": 2.0,
+                                                   "stall_seconds": 0.25, "interval_seconds": 10.0})"));
+  EXPECT_EQ(json::parse(lines[4])["reason"], "step limit reached");
+}
+
+TEST_F(MetricsJsonlTest, ResumingLeavesNoGapAndDoublesNoStep) {
+  Run(0, 8);
+  Run(5, 10);
+  EXPECT_THAT(Steps("step"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(Steps("validation"), ElementsAre(2, 4, 6, 8, 10));
+}
+
+TEST_F(MetricsJsonlTest, ResumingKeepsTheValidationOfItsOwnStep) {
+  Run(0, 4);  // the validation at step 4 came before step 4
+  Run(4, 6);
+  EXPECT_THAT(Steps("validation"), ElementsAre(2, 4, 6));
+}
+
+TEST_F(MetricsJsonlTest, ALineCutShortByACrashGoes) {
+  Run(0, 3);
+  std::ofstream(path_, std::ios::app) << R"({"event":"step","step":3,"lo)";
+  Run(3, 5);
+  EXPECT_THAT(Steps("step"), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(MetricsJsonlTest, AFreshRunEmptiesAnOldFile) {
+  Run(0, 5);
+  Run(0, 2);
+  EXPECT_THAT(Steps("step"), ElementsAre(0, 1));
+}
+
+TEST_F(MetricsJsonlTest, RefusesAPathItCannotAppendTo) {
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(MetricsJsonl::Open({.path = directory_ / "no_such_folder/metrics.jsonl"}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(MetricsJsonl::Open({.path = directory_.path()}).status()));
+}
+
+TEST_F(MetricsJsonlTest, AFullDiskIsReportedOnce) {
+  const auto sink = Open(0);
+  rlimit old_limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit = {.rlim_cur = 8, .rlim_max = old_limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  sink->OnFinish("a line longer than eight bytes");
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_TRUE(absl::IsDataLoss(sink->Flush()));
+  EXPECT_TRUE(sink->Flush().ok());
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,220 @@
+#include "tools/plan/gradient_overlap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "layers/method_presets.h"
+#include "tools/plan/layout_prediction.h"
+#include "tools/plan/roofline_costs.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::Each;
+using ::testing::Field;
+
+// An element of one replica takes a second on a link of 4 bytes a second.
+constexpr LinkRate kSecondAnElement{.bytes_per_second = 4};
+
+TEST(SummedSeconds, APieceWaitsForItsCompletionAndForTheLink) {
+  // Owner 1 receives its pieces over [2, 5) and [5, 9), since the link is busy when the second is complete, and adds over [9, 11).
+  // Owner 0 receives over [7, 9): nobody else is on its link.
+  const GradientPiece pieces[] = {{2, 1, 3}, {3, 1, 4}, {7, 0, 2}};
+  const ReplicaLinks links{.near = kSecondAnElement, .near_replicas = 1, .sum_seconds = 0.5};
+  EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 11);
+  EXPECT_DOUBLE_EQ(SummedSeconds({pieces, 1}, links), 6.5);
+  EXPECT_DOUBLE_EQ(SummedSeconds({&pieces[2], 1}, links), 10);
+  EXPECT_DOUBLE_EQ(SummedSeconds({}, links), 0);
+}
+
+TEST(SummedSeconds, AnOwnerReceivesFromItsNodeAndFromOthersAtOnce) {
+  const GradientPiece pieces[] = {{1, 0, 2}};
+  const LinkRate far{.bytes_per_second = 2, .latency_seconds = 0.25};
+  const ReplicaLinks links{
+      .near = kSecondAnElement, .far = far, .near_replicas = 3, .far_replicas = 2, .sum_seconds = 0.1};
+  EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 1 + 2 * 2 * 2 + 0.25 + 5 * 2 * 0.1);
+  EXPECT_DOUBLE_EQ(SummedSeconds(pieces, {.near = kSecondAnElement, .near_replicas = 3}), 1 + 3 * 2);
+}
+
+// Second by second: the link carries an element a second, of the first piece that is complete and not yet there; adding takes one too.
+double SecondBySecond(const std::vector<GradientPiece>& pieces, int replicas) {
+  double end = 0;
+  for (int owner = 0; owner < replicas; ++owner) {
+    std::vector<GradientPiece> own;
+    std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(own),
+                 [&](const auto& p) { return p.owner == owner; });
+    std::vector<double> to_receive, to_add;
+    for (const GradientPiece& piece : own) {
+      to_receive.push_back(piece.elements * (replicas - 1));
+      to_add.push_back(piece.elements * (replicas - 1));
+    }
+    size_t received = 0, added = 0;
+    for (int now = 0; added < own.size(); ++now) {
+      const size_t received_before = received;
+      if (received < own.size() && own[received].complete_seconds <= now && --to_receive[received] == 0) ++received;
+      if (added < received_before && --to_add[added] == 0) ++added;
+      if (added == own.size()) end = std::max<double>(end, now + 1);
+    }
+  }
+  return end;
+}
+
+TEST(SummedSeconds, IsWhatGoingSecondBySecondFinds) {
+  std::mt19937 draw(1);
+  const auto below = [&draw](int n) { return static_cast<int>(draw() % static_cast<unsigned>(n)); };
+  for (int trial = 0; trial < 300; ++trial) {
+    const int replicas = 2 + below(3);
+    std::vector<GradientPiece> pieces;
+    double complete = 0;
+    for (int count = 1 + below(12); count > 0; --count) {
+      complete += below(12);
+      pieces.push_back({complete, below(replicas), 1.0 + below(5)});
+    }
+    const ReplicaLinks links{.near = kSecondAnElement, .near_replicas = replicas - 1, .sum_seconds = 1};
+    EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), SecondBySecond(pieces, replicas)) << "trial " << trial;
+  }
+}
+
+class GradientPiecesTest : public ::testing::Test {
+ protected:
+  // 2·2 + 4·3 + 3 = 19 sublayers.
+  explicit GradientPiecesTest(EmbeddingSharing sharing = EmbeddingSharing::kNone) {
+    options_ = {.encoder_layers = 2,
+                .decoder_layers = 4,
+                .d_model = 64,
+                .d_ff = 256,
+                .heads = 4,
+                .source_vocabulary = 200,
+                .target_vocabulary = 200,
+                .max_positions = 64};
+    options_.sharing = sharing;
+    ApplyResidualMethod(ResidualMethod::kDeepNorm, options_);
+  }
+
+  // The pieces of a stage when every sublayer takes a second forward and two backward; `last`: the span of its last backward.
+  std::vector<GradientPiece> Pieces(PipelineOptions pipeline, int stage, int32_t most_parts) {
+    model_ = ModelPlan::Make(options_);
+    const auto plan = MakePipelinePlan(model_, {.micro_batches = 8, .source_tokens = 64, .target_tokens = 64}, pipeline,
+                                       pipeline.stages * pipeline.replicas);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    plan_ = *plan;
+    const std::vector<SublayerSeconds> sublayers(model_.sublayers.size(), {1, 0, 2});
+    ReplayCosts costs;
+    for (int g = 0; g < plan_.shape.global_chunks(); ++g) {
+      costs.forward_seconds.push_back(plan_.borders[g + 1] - plan_.borders[g]);
+      costs.backward_seconds.push_back(2 * costs.forward_seconds.back());
+    }
+    const auto replay = ReplaySchedule(plan_.programs, plan_.shape, costs, {.outstanding_sends = 2});
+    EXPECT_TRUE(replay.ok()) << replay.status();
+    replay_ = *replay;
+    return GradientPieces(model_, plan_, stage, sublayers, replay_, most_parts);
+  }
+  static double Elements(const std::vector<GradientPiece>& pieces) {
+    return std::accumulate(pieces.begin(), pieces.end(), 0.0,
+                           [](double sum, const auto& p) { return sum + p.elements; });
+  }
+
+  ModelOptions options_;
+  ModelPlan model_;
+  PipelinePlan plan_;
+  Replay replay_;
+};
+
+TEST_F(GradientPiecesTest, OnACpuEverySublayerLetsItsOwnGo) {
+  const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 1 << 20);
+  EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
+  // The last backward's 38 seconds end with the step's computation: the last sublayer is complete after two of them, the first at the end.
+  const double end = replay_.makespan_seconds;
+  std::vector<double> complete;
+  for (const GradientPiece& piece : pieces) {
+    if (complete.empty() || complete.back() != piece.complete_seconds) complete.push_back(piece.complete_seconds);
+  }
+  ASSERT_EQ(complete.size(), 19u);
+  for (int i = 0; i < 19; ++i) EXPECT_DOUBLE_EQ(complete[i], end - 2 * (18 - i));
+  // The deep half is the second replica's.
+  EXPECT_EQ(pieces.front().owner, 1);
+  EXPECT_EQ(pieces.back().owner, 0);
+}
+
+TEST_F(GradientPiecesTest, ADeviceLetsGoInSixteenParts) {
+  // ⌈19 / 16⌉ = 2 sublayers a part, and one in the part of the first sublayer, the source embedding.
+  const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 16);
+  EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
+  const double end = replay_.makespan_seconds;
+  EXPECT_DOUBLE_EQ(pieces.front().complete_seconds, end - 2 * 17);
+  EXPECT_DOUBLE_EQ(pieces.back().complete_seconds, end);
+  EXPECT_DOUBLE_EQ(pieces.back().elements, 200 * 64);
+  EXPECT_DOUBLE_EQ(pieces[pieces.size() - 2].complete_seconds, end - 2);
+}
+
+TEST_F(GradientPiecesTest, EveryChunksLastBackwardLetsItsOwnGo) {
+  const PipelineOptions pipeline{.stages = 2, .replicas = 2, .chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B};
+  const std::vector<GradientPiece> pieces = Pieces(pipeline, 0, 16);
+  // Chunk 1 of the rank ends before chunk 0 does: replicas sum it meanwhile.
+  const double begin_of_last = replay_.spans[0].back().begin_seconds;
+  const auto early = std::count_if(pieces.begin(), pieces.end(),
+                                   [&](const GradientPiece& p) { return p.complete_seconds <= begin_of_last; });
+  EXPECT_GE(early, plan_.borders[3] - plan_.borders[2]);
+  EXPECT_TRUE(std::is_sorted(pieces.begin(), pieces.end(),
+                             [](const auto& a, const auto& b) { return a.complete_seconds < b.complete_seconds; }));
+}
+
+class TiedGradientPiecesTest : public GradientPiecesTest {
+ protected:
+  TiedGradientPiecesTest() : GradientPiecesTest(EmbeddingSharing::kAll) {}
+};
+
+TEST_F(TiedGradientPiecesTest, ATableWaitsForAllStagesThatUseIt) {
+  const std::vector<GradientPiece> pieces = Pieces({.stages = 2, .replicas = 2}, 0, 16);
+  double table = 0, end = 0;
+  for (const auto& spans : replay_.spans) end = std::max(end, spans.back().end_seconds);
+  for (const GradientPiece& piece : pieces) table += piece.complete_seconds == end ? piece.elements : 0;
+  EXPECT_GE(table, 200 * 64);
+  EXPECT_DOUBLE_EQ(pieces.back().complete_seconds, end);
+}
+
+// From the other end: what a layout's prediction says when a link is fast enough for all but the last part.
+TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
+  ModelOptions options{.encoder_layers = 2,
+                       .decoder_layers = 4,
+                       .d_model = 64,
+                       .d_ff = 256,
+                       .heads = 4,
+                       .source_vocabulary = 200,
+                       .target_vocabulary = 200,
+                       .max_positions = 64};
+  options.sharing = EmbeddingSharing::kNone;
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
+  const ModelPlan model = ModelPlan::Make(options);
+  Machine machine{.name = "test",
+                  .devices_per_node = 2,
+                  .memory_bytes = int64_t{1} << 30,
+                  .peak_flops = 1e12,
+                  .matmul_flops = 5e11,
+                  .attention_flops = 1e11,
+                  .memory_bytes_per_second = 1e12,
+                  .kernel_seconds = 1e-5,
+                  .intra_node = {.bytes_per_second = 1e11, .latency_seconds = 3e-6}};
+  const auto predict = [&](bool overlap) {
+    machine.overlap = overlap;
+    const auto costs = MakeRooflineCosts(machine);
+    EXPECT_TRUE(costs.ok()) << costs.status();
+    const LayoutMachine layout_machine{.costs = **costs, .devices_per_node = 2};
+    const auto layout = PredictLayout(model, {.micro_batches = 4, .source_tokens = 64, .target_tokens = 64},
+                                      {.stages = 1, .replicas = 2}, layout_machine);
+    EXPECT_TRUE(layout.ok()) << layout.status();
+    return layout->parts.reduction;
+  };
+  const auto seconds = [](double elements) { return elements * 4 / 1e11 + 3e-6; };
+  const double adding = 3 * 4 / 1e12, half = 0.5 * static_cast<double>(model.ParameterElements());
+  const double table = 200 * 64;
+  EXPECT_NEAR(predict(true), seconds(table) + table * adding + seconds(half), 1e-12);
+  EXPECT_NEAR(predict(false), seconds(half) + half * adding + seconds(half), 1e-12);
+}
+
+}  // namespace
+}  // namespace hadal

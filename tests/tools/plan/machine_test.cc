@@ -1,0 +1,63 @@
+#include "tools/plan/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "tools/plan/roofline_costs.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string WriteText(const std::string& name, const std::string& text) {
+  const std::string path = absl::StrCat(::testing::TempDir(), name);
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(Machine, ReadyDescriptionsHaveWhatAPlanNeeds) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat(HADAL_CONFIGS, "/machines"))) {
+    const absl::StatusOr<Machine> machine = LoadMachine(entry.path().string());
+    ASSERT_TRUE(machine.ok()) << machine.status();
+    EXPECT_GT(machine->memory_bytes, 0);
+    EXPECT_FALSE(machine->name.empty());
+    const bool cpu = machine->precision == Precision::kFp32;
+    EXPECT_EQ(MakeRooflineCosts(*machine).ok(), !cpu) << "a CPU's rates come from a profile";
+    ++files;
+  }
+  EXPECT_GE(files, 4);
+}
+
+TEST(Machine, DeratesLinksAndMemory) {
+  const std::string path = WriteText("derated.textproto",
+                                     "memory_gib: 3 reserved_gib: 1 memory_gb_per_second: 100 memory_efficiency: 0.5\n"
+                                     "intra_node { gb_per_second: 10 efficiency: 0.5 latency_microseconds: 2 }\n");
+  const absl::StatusOr<Machine> machine = LoadMachine(path);
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  EXPECT_EQ(machine->memory_bytes, int64_t{2} << 30);
+  EXPECT_DOUBLE_EQ(machine->memory_bytes_per_second, 50e9);
+  EXPECT_DOUBLE_EQ(machine->intra_node.HeldSeconds(5e9), 1);
+  EXPECT_DOUBLE_EQ(machine->intra_node.latency_seconds, 2e-6);
+}
+
+TEST(Machine, MistakesAreRefusedWithTheirPlace) {
+  const auto error = [](const std::string& text) {
+    return std::string(LoadMachine(WriteText("bad.textproto", text)).status().message());
+  };
+  EXPECT_THAT(error("devices: 8\n"), AllOf(HasSubstr("bad.textproto:1:1"), HasSubstr("devices_per_node")));
+  EXPECT_THAT(error("memory_gib: 8\nintra_node { efficiency: 2 }\n"),
+              AllOf(HasSubstr("bad.textproto:2:"), HasSubstr("intra_node.efficiency = 2"), HasSubstr("(0, 1]")));
+  EXPECT_THAT(error("memory_gib: 8 precision: \"fp16\"\n"), HasSubstr("\"fp32\""));
+  EXPECT_THAT(error("devices_per_node: 8\n"), HasSubstr("memory_gib is not set"));
+  EXPECT_THAT(error("memory_gib: 2 reserved_gib: 3\n"), HasSubstr("leaves nothing"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,281 @@
+#include "tools/plan/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "layers/method_presets.h"
+#include "pipeline/engine.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pair;
+
+constexpr MachineRate kRate{.gflops = 10, .adam_elements_per_second = 1e9};
+
+TrainOptions SmallRun() {
+  TrainOptions options;
+  options.model = {.encoder_layers = 3,
+                   .decoder_layers = 4,
+                   .d_model = 32,
+                   .d_ff = 64,
+                   .heads = 2,
+                   .source_vocabulary = 100,
+                   .target_vocabulary = 100,
+                   .max_positions = 64};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
+  options.batch = {.micro_batches = 4, .source_tokens = 48, .target_tokens = 64};
+  return options;
+}
+
+TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
+  for (const int checkpoint_every : {0, 2}) {
+    TrainOptions options = SmallRun();
+    options.pipeline.checkpoint_every = checkpoint_every;
+    const Stream stream = Stream::Cpu(2);
+    const auto report = MakePlanReport(options, 3, stream, kRate);
+    ASSERT_TRUE(report.ok()) << report.status();
+    InProcessWorld world(3);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, report->pipeline, stream, true,
+                                                               communicator, absl::Seconds(20)));
+      EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// Replicas differ in their share of micro-batches and of Adam's moments.
+TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
+  for (const bool sharded : {true, false}) {
+    TrainOptions options = SmallRun();
+    options.pipeline.replicas = 3;
+    options.pipeline.shard_optimizer_state = sharded;
+    const Stream stream = Stream::Cpu(1);
+    const auto report = MakePlanReport(options, 6, stream, kRate);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->layouts.size(), 6u);
+    InProcessWorld world(6);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(
+          const PipelinePlan pipeline,
+          MakePipelinePlan(report->model, options.batch, options.pipeline, communicator.size(), communicator.rank()));
+      HADAL_ASSIGN_OR_RETURN(const auto engine,
+                             Engine::Create(report->model, pipeline, stream, true, communicator, absl::Seconds(20)));
+      EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+    EXPECT_EQ(json["ranks"], 6);
+    EXPECT_EQ(json["micro_batches"], 4);
+    EXPECT_THAT(PlanToText(*report, {}), HasSubstr(sharded ? "moments sharded" : "on every replica"));
+  }
+}
+
+// Where validations translate, the larger of the two programs counts; what is printed of both is what both take.
+TEST(PlanReport, TranslationLiesOverTraining) {
+  TrainOptions options = SmallRun();
+  const Stream stream = Stream::Cpu(1);
+  const auto without = MakePlanReport(options, 2, stream, kRate);
+  ASSERT_TRUE(without.ok()) << without.status();
+  for (const int sentences : {1, 200}) {  // less than training takes, and more
+    options.pipeline.decoder = {.sentences = sentences};
+    const auto report = MakePlanReport(options, 2, stream, kRate);
+    ASSERT_TRUE(report.ok()) << report.status();
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+    InProcessWorld world(2);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      const int rank = communicator.rank();
+      const ArenaLayout& both = report->layouts[rank];
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, report->pipeline, stream, true,
+                                                               communicator, absl::Seconds(20)));
+      EXPECT_EQ(engine->arena_bytes(), both.total_bytes());
+      int64_t lasting = 0, scratch[2] = {0, 0};
+      for (const ArenaLayout::Category& category : both.categories()) {
+        (category.section.lasting ? lasting : scratch[category.program]) += category.bytes;
+      }
+      const nlohmann::json& stated = json["memory"][rank];
+      EXPECT_EQ(scratch[1] > scratch[0], sentences > 1);
+      EXPECT_EQ(both.total_bytes(), lasting + std::max(scratch[0], scratch[1]));
+      EXPECT_EQ(stated["overlaid_bytes"], std::min(scratch[0], scratch[1]));
+      int64_t sum = -stated["overlaid_bytes"].get<int64_t>();
+      for (const auto& [name, bytes] : stated.items()) {
+        if (name != "arena_bytes" && name != "overlaid_bytes") sum += bytes.get<int64_t>();
+      }
+      EXPECT_EQ(sum, stated["arena_bytes"]);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_THAT(PlanToText(*report, {}), HasSubstr("that training and translation share"));
+  }
+  EXPECT_THAT(PlanToText(*without, {}), Not(HasSubstr("share")));
+}
+
+TEST(PlanReport, ChunksCoverTheModel) {
+  const auto report = MakePlanReport(SmallRun(), 3, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  int64_t parameters = 0;
+  double cost = 0;
+  int32_t next = 0;
+  for (const ChunkReport& chunk : report->chunks) {
+    EXPECT_EQ(chunk.first, next);
+    next = chunk.last;
+    parameters += chunk.parameters;
+    cost += chunk.cost_share;
+  }
+  EXPECT_EQ(next, static_cast<int32_t>(report->model.sublayers.size()));
+  EXPECT_EQ(parameters, report->model.ParameterElements());
+  EXPECT_NEAR(cost, 1, 1e-12);
+}
+
+// One rank has no bubble: a step is its products and its optimizer.
+TEST(PlanReport, PredictsTheTimeOfTheProducts) {
+  const auto report = MakePlanReport(SmallRun(), 1, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const double multiply_adds = std::accumulate(report->pipeline.costs.begin(), report->pipeline.costs.end(), 0.0);
+  const double products = 4 * 3 * 2 * multiply_adds / 10e9;
+  const double optimizer = static_cast<double>(report->model.ParameterElements()) / 1e9;
+  EXPECT_NEAR(report->step_seconds, products + optimizer, 1e-9);
+  EXPECT_NEAR(report->bubble, 0, 1e-9);
+}
+
+// What products read takes two bytes more, where another stage has the master two bytes less.
+TEST(PlanReport, Bf16HalvesBordersOfAPostNormStreamAndAddsTwoBytesAWeight) {
+  TrainOptions options = SmallRun();
+  const Stream device = Stream::ForLayouts(DeviceKind::kCuda, 1);
+  const auto automatic = MakePlanReport(options, 3, device, kRate);
+  options.precision = TrainingPrecision::kFp32;
+  const auto fp32 = MakePlanReport(options, 3, device, kRate);
+  options.precision = TrainingPrecision::kBf16;
+  const auto bf16 = MakePlanReport(options, 3, device, kRate);
+  ASSERT_TRUE(automatic.ok() && fp32.ok() && bf16.ok());
+  EXPECT_EQ(automatic->layouts[0].total_bytes(), bf16->layouts[0].total_bytes());
+  const auto bytes = [](const ArenaLayout& layout, const std::string& name) {
+    int64_t sum = 0;
+    for (const ArenaLayout::Category& category : layout.categories()) sum += category.name == name ? category.bytes : 0;
+    return sum;
+  };
+  for (size_t c = 0; c < fp32->chunks.size(); ++c) {
+    EXPECT_EQ(2 * bf16->chunks[c].border_bytes, fp32->chunks[c].border_bytes);
+    const ArenaLayout &narrow = bf16->layouts[c], &wide = fp32->layouts[c];
+    EXPECT_EQ(bytes(narrow, "gradients"), bytes(wide, "gradients"));
+    EXPECT_EQ(bytes(narrow, "optimizer"), bytes(wide, "optimizer"));
+    EXPECT_LT(bytes(narrow, "activations"), 0.6 * static_cast<double>(bytes(wide, "activations")));
+    const ModelPlan& model = fp32->model;
+    const int stage = static_cast<int>(c);
+    int64_t more = 0;
+    for (int32_t p = 0; p < std::ssize(model.parameters); ++p) {
+      const std::vector<int32_t> uses = model.Uses(p);
+      const bool is_read = std::any_of(uses.begin(), uses.end(),
+                                       [&](int32_t use) { return fp32->pipeline.RankOfSublayer(use) == stage; });
+      if (!is_read || !model.ReadByProductsAlone(p)) continue;
+      const bool is_owned = fp32->pipeline.OwnerOf(model, p) == stage;
+      more += (is_owned ? 2 : -2) * model.parameters[p].elements();
+    }
+    EXPECT_NEAR(bytes(narrow, "weights") - bytes(wide, "weights"), more, 2 * ArenaLayout::kAlignmentBytes);
+  }
+}
+
+// In bf16 the encoder's memory crosses in two bytes and its gradient comes back in four; the post-norm stream takes two both ways.
+TEST(PlanReport, BordersStateWhatCrossesEachWay) {
+  TrainOptions options = SmallRun();
+  options.pipeline.split = {3, 7, 11};                     // inside the encoder, between the stacks, inside the decoder
+  constexpr int64_t kSource = 48 * 32, kTarget = 64 * 32;  // elements
+  const auto bytes = [](const PlanReport& report) {
+    std::vector<std::pair<int64_t, int64_t>> both;
+    for (const ChunkReport& chunk : report.chunks) both.emplace_back(chunk.border_bytes, chunk.gradient_bytes);
+    return both;
+  };
+  const auto bf16 = MakePlanReport(options, 4, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
+  const auto fp32 = MakePlanReport(options, 4, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(bf16.ok() && fp32.ok()) << bf16.status() << fp32.status();
+  EXPECT_THAT(bytes(*bf16), ElementsAre(Pair(2 * kSource, 2 * kSource), Pair(2 * kSource, 4 * kSource),
+                                        Pair(2 * (kTarget + kSource), 2 * kTarget + 4 * kSource), Pair(0, 0)));
+  EXPECT_THAT(bytes(*fp32), ElementsAre(Pair(4 * kSource, 4 * kSource), Pair(4 * kSource, 4 * kSource),
+                                        Pair(4 * (kTarget + kSource), 4 * (kTarget + kSource)), Pair(0, 0)));
+  EXPECT_THAT(PlanToText(*bf16, {}), HasSubstr("and of their gradients back"));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*bf16, {}));
+  EXPECT_EQ(json["stages"][1]["border_bytes"], 2 * kSource);
+  EXPECT_EQ(json["stages"][1]["gradient_bytes"], 4 * kSource);
+}
+
+TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
+  TrainOptions options = SmallRun();
+  const auto free = MakePlanReport(options, 1, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(free.ok());
+  options.pipeline.memory_limit_bytes = free->layouts[0].total_bytes() - 1;
+  const absl::Status refused = MakePlanReport(options, 1, Stream::Cpu(1), kRate).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("rank 0"), HasSubstr("checkpoint_every"), HasSubstr("which fits")));
+  options.pipeline.memory_limit_bytes += 1;
+  EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
+}
+
+// Combined layers: the history counts, in memory and at the borders, and where it does not fit the depth that would is named.
+TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
+  TrainOptions options = SmallRun();
+  options.model.encoder_layers = options.model.decoder_layers = 12;
+  ApplyResidualMethod(ResidualMethod::kDlclPre, options.model);
+  options.pipeline.split = {1 + 4 * 2};  // in front of the encoder's fifth layer: y_0 … y_4
+  const auto free = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(free.ok()) << free.status();
+  constexpr int64_t kEntryBytes = 48 * 32 * 4;  // rows, width
+  EXPECT_EQ(free->chunks[0].border_bytes, 5 * kEntryBytes);
+  const auto& categories = free->layouts[0].categories();
+  const auto history = std::find_if(categories.begin(), categories.end(),
+                                    [](const ArenaLayout::Category& c) { return c.name == "layer history"; });
+  ASSERT_NE(history, categories.end());
+  EXPECT_EQ(history->bytes, (free->chunks[0].live_micro_batches + 1) * 5 * kEntryBytes) << "and a gradient";
+  EXPECT_THAT(PlanToText(*free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("stream x 5")));
+
+  options.pipeline.split.clear();
+  options.pipeline.memory_limit_bytes = 3 << 20;
+  const absl::Status refused = MakePlanReport(options, 2, Stream::Cpu(1), kRate).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(refused.message());
+  const size_t at = message.find("the largest depth that fits is ");
+  ASSERT_NE(at, std::string::npos) << message;
+  const int depth = std::atoi(message.c_str() + at + std::strlen("the largest depth that fits is "));
+  options.pipeline.checkpoint_every = 1;
+  options.model.encoder_layers = options.model.decoder_layers = depth;
+  EXPECT_TRUE(MakePlanReport(options, 2, Stream::Cpu(1), kRate).ok()) << message;
+  options.model.encoder_layers = options.model.decoder_layers = depth + 1;
+  EXPECT_FALSE(MakePlanReport(options, 2, Stream::Cpu(1), kRate).ok()) << message;
+}
+
+TEST(PlanReport, TextAndJsonHoldTheSame) {
+  const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string text = PlanToText(*report, {.sublayers = true});
+  EXPECT_THAT(text, AllOf(HasSubstr("rank"), HasSubstr("decoder layer 3 feed-forward"), HasSubstr("<- cut"),
+                          HasSubstr("memory"), Not(HasSubstr("CUDA graphs")), HasSubstr("10 GFLOP/s a rank (given)")));
+  const auto on_device = MakePlanReport(SmallRun(), 2, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
+  ASSERT_TRUE(on_device.ok()) << on_device.status();
+  EXPECT_THAT(PlanToText(*on_device, {}), HasSubstr("at most 96 CUDA graphs a rank"));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
+  EXPECT_EQ(json["parameters"], report->model.ParameterElements());
+  EXPECT_EQ(json["memory"][1]["arena_bytes"], report->layouts[1].total_bytes());
+  EXPECT_EQ(json["stages"].size(), 2u);
+  EXPECT_EQ(json["list"].size(), report->model.sublayers.size());
+  EXPECT_THAT(text, HasSubstr(std::to_string(report->layouts[1].total_bytes())));
+}
+
+}  // namespace
+}  // namespace hadal

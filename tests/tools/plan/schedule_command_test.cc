@@ -1,0 +1,73 @@
+#include "tools/plan/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/files.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/plan/schedule_text.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(ScheduleCommand, DrawsOneRowARankWithTheBubbleOfTheFormula) {
+  const auto text = PrintSchedule({.shape = {.stages = 2, .chunks = 1, .micro_batches = 4}});
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("rank 0  F0"), HasSubstr("rank 1"), HasSubstr("by rank: 2 1"),
+                           HasSubstr("bubble by the formula: 20.0%")));
+}
+
+TEST(ScheduleCommand, ChecksEveryKindWithOneAndWithMoreOutstandingSends) {
+  for (const ScheduleKind kind : kAllScheduleKinds) {
+    const int chunks = kind == ScheduleKind::k1F1B ? 1 : 2;
+    const auto text = CheckScheduleCommand(
+        {.kind = kind, .shape = {.stages = 3, .chunks = chunks, .micro_batches = 5}, .outstanding_sends = 4});
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_THAT(*text, AllOf(HasSubstr("with 1 outstanding send "), HasSubstr("with 4 outstanding sends ")));
+  }
+}
+
+TEST(ScheduleCommand, RefusesMoreChunksThanTheScheduleTakes) {
+  EXPECT_EQ(CheckScheduleCommand({.shape = {.stages = 2, .chunks = 2, .micro_batches = 2}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ScheduleText, ComesBackAsItWent) {
+  const auto programs = MakeSchedules(ScheduleKind::kInterleaved1F1B, {.stages = 3, .chunks = 2, .micro_batches = 4});
+  ASSERT_TRUE(programs.ok());
+  const auto again = ScheduleFromText("# a comment\n" + ScheduleToText(*programs), "text", 3);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *programs);
+}
+
+TEST(ScheduleText, NamesTheLineThatItCannotRead) {
+  const auto message = [](const std::string& text) {
+    return std::string(ScheduleFromText(text, "file", 2).status().message());
+  };
+  EXPECT_THAT(message("0 forward 0 0\n2 forward 0 0\n"), HasSubstr("file:2: rank \"2\""));
+  EXPECT_THAT(message("0 fly 0 0\n"), HasSubstr("file:1: no operation \"fly\""));
+  EXPECT_THAT(message("\n0 forward 0\n"), HasSubstr("file:2: forward needs"));
+}
+
+// Rank 0 waits for a gradient before it has sent what the gradient comes from.
+TEST(ScheduleCommand, NamesTheCycleOfADeadlock) {
+  const auto programs = MakeSchedules(ScheduleKind::k1F1B, {.stages = 2, .chunks = 1, .micro_batches = 1});
+  ASSERT_TRUE(programs.ok());
+  std::string text = ScheduleToText(*programs);
+  const std::string send = "0 send_forward 0 0\n", receive = "0 receive_backward 0 0\n";
+  const size_t at = text.find(send + receive);
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, send.size() + receive.size(), receive + send);
+  const TemporaryDirectory directory;
+  const std::string path = JoinPath(directory.path(), "deadlock.txt");
+  ASSERT_TRUE(ReplaceFile(path, text, "test").ok());
+  const auto checked = CheckScheduleCommand({.shape = {.stages = 2, .chunks = 1, .micro_batches = 1}, .program = path});
+  EXPECT_EQ(checked.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(checked.status().message()), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,83 @@
+#include "tools/report/curve.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+class CurveTest : public ::testing::Test {
+ protected:
+  CurveTest() : run_(::testing::TempDir() + "curve_test/deep") { std::filesystem::create_directories(run_); }
+  void Write(const std::string& text) { std::ofstream(run_ + "/metrics.jsonl") << text; }
+  std::string run_;
+};
+
+constexpr char kRun[] =
+    "{\"event\":\"run\",\"first_step\":0}\n"
+    "{\"event\":\"step\",\"step\":0,\"loss\":4.5}\n"
+    "{\"event\":\"step\",\"step\":1,\"loss\":null}\n"
+    "{\"event\":\"validation\",\"step\":2,\"nll\":3.5}\n"
+    "{\"event\":\"step\",\"step\":2,\"loss\":2.5}\n"
+    "{\"event\":\"step\",\"step\":3,\"lo";
+
+TEST_F(CurveTest, ReadsStepsAndValidations) {
+  Write(kRun);
+  const auto loss = ReadCurve(run_, "loss", "deep");
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  ASSERT_EQ(loss->points.size(), 3u);
+  EXPECT_EQ(loss->points[0], std::pair(0.0, 4.5));
+  EXPECT_TRUE(std::isnan(loss->points[1].second));
+  EXPECT_EQ(loss->points[2], std::pair(2.0, 2.5));
+  const auto valid = ReadCurve(run_ + "/metrics.jsonl", "valid/nll", "deep");
+  ASSERT_TRUE(valid.ok()) << valid.status();
+  EXPECT_THAT(valid->points, ElementsAre(Pair(2.0, 3.5)));
+}
+
+TEST_F(CurveTest, AnUnknownMetricGetsTheListOfThoseThatExist) {
+  Write(kRun);
+  const auto curve = ReadCurve(run_, "los", "deep");
+  EXPECT_THAT(std::string(curve.status().message()), HasSubstr("no line holds 'los'; it has loss, valid/nll"));
+}
+
+TEST_F(CurveTest, BadFilesGetAnErrorWithTheirName) {
+  EXPECT_TRUE(absl::IsNotFound(ReadCurve("/nonexistent", "loss", "x").status()));
+  Write("{\"event\":\"run\"}\nnonsense\n");
+  EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()),
+              HasSubstr("metrics.jsonl:2: not a JSON object"));
+  Write("");
+  EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()), HasSubstr("holds no step yet"));
+}
+
+TEST_F(CurveTest, PlotsUnderTheDirectorysName) {
+  Write(kRun);
+  std::ostringstream out;
+  ASSERT_TRUE(RunCurve({.runs = {run_ + "/"}, .metric = "loss", .plot = {.columns = 20, .rows = 4}}, out).ok());
+  EXPECT_THAT(out.str(), HasSubstr("deep 2.500 (1 point not finite)"));
+  EXPECT_THAT(out.str(), HasSubstr("4.50 ┤"));
+  EXPECT_FALSE(RunCurve({.runs = {run_}, .labels = {"a", "b"}}, out).ok());
+}
+
+TEST_F(CurveTest, StoresTheExitCode) {
+  CLI::App app;
+  int exit_code = 0;
+  AddCurveCommand(app, exit_code);
+  app.parse("curve /nonexistent");
+  EXPECT_EQ(exit_code, 1);
+  EXPECT_THROW(app.parse("curve"), CLI::RequiredError);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,61 @@
+#include "tools/report/depth_heat_map.h"
+
+#include <cmath>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(DepthHeatMap, ColoursSpanTheRangeOfTheCells) {
+  const std::string svg = DrawDepthHeatMap({.title = "Gradients",
+                                            .unit = "2-norm",
+                                            .encoder_sublayers = 1,
+                                            .columns = {0, 40},
+                                            .records = {{0.001f, 10}, {0.1f, kNone}}});
+  // The lowest and the highest colour are each in the bar and once in the map.
+  EXPECT_EQ(Count(svg, "#3e1250"), 2u);
+  EXPECT_EQ(Count(svg, "#f8e43e"), 2u);
+  EXPECT_THAT(svg, AllOf(HasSubstr("Gradients"), HasSubstr("2-norm"), HasSubstr(">40<"), HasSubstr(">0.100<"),
+                         HasSubstr("encoder"), HasSubstr("decoder"), Not(HasSubstr("nan"))));
+}
+
+TEST(DepthHeatMap, ANumberThatIsNotFiniteIsBlack) {
+  DepthHeatMap map{.columns = {0, 1}, .records = {{1, 2}, {3, 4}}};
+  EXPECT_EQ(Count(DrawDepthHeatMap(map), "#000000"), 0u);
+  map.records[1][0] = INFINITY;
+  EXPECT_EQ(Count(DrawDepthHeatMap(map), "#000000"), 1u);
+}
+
+TEST(DepthHeatMap, ThousandsOfSublayersAndStepsBecomeAFewThousandCells) {
+  DepthHeatMap map;
+  for (int64_t step = 0; step < 400; ++step) {
+    map.columns.push_back(step);
+    map.records.emplace_back(2500);
+    for (size_t s = 0; s < 2500; ++s) map.records.back()[s] = 1.0f + static_cast<float>((s * 31 + step * 17) % 101);
+  }
+  EXPECT_LE(Count(DrawDepthHeatMap(map), "<rect"), 60u * 80 + 32);
+}
+
+TEST(DepthHeatMap, NothingToShowIsAnEmptyMap) {
+  const std::string svg = DrawDepthHeatMap({.title = "t", .columns = {3}, .records = {{kNone, kNone}}});
+  EXPECT_EQ(Count(svg, "<rect"), 0u);
+  EXPECT_THAT(svg, HasSubstr("</svg>"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,59 @@
+#include "tools/report/line_chart.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/report/stacked_bars.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ThinPoints, KeepsSpikesAndOrder) {
+  std::vector<std::pair<double, double>> points;
+  for (int i = 0; i < 10000; ++i) points.emplace_back(i, i == 4321 ? 100 : std::sin(0.01 * i));
+  const auto thinned = ThinPoints(points, 100);
+  EXPECT_LE(thinned.size(), 200u);
+  EXPECT_TRUE(std::is_sorted(thinned.begin(), thinned.end()));
+  EXPECT_TRUE(std::any_of(thinned.begin(), thinned.end(), [](const auto& p) { return p.second == 100; }));
+  EXPECT_EQ(ThinPoints({{0, 1}, {1, 2}}, 100).size(), 2u);
+}
+
+TEST(LineChart, WhatIsNotFiniteIsCountedAndNotDrawn) {
+  const std::string svg = DrawLineChart({.title = "Loss",
+                                         .x_label = "step",
+                                         .y_label = "nats",
+                                         .series = {{"run", "#000", {{0, 1}, {1, NAN}, {2, 3}, {3, 4}}}}});
+  EXPECT_THAT(svg, AllOf(HasSubstr("run (1 not finite)"), HasSubstr(">nats<"), Not(HasSubstr("nan"))));
+}
+
+TEST(LineChart, ALongLegendGoesOnInAFurtherLine) {
+  LineChart chart{.title = "t"};
+  for (int i = 0; i < 9; ++i) chart.series.push_back({"a run with a long name", "#000", {{0, 1}, {1, 2}}});
+  const std::string svg = DrawLineChart(chart);
+  EXPECT_THAT(svg, AllOf(HasSubstr("y=\"35.00\" font-size=\"11.0\""), HasSubstr("y=\"65.00\" font-size=\"11.0\"")));
+}
+
+TEST(LineChart, NothingAndOnePointAndAConstantAreCharts) {
+  EXPECT_THAT(DrawLineChart({.title = "t"}), HasSubstr("</svg>"));
+  EXPECT_THAT(DrawLineChart({.series = {{"a", "#000", {{1, 1}}}}}), HasSubstr("<circle"));
+  EXPECT_THAT(DrawLineChart({.series = {{"a", "#000", {{1, 5}, {2, 5}}}}}),
+              AllOf(HasSubstr("<polyline"), Not(HasSubstr("nan"))));
+}
+
+TEST(StackedBars, LossesToTheRightGainsToTheLeft) {
+  const std::string svg = DrawStackedBars({.title = "t",
+                                           .unit = "%",
+                                           .parts = {{"loss", "#f00"}, {"gain", "#0f0"}},
+                                           .rows = {{"row", {30, -10}, "20% lost"}}});
+  EXPECT_THAT(svg, AllOf(HasSubstr("loss: 30 %"), HasSubstr("gain: -10 %"), HasSubstr(">20% lost<")));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,200 @@
+#include "tools/report/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/support/recorded_run.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/metrics/trace_json.h"
+#include "tools/report/trace_timeline.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RecordedRun TwoRanks() {
+  const StageTimes times{.forward_seconds = 0.6, .backward_seconds = 1.0, .wait_seconds = 0.25};
+  return {.stages = {times, times}};
+}
+
+RunTrace TraceOfTwoRanks() {
+  RunTrace trace{.first_step = 3, .last_step = 3, .ranks = {{.host = "a"}, {.host = "a"}}};
+  for (int rank = 0; rank < 2; ++rank) {
+    const double at = 50 + 0.5 * rank;
+    trace.ranks[rank].events = {
+        {.kind = TraceKind::kForward, .micro_batch = 0, .step = 3, .begin_seconds = at, .end_seconds = at + 0.5},
+        {.kind = TraceKind::kRecompute,
+         .micro_batch = 0,
+         .step = 3,
+         .begin_seconds = at + 1.1,
+         .end_seconds = at + 1.3},
+        {.kind = TraceKind::kBackward, .micro_batch = 0, .step = 3, .begin_seconds = at + 1, .end_seconds = at + 2},
+        {.kind = TraceKind::kStep, .step = 3, .begin_seconds = 50, .end_seconds = 53}};
+  }
+  return trace;
+}
+
+TEST(Report, OneRunOnOnePageThatLoadsNothing) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", TwoRanks());
+  ASSERT_TRUE(WriteTraceJson(TraceOfTwoRanks(), directory / "one").ok());
+  const auto report = MakeReport({directory / "one"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->scaling.has_value());
+  const std::string html = ReportToHtml(*report);
+  EXPECT_THAT(html, AllOf(HasSubstr("<h2>Curves</h2>"), HasSubstr("Where each stage&#39;s step goes"),
+                          HasSubstr("Memory of one"), HasSubstr("Step 3, traced"), HasSubstr("validation nll")));
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href=")),
+                          Not(HasSubstr("@import")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
+}
+
+TEST(Report, IsWrittenUnderTheNameThatWasAskedFor) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", TwoRanks());
+  const auto written = WriteReport({directory / "one"}, directory / "x.html");
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(*written, absl::StrCat(directory / "x.html\n", directory / "x.json\n", directory / "x.md\n"));
+  EXPECT_THAT(Contents(directory / "x.html"), HasSubstr("<h2>Curves</h2>"));
+  const absl::Status missing = WriteReport({directory / "one"}, directory / "missing/x").status();
+  EXPECT_THAT(std::string(missing.message()),
+              HasSubstr("cannot create " + (directory / "missing/x.html") + ": there is no directory"));
+}
+
+// A page that a browser opens at once, of a run of any length; what is left out is counted.
+TEST(Report, ALongRunsPageStaysSmall) {
+  const TemporaryDirectory directory;
+  std::string lines;
+  for (int step = 0; step < 20'000; ++step) {
+    absl::StrAppendFormat(&lines,
+                          R"({"event":"step","step":%d,"loss":%.6f,"learning_rate":%.6f,"tokens_per_second":%d})"
+                          "\n",
+                          step, 5 + std::sin(step), 1e-4 * step, 1000 + step % 77);
+    absl::StrAppendFormat(&lines,
+                          R"({"event":"warning","step":%d,"text":"the update was skipped"})"
+                          "\n",
+                          step);
+    if (step % 10 == 9)
+      absl::StrAppendFormat(&lines,
+                            R"({"event":"validation","step":%d,"nll":%.6f})"
+                            "\n",
+                            step + 1, 5 + std::cos(step));
+  }
+  SetContents(directory / "metrics.jsonl", lines);
+  const auto report = MakeReport({directory.path()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string html = ReportToHtml(*report);
+  EXPECT_LT(html.size(), 400'000u);
+  EXPECT_THAT(html, AllOf(HasSubstr("step 19: the update"), HasSubstr("19960 more warnings"),
+                          HasSubstr("step 19980: the update"), HasSubstr("step 19999: the update"),
+                          Not(HasSubstr("step 20: the update")), Not(HasSubstr("step 19979: the update"))));
+}
+
+TEST(Report, DepthIsDrawnAsHeatMapsAndCurves) {
+  const TemporaryDirectory directory;
+  RecordedRun run = TwoRanks();
+  WriteRecordedRun(directory / "without", run);
+  run.depth = true;
+  WriteRecordedRun(directory / "with", run);
+  const auto report = MakeReport({directory / "with"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const DepthMetrics& read = report->runs[0].depth.at(3);
+  EXPECT_EQ(report->runs[0].encoder_sublayers, 2);
+  EXPECT_EQ(read.model_update, 1.5);
+  EXPECT_THAT(read[DepthSeries::kUpdateRatio], ElementsAre(0.04f, 0.08f, 0.12f, 0.16f, 0.2f));
+  EXPECT_TRUE(std::isnan(read[DepthSeries::kActive][0]));
+  EXPECT_TRUE(std::isinf(read[DepthSeries::kOutputGradient][1]));
+  const std::string html = ReportToHtml(*report);
+  for (const DepthSeriesInfo& series : kDepthSeries) EXPECT_THAT(html, HasSubstr(series.title));
+  EXPECT_THAT(html, AllOf(HasSubstr("<h2>Depth</h2>"), HasSubstr("Change of the model since its first weights"),
+                          Not(HasSubstr("<script")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
+  EXPECT_THAT(ReportToHtml(*MakeReport({directory / "without"})), Not(HasSubstr("<h2>Depth</h2>")));
+}
+
+TEST(Report, SeveralRunsHaveTheSameScalingInAllThreeForms) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", {.stages = {{.forward_seconds = 1.2, .backward_seconds = 2.0}}});
+  WriteRecordedRun(directory / "two", TwoRanks());
+  const auto report = MakeReport({directory / "one", directory / "two"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_TRUE(report->scaling.has_value());
+  const auto json = nlohmann::json::parse(ReportToJson(*report));
+  const auto& row = json["scaling"]["rows"][1];
+  double causes = 0;
+  for (const auto& [name, share] : row["causes"].items()) causes += share.get<double>();
+  EXPECT_NEAR(causes, row["lost_share"].get<double>(), 1e-9);
+  EXPECT_EQ(json["scaling"]["kind"], "strong");
+  const std::string efficiency = absl::StrFormat("%.1f%%", 100 * row["efficiency"].get<double>());
+  EXPECT_THAT(ReportToMarkdown(*report), AllOf(HasSubstr("## Scaling (strong)"), HasSubstr(efficiency)));
+  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("| 1.73x | 86.5% | 13.5% |"));
+  EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("Scaling efficiency (strong)"), HasSubstr(efficiency)));
+}
+
+TEST(Report, TheNumbersOfARunInTheirUnits) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", {.stages = {{.forward_seconds = 1.25, .backward_seconds = 2.0}}});
+  WriteRecordedRun(directory / "two", TwoRanks());
+  auto report = MakeReport({directory / "one", directory / "two"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  report->predictions = {{.measured_seconds = 3.25, .utilisation = 0.5, .roofline_share = 0.25},
+                         {.predicted_bytes = int64_t{300} << 20, .measured_seconds = 1.85}};
+  report->predictions[0].layout.step_seconds = 2.6;
+  const std::string text = ReportToMarkdown(*report);
+  EXPECT_THAT(text, HasSubstr("| one | 1 x 1 | 6 | 6.500 | 3250.0 ms | 308 | - |"));
+  EXPECT_THAT(text, HasSubstr("| two | 2 x 1 | 6 | 6.500 | 1850.0 ms | 541 | 0 (+0.0%) |"));
+  EXPECT_THAT(text, HasSubstr("| one | 2600.0 ms | 3250.0 ms | -20.0% | - | - | 50.0% | 25.0% |"));
+  EXPECT_THAT(text, HasSubstr("| 300.0 MiB | - |"));
+  const auto json = nlohmann::json::parse(ReportToJson(*report))["runs"][1];
+  EXPECT_EQ(json["steps"], 6);
+  EXPECT_EQ(json["loss"], 6.5);
+  EXPECT_EQ(json["validation_nll"], 6.2);
+  EXPECT_EQ(json["stages"][1]["held_bytes"], int64_t{320} << 20);
+  EXPECT_GT(json["stages"][1]["predicted_bytes"], json["stages"][1]["arena_bytes"]) << "the process has memory too";
+}
+
+TEST(Report, RunsOfDifferentModelsStandSideBySideWithoutScaling) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", TwoRanks());
+  WriteRecordedRun(directory / "two", TwoRanks());
+  const std::string path = directory / "two/metrics.jsonl";
+  std::string text = Contents(path);
+  text.replace(text.find("a model"), 7, "<b>other");
+  SetContents(path, text);
+  const auto report = MakeReport({directory / "one", directory / "two"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->no_scaling, HasSubstr("<b>other"));
+  EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("Not compared"), Not(HasSubstr("<b>other"))));
+}
+
+TEST(TraceTimeline, CutsRecomputationOutOfItsBackward) {
+  const auto traced = TimelineFromTrace(TraceToJson(TraceOfTwoRanks()));
+  ASSERT_TRUE(traced.ok()) << traced.status();
+  EXPECT_EQ(traced->step, 3);
+  ASSERT_EQ(traced->timeline.spans.size(), 2u);
+  const std::vector<TimelineSpan>& spans = traced->timeline.spans[1];
+  ASSERT_EQ(spans.size(), 4u);  // forward, backward, recompute, backward
+  EXPECT_EQ(spans[0].label, "F0");
+  EXPECT_NEAR(spans[0].begin_seconds, 0.5, 1e-6);
+  EXPECT_NEAR(spans[1].end_seconds, spans[2].begin_seconds, 1e-6);
+  EXPECT_NEAR(spans[2].end_seconds, spans[3].begin_seconds, 1e-6);
+  EXPECT_NEAR(spans[3].end_seconds, 2.5, 1e-6);
+}
+
+TEST(TraceTimeline, RefusesWhatIsNoTrace) {
+  for (const char* wrong :
+       {"", "[]", R"({"traceEvents":[{"ph":"X","cat":"step"}]})", R"({"traceEvents":[{"cat":7}]})"}) {
+    EXPECT_EQ(TimelineFromTrace(wrong).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
+  EXPECT_EQ(TimelineFromTrace("{\"traceEvents\":[]}").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,154 @@
+#include "tools/report/scaling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/recorded_run.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Runs {
+  std::vector<RunRecord> records;
+  std::vector<RunSummary> summaries;
+};
+
+Runs Record(const std::vector<RecordedRun>& runs) {
+  const TemporaryDirectory directory;
+  Runs result;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string path = directory / absl::StrCat("run", i);
+    WriteRecordedRun(path, runs[i]);
+    result.records.push_back(*ReadRun(path));
+    result.summaries.push_back(*Summarize(result.records.back()));
+  }
+  return result;
+}
+
+// One rank computes 3.2 s in 8 micro-batches; two ranks half of it each and idle for one micro-batch's share: the bubble.
+constexpr double kBubble = 0.2;
+RecordedRun OneRank() { return {.stages = {{.forward_seconds = 1.2, .backward_seconds = 2.0}}}; }
+RecordedRun TwoRanks(double exposed, double first_share = 0.5) {
+  const double last_share = 1 - first_share;
+  return {.stages = {{.forward_seconds = 1.2 * first_share,
+                      .backward_seconds = 2.0 * first_share,
+                      .wait_seconds = kBubble + exposed},
+                     {.forward_seconds = 1.2 * last_share,
+                      .backward_seconds = 2.0 * last_share,
+                      .wait_seconds = kBubble + exposed + 3.2 * (first_share - last_share)}}};
+}
+
+TEST(RunSummary, PartsSumToTheStepAndTheFirstStepIsLeftOut) {
+  RecordedRun run = TwoRanks(0.05);
+  run.other_seconds = 0.01;
+  const Runs runs = Record({run});
+  const RunSummary& summary = runs.summaries[0];
+  EXPECT_EQ(summary.steps, 5);
+  EXPECT_NEAR(summary.step_seconds, StepSeconds(run), 1e-12);
+  ASSERT_TRUE(summary.parts && summary.wait_is_split);
+  EXPECT_NEAR(summary.parts->sum(), summary.step_seconds, 1e-12);
+  EXPECT_NEAR(summary.parts->bubble, kBubble, 1e-9);
+  EXPECT_NEAR(summary.parts->imbalance, 0, 1e-9);
+  EXPECT_NEAR(summary.parts->exposed_transfers, 0.05, 1e-9);
+  EXPECT_NEAR(summary.parts->other, 0.01, 1e-9);
+  EXPECT_NEAR(summary.outside_seconds, 0.01, 1e-9);
+}
+
+// Two replicas of two stages: each runs four of the eight micro-batches, so the bubble is one of 4 + 1 slots.
+TEST(RunSummary, ReplicasHaveTheirOwnBubbles) {
+  RecordedRun run{.replicas = 2};
+  run.stages.assign(2, {.forward_seconds = 0.3, .backward_seconds = 0.5, .wait_seconds = 0.25});
+  const Runs runs = Record({run});
+  ASSERT_TRUE(runs.summaries[0].wait_is_split);
+  EXPECT_NEAR(runs.summaries[0].parts->bubble, 0.2, 1e-9);
+  EXPECT_NEAR(runs.summaries[0].parts->exposed_transfers, 0.05, 1e-9);
+}
+
+// The last stage keeps its activations, the first one computes them again: both take equally long, so that nothing is imbalance.
+TEST(RunSummary, RecomputationIsComputing) {
+  const Runs runs = Record(
+      {{.stages = {{.forward_seconds = 0.6, .recompute_seconds = 0.4, .backward_seconds = 0.6, .wait_seconds = kBubble},
+                   {.forward_seconds = 0.6, .backward_seconds = 1.0, .wait_seconds = kBubble}}}});
+  ASSERT_TRUE(runs.summaries[0].wait_is_split);
+  EXPECT_NEAR(runs.summaries[0].parts->imbalance, 0, 1e-9);
+  EXPECT_NEAR(runs.summaries[0].parts->bubble, kBubble, 1e-9);
+}
+
+// What of computing was waiting for a core is a part of its own; the parts still sum to the step.
+TEST(RunSummary, WaitingForACoreIsTakenOutOfComputing) {
+  const Runs runs = Record({{.stages = {{.forward_seconds = 1,
+                                         .backward_seconds = 2,
+                                         .optimizer_seconds = 1,
+                                         .checkpoint_seconds = 0.5,
+                                         .core_wait_seconds = 1}}},
+                            {.stages = {{.forward_seconds = 1, .core_wait_seconds = 7}}}});
+  const TimeParts& parts = *runs.summaries[0].parts;
+  EXPECT_NEAR(parts.core_wait, 1, 1e-12);
+  EXPECT_NEAR(parts.forward, 0.75, 1e-12);
+  EXPECT_NEAR(parts.backward, 1.5, 1e-12);
+  EXPECT_NEAR(parts.optimizer, 0.75, 1e-12);
+  EXPECT_NEAR(parts.checkpoint, 0.5, 1e-12);
+  EXPECT_NEAR(parts.sum(), runs.summaries[0].step_seconds, 1e-12);
+  EXPECT_NEAR(runs.summaries[1].parts->core_wait, 1, 1e-12);  // never more than there was
+  EXPECT_NEAR(runs.summaries[1].parts->sum(), runs.summaries[1].step_seconds, 1e-12);
+}
+
+TEST(Scaling, StrongEfficiencyAndTheBubbleAsItsCause) {
+  const Runs runs = Record({TwoRanks(0), OneRank()});  // the order given does not matter
+  const auto scaling = CompareRuns(runs.records, runs.summaries);
+  ASSERT_TRUE(scaling.ok()) << scaling.status();
+  EXPECT_EQ(scaling->kind, ScalingKind::kStrong);
+  ASSERT_EQ(scaling->rows.size(), 2u);
+  const ScalingRow &base = scaling->rows[0], &two = scaling->rows[1];
+  EXPECT_EQ(base.run, 1u);
+  EXPECT_EQ(base.efficiency, 1);
+  EXPECT_NEAR(two.efficiency, 3.2 / (2 * 1.8), 1e-12);
+  EXPECT_NEAR(two.speedup, 3.2 / 1.8, 1e-12);
+  EXPECT_NEAR(two.causes.bubble, 1 - two.efficiency, 1e-9);
+  EXPECT_THAT(DescribeLoss(two, runs.summaries[0]), HasSubstr("bubble costs 11.1%"));
+  EXPECT_EQ(DescribeLoss(base, runs.summaries[1]), "");
+}
+
+TEST(Scaling, CausesSumToTheLossWhateverTheyAre) {
+  RecordedRun slow = TwoRanks(0.1, 0.6);
+  slow.stages[0].communication_seconds = 0.03;
+  slow.stages[1].optimizer_seconds = 0.02;
+  slow.stages[1].forward_seconds *= 1.1;
+  slow.other_seconds = 0.04;
+  RecordedRun more = slow;
+  more.threads = 2;
+  more.tokens = 1500;
+  const Runs runs = Record({OneRank(), slow, more});
+  const auto scaling = CompareRuns(runs.records, runs.summaries);
+  ASSERT_TRUE(scaling.ok()) << scaling.status();
+  EXPECT_EQ(scaling->kind, ScalingKind::kMixed);
+  for (const ScalingRow& row : scaling->rows) EXPECT_NEAR(row.causes.sum(), 1 - row.efficiency, 1e-9);
+}
+
+TEST(Scaling, WeakWhereTokensGrowWithTheCores) {
+  RecordedRun two = TwoRanks(0);
+  two.tokens = 2000;
+  const Runs runs = Record({OneRank(), two});
+  EXPECT_EQ(CompareRuns(runs.records, runs.summaries)->kind, ScalingKind::kWeak);
+}
+
+TEST(Scaling, NamesTheSlowRank) {
+  const Runs runs = Record({OneRank(), TwoRanks(0, 0.7)});
+  EXPECT_EQ(runs.summaries[1].slowest_stage, 0);
+  EXPECT_NEAR(runs.summaries[1].slowest_excess, 0.4, 1e-9);
+  const auto scaling = CompareRuns(runs.records, runs.summaries);
+  EXPECT_THAT(DescribeLoss(scaling->rows[1], runs.summaries[1]), HasSubstr("stage 0 computes 40% longer"));
+}
+
+TEST(Scaling, RefusesWhatCannotBeCompared) {
+  Runs runs = Record({OneRank(), TwoRanks(0)});
+  EXPECT_FALSE(CompareRuns({runs.records[0]}, {runs.summaries[0]}).ok());
+  runs.records[1].model = "another model";
+  EXPECT_THAT(std::string(CompareRuns(runs.records, runs.summaries).status().message()), HasSubstr("another model"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,100 @@
+#include "tools/translate/bleu.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+// sacreBLEU 2.6.0 prints these bytes for the lines of PrintsSacrebleusJson, but for "+hadal".
+constexpr char kJson[] = R"json({
+ "name": "BLEU",
+ "score": 51.1,
+ "signature": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal",
+ "verbose_score": "84.6/63.6/44.4/28.6 (BP = 1.000 ratio = 1.000 hyp_len = 13 ref_len = 13)",
+ "nrefs": "1",
+ "case": "mixed",
+ "eff": "no",
+ "tok": "13a",
+ "smooth": "exp",
+ "version": "2.6.0+hadal"
+}
+)json";
+
+class BleuCommandTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = ::testing::TempDir() + "bleu_command_" + name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  std::istringstream input_;
+  std::ostringstream out_;
+};
+
+TEST_F(BleuCommandTest, PrintsSacrebleusJson) {
+  const BleuCommandOptions options = {.references = {Write("ref", "The cat is on the mat.\nYes, 1,000 of them!\n")}};
+  input_.str("The cat sat on the mat.\nYes, 1,000 of us!\n");
+  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  EXPECT_EQ(out_.str(), kJson);
+}
+
+TEST_F(BleuCommandTest, PrintsALineOrTheNumberAlone) {
+  BleuCommandOptions options = {.references = {Write("ref", "a b c d e\n")},
+                                .hypotheses = Write("hyp", "a b c d\r\n"),
+                                .format = BleuFormat::kText,
+                                .digits = 2};
+  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  EXPECT_EQ(out_.str(),
+            "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal = 77.88 100.0/100.0/100.0/100.0 "
+            "(BP = 0.779 ratio = 0.800 hyp_len = 4 ref_len = 5)\n");
+  out_.str("");
+  options.format = BleuFormat::kScoreOnly;
+  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  EXPECT_EQ(out_.str(), "77.88\n");
+}
+
+TEST_F(BleuCommandTest, AByteOrderMarkIsNoText) {
+  const BleuCommandOptions options = {.references = {Write("marked",
+                                                           "\xEF\xBB\xBF"
+                                                           "a b c d e\n")},
+                                      .hypotheses = Write("unmarked", "a b c d e\n"),
+                                      .format = BleuFormat::kScoreOnly};
+  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  EXPECT_EQ(out_.str(), "100.0\n");
+}
+
+TEST_F(BleuCommandTest, NamesTheFileAndLineOfBadInput) {
+  const std::string good = Write("good", "a\nb\n");
+  const std::string bad = Write("bad", "a\nb\xFF\n");
+  absl::Status status = RunBleu({.references = {bad}, .hypotheses = good}, input_, out_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(bad + ":2: not UTF-8 from byte 2"));
+  status = RunBleu({.references = {Write("three", "a\nb\nc\n")}, .hypotheses = good}, input_, out_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has 3 lines, but there are 2 hypotheses"));
+  status = RunBleu({.references = {"/nonexistent/ref"}, .hypotheses = good}, input_, out_);
+  EXPECT_TRUE(absl::IsNotFound(status));
+  status = RunBleu({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("holds no line"));
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(BleuCommandTest, StoresTheExitCode) {
+  CLI::App app;
+  int exit_code = 0;
+  AddBleuCommand(app, exit_code);
+  app.parse("bleu -r /nonexistent/ref -i /nonexistent/hyp");
+  EXPECT_EQ(exit_code, 1);
+  EXPECT_THROW(app.parse("bleu -i hyp"), CLI::RequiredError);
+  EXPECT_THROW(app.parse("bleu -r ref --json --text"), CLI::ExcludesError);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,296 @@
+// Text to text from a checkpoint alone, on any number of ranks; and what `hadal score` says of it.
+#include "tools/translate/translate.h"
+#include "layers/method_presets.h"
+#include "runtime/compute_thread.h"
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/engine.h"
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/training_checkpoints.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/data/pack_sentences.h"
+#include "runtime/data/vocabulary_training.h"
+#include "runtime/status_macros.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/translate/score.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+const std::vector<std::string>& Sentences() {
+  static const auto* const sentences =
+      new std::vector<std::string>{"the old cat sat on the mat", "a dog", "every small house has a red door",
+                                   "Cats, dogs and 12 birds!", "on the mat"};
+  return *sentences;
+}
+
+Vocabulary MakeVocabulary() { return *TrainVocabulary({.size = 60}, Sentences()); }
+
+// The model learns by heart that each sentence means the next one.
+const std::string& MeaningOf(size_t sentence) { return Sentences()[(sentence + 1) % Sentences().size()]; }
+
+ModelOptions TinyModel(int32_t vocabulary) {
+  ModelOptions options{.encoder_layers = 2,
+                       .decoder_layers = 2,
+                       .d_model = 32,
+                       .d_ff = 64,
+                       .heads = 4,
+                       .source_vocabulary = vocabulary,
+                       .target_vocabulary = vocabulary,
+                       .max_positions = 64,
+                       .dropout = 0,
+                       .label_smoothing = 0};
+  ApplyResidualMethod(ResidualMethod::kBranchNorm, options);
+  options.branch_growth_updates = 200;
+  return options;
+}
+
+absl::StatusOr<int64_t> Learn(const Vocabulary& vocabulary, Engine& engine) {
+  PackedBatch batch;
+  for (size_t s = 0; s < Sentences().size(); ++s) {
+    const std::vector<int32_t> source = vocabulary.Encode(Sentences()[s]), target = vocabulary.Encode(MeaningOf(s));
+    AppendSentence({.source = source, .target = target}, static_cast<int64_t>(s), batch);
+  }
+  constexpr int64_t kSteps = 120;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const StepScalars scalars{
+        .step = step, .update = step + 1, .gradient_scale = 1.0f / static_cast<float>(batch.target_rows())};
+    HADAL_RETURN_IF_ERROR(engine.TrainingStep({&batch, 1}, scalars, {.learning_rate = 4e-3}).status());
+  }
+  return kSteps;
+}
+
+// Trains, and saves the model with the vocabularies as training attaches them.
+absl::Status SaveModel(const std::string& run_directory, const Vocabulary& vocabulary, bool shared,
+                       Communicator& communicator) {
+  const ModelPlan plan = ModelPlan::Make(TinyModel(vocabulary.size()));
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                         MakePipelinePlan(plan, {.micro_batches = 1}, {}, communicator.size()));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kTimeout));
+  const ParameterStore& parameters = engine->stage().parameters();
+  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 7, Stream::Cpu(1), communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+  HADAL_ASSIGN_OR_RETURN(const int64_t steps, Learn(vocabulary, *engine));
+  Collectives collectives(communicator, kTimeout);
+  TrainingCheckpointsOptions saving{.run_directory = run_directory, .config_text = "none"};
+  const std::string extension(vocabulary.extension());
+  if (shared) {
+    saving.attachments = {{"vocabulary" + extension, vocabulary.contents()}};
+  } else {
+    saving.attachments = {{"source.vocabulary" + extension, vocabulary.contents()},
+                          {"target.vocabulary" + extension, vocabulary.contents()}};
+  }
+  TrainingCheckpoints checkpoints(saving, engine->state(), communicator.rank(), collectives);
+  HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
+  checkpoints.Begin({.step = steps, .update = steps}, false);
+  return checkpoints.Finish().status();
+}
+
+class TranslateTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Save(/*shared=*/true, /*ranks=*/1); }
+
+  void Save(bool shared, int ranks) {
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& c) {
+      PrepareComputeThread();
+      return SaveModel(directory_ / "run", MakeVocabulary(), shared, c);
+    });
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  TranslateOptions Options() const {
+    TranslateOptions options{.checkpoint = directory_ / "run"};
+    options.decoder.beam.max_length_b = 40;
+    return options;
+  }
+
+  // What the command prints, or its error.
+  absl::StatusOr<std::string> Translate(const TranslateOptions& options, const std::string& input, int ranks = 1) {
+    std::istringstream in(input);
+    std::ostringstream out, log, unused_out, unused_log;
+    std::istringstream unused_in;
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& c) {
+      PrepareComputeThread();
+      if (c.rank() == 0) return RunTranslate(options, c, Stream::Cpu(1), {in, out, log});
+      std::istringstream none;
+      std::ostringstream nowhere;
+      const absl::Status followed = RunTranslate(options, c, Stream::Cpu(1), {none, nowhere, nowhere});
+      EXPECT_EQ(nowhere.str(), "");
+      return followed;
+    });
+    log_ = log.str();
+    if (!status.ok()) return status;
+    return out.str();
+  }
+
+  std::vector<std::pair<double, int>> Score(const std::string& source, const std::string& target, int ranks = 1) {
+    SetContents(directory_ / "source", source);
+    SetContents(directory_ / "target", target);
+    std::ostringstream out, log;
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& c) {
+      PrepareComputeThread();
+      std::ostringstream nowhere;
+      const ScoreOptions options{
+          .checkpoint = directory_ / "run", .source = directory_ / "source", .target = directory_ / "target"};
+      return RunScore(options, c, Stream::Cpu(1), c.rank() == 0 ? out : nowhere, c.rank() == 0 ? log : nowhere);
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    std::vector<std::pair<double, int>> scores;
+    for (const auto line : absl::StrSplit(out.str(), '\n', absl::SkipEmpty())) {
+      const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+      EXPECT_EQ(fields.size(), 2u);
+      scores.push_back({std::stod(fields[0]), std::stoi(fields[1])});
+    }
+    return scores;
+  }
+
+  TemporaryDirectory directory_;
+  std::string log_;
+};
+
+std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+  return text;
+}
+
+TEST_F(TranslateTest, KeepsTheOrderAndEmptyLinesWhateverTheLayout) {
+  const std::string input = Lines({Sentences()[0], "", Sentences()[2], "   ", Sentences()[1], Sentences()[3]});
+  const absl::StatusOr<std::string> reference = Translate(Options(), input);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const std::vector<std::string> lines = absl::StrSplit(*reference, '\n');
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines, (std::vector<std::string>{MeaningOf(0), "", MeaningOf(2), "", MeaningOf(1), MeaningOf(3), ""}));
+  EXPECT_THAT(log_, HasSubstr("4 sentences"));
+  for (const int ranks : {2, 3}) EXPECT_EQ(*Translate(Options(), input, ranks), *reference) << ranks << " ranks";
+  TranslateOptions options = Options();
+  options.buffer_lines = 1;
+  options.decoder.sentences = 1;
+  EXPECT_EQ(*Translate(options, input), *reference);
+  // One line alone, without its newline.
+  EXPECT_EQ(*Translate(Options(), Sentences()[2]), lines[2] + "\n");
+  EXPECT_EQ(*Translate(Options(), ""), "");
+}
+
+TEST_F(TranslateTest, ReadsAndWritesFilesAndAnyLayoutsCheckpoint) {
+  const std::string input = Lines(Sentences());
+  const std::string reference = *Translate(Options(), input);
+  TranslateOptions options = Options();
+  options.input = directory_ / "in.txt";
+  options.output = directory_ / "out.txt";
+  SetContents(options.input, "\xEF\xBB\xBF" + input);
+  ASSERT_TRUE(Translate(options, "not read").ok());
+  EXPECT_EQ(Contents(options.output), reference);
+  std::filesystem::remove_all(directory_ / "run");
+  Save(/*shared=*/false, /*ranks=*/3);
+  TranslateOptions direct = Options();
+  direct.checkpoint = directory_ / "run/checkpoints/step_00000120";
+  EXPECT_EQ(*Translate(direct, input), reference);
+}
+
+TEST_F(TranslateTest, ScoresAgreeWithScoringTheTranslations) {
+  TranslateOptions options = Options();
+  options.nbest = 3;
+  options.print_scores = true;
+  const std::string printed = *Translate(options, Lines(Sentences()));
+  std::string sources, targets;
+  std::vector<double> scores;
+  for (const auto line : absl::StrSplit(printed, '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+    ASSERT_EQ(fields.size(), 3u) << line;
+    absl::StrAppend(&sources, Sentences()[std::stoi(fields[0]) - 1], "\n");
+    scores.push_back(std::stod(fields[1]));
+    absl::StrAppend(&targets, fields[2], "\n");
+    if (scores.size() % 3 == 1) {
+      EXPECT_EQ(fields[2], MeaningOf(std::stoi(fields[0]) - 1));
+    }
+  }
+  EXPECT_EQ(scores.size(), 3 * Sentences().size());
+  const std::vector<std::pair<double, int>> full = Score(sources, targets);
+  ASSERT_EQ(full.size(), scores.size());
+  for (size_t i = 0; i < scores.size();
+       i += 3) {  // the best ones: what was learned, cut into the pieces it was learned in
+    EXPECT_NEAR(full[i].first / std::pow(full[i].second, 0.6), scores[i], 1e-4);
+    EXPECT_GE(scores[i], scores[i + 1]);
+  }
+  EXPECT_EQ(Score(sources, targets, 3), full);
+}
+
+TEST_F(TranslateTest, APairsScoreDoesNotDependOnItsNeighbours) {
+  const std::string sources = Lines(Sentences());
+  const std::string targets = Lines({Sentences()[1], Sentences()[0], "", Sentences()[2], "x"});
+  const std::vector<std::pair<double, int>> together = Score(sources, targets);
+  ASSERT_EQ(together.size(), 5u);
+  EXPECT_EQ(together[2].second, 1);  // </s> alone
+  EXPECT_EQ(Score(Sentences()[3] + "\n", Sentences()[2] + "\n")[0], together[3]);
+}
+
+TEST_F(TranslateTest, OverLongInputIsAnErrorOrACountedSkip) {
+  std::string longest;
+  for (int i = 0; i < 70; ++i) longest += "mat ";
+  const std::string input = Lines({Sentences()[1], longest, Sentences()[2]});
+  const absl::Status refused = Translate(Options(), input, 2).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("line 2 has"));
+  TranslateOptions options = Options();
+  options.over_long = OverLong::kSkip;
+  const std::vector<std::string> lines = absl::StrSplit(*Translate(options, input), '\n');
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1], "");
+  EXPECT_THAT(log_, HasSubstr("skipped 1 sentences"));
+}
+
+TEST_F(TranslateTest, NamesWhatIsWrong) {
+  const auto message = [&](const TranslateOptions& options, const std::string& input) {
+    return std::string(Translate(options, input).status().message());
+  };
+  EXPECT_THAT(message(Options(), "good\nbad \xFF\n"), HasSubstr("standard input:2: not UTF-8 from byte 5"));
+  TranslateOptions options = Options();
+  options.checkpoint = directory_ / "nothing";
+  EXPECT_THAT(message(options, ""), HasSubstr("neither a checkpoint"));
+  options = Options();
+  options.nbest = 5;
+  EXPECT_THAT(message(options, ""), HasSubstr("--nbest 5"));
+  options = Options();
+  options.input = directory_ / "missing.txt";
+  EXPECT_THAT(message(options, ""), HasSubstr("missing.txt"));
+}
+
+TEST(TranslateOptionsTest, CommandLine) {
+  CLI::App app;
+  TranslateOptions options;
+  AddTranslateOptions(app, options);
+  app.parse(
+      "--checkpoint run --beam 7 --length-penalty 1.1 --max-len-a 1.5 --max-len-b 10 --nbest 2 --print-scores "
+      "--on-long skip --join bpe --cache-mib 64 --batch 8");
+  EXPECT_EQ(options.checkpoint, "run");
+  EXPECT_EQ(options.decoder.beam.beam, 7);
+  EXPECT_EQ(options.decoder.beam.length_penalty, 1.1);
+  EXPECT_EQ(options.decoder.beam.max_length_a, 1.5);
+  EXPECT_EQ(options.decoder.beam.max_length_b, 10);
+  EXPECT_EQ(options.nbest, 2);
+  EXPECT_TRUE(options.print_scores);
+  EXPECT_EQ(options.over_long, OverLong::kSkip);
+  EXPECT_EQ(options.joining, PieceJoining::kBpe);
+  EXPECT_EQ(options.decoder.cache_limit_bytes, 64 << 20);
+  EXPECT_EQ(options.decoder.sentences, 8);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,358 @@
+#include "tools/bench/bench_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "pipeline/engine.h"
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/clock.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/host_memory.h"
+#include "runtime/status_macros.h"
+#include "tools/bench/sublayer_clock.h"
+#include "tools/plan/plan_report.h"
+#include "tools/plan/profiled_costs.h"
+
+namespace hadal {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Minutes(30);
+constexpr int64_t kLeastElements = int64_t{1} << 23;  // of weights: beyond the caches
+constexpr int32_t kMostMicroBatches = 8;              // of a step: enough for a mean
+constexpr int32_t kUsualSegment = 5;                  // sublayers, where the config has no activation checkpointing
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
+  }
+  return "unknown";
+}
+
+// Mean over the ranks of each number.
+absl::StatusOr<std::vector<double>> MeanOverRanks(Collectives& collectives, const std::vector<double>& mine) {
+  HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(mine, "a measurement"));
+  std::vector<double> mean(mine.size(), 0);
+  for (const std::vector<double>& of_rank : all) {
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] += of_rank[i] / static_cast<double>(all.size());
+  }
+  return mean;
+}
+
+// What rounds of one engine took, by what was measured.
+struct Rounds {
+  std::map<std::string, SublayerSeconds> kinds;  // medians of one micro-batch in one sublayer
+  double held_seconds_per_element = 0, updated_seconds_per_element = 0;
+  int64_t beside_arena_bytes = 0;
+};
+
+// One rank's engine over the whole shallow model.
+class StageProfile {
+ public:
+  StageProfile(const ModelPlan& plan, const std::vector<PackedBatch>& batches, const BatchOptions& batch,
+               int32_t checkpoint_every, const Stream& stream)
+      : plan_(plan),
+        batches_(batches),
+        batch_(batch),
+        checkpoint_every_(checkpoint_every),
+        stream_(stream),
+        clock_(plan, checkpoint_every) {}
+
+  absl::StatusOr<Rounds> Measure(int rounds, Collectives& world);
+
+ private:
+  absl::Status Prepare();
+  absl::StatusOr<StepResult> Step();
+  void TimeSublayers();
+  void AddRound(const StepResult& step);
+
+  const ModelPlan& plan_;
+  const std::vector<PackedBatch>& batches_;
+  const BatchOptions batch_;
+  const int32_t checkpoint_every_;
+  const Stream stream_;
+  InProcessWorld alone_{1};
+  PipelinePlan pipeline_;
+  std::unique_ptr<Engine> engine_;
+  SublayerClock clock_;
+  int64_t steps_ = 0;
+  double target_tokens_ = 0;
+  std::map<std::string, std::vector<SublayerSeconds>> kinds_;  // [rounds] each
+  std::vector<double> held_, updated_;
+};
+
+absl::Status StageProfile::Prepare() {
+  BatchOptions batch = batch_;
+  batch.micro_batches = static_cast<int32_t>(batches_.size());
+  HADAL_ASSIGN_OR_RETURN(pipeline_,
+                         MakePipelinePlan(plan_, batch, {.checkpoint_every = checkpoint_every_}, /*ranks=*/1));
+  Communicator& communicator = alone_.communicator(0);
+  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create(plan_, pipeline_, stream_, /*training=*/true, communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(
+      InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator, kTimeout));
+  for (const PackedBatch& packed : batches_) target_tokens_ += static_cast<double>(packed.target_rows());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> StageProfile::Step() {
+  const StepScalars scalars{
+      .seed = 1, .step = steps_, .update = steps_ + 1, .gradient_scale = static_cast<float>(1 / target_tokens_)};
+  ++steps_;
+  return engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-6});
+}
+
+void StageProfile::TimeSublayers() {
+  clock_.Reset();
+  const StepScalars scalars{.seed = 1, .step = steps_, .gradient_scale = static_cast<float>(1 / target_tokens_)};
+  StageTimes ignored;
+  for (const PackedBatch& packed : batches_) {
+    SublayerContext context = engine_->stage().Context(packed, scalars, &clock_.progress());
+    clock_.BeginForward();
+    engine_->stage().chunk(0).Forward(context, {}, {}, ignored);
+    clock_.End();
+    clock_.BeginBackward();
+    engine_->stage().chunk(0).Backward(context, {}, ignored);
+    clock_.End();
+  }
+}
+
+// A training step says what all sublayers take together, the clock how it is shared.
+void StageProfile::AddRound(const StepResult& step) {
+  SublayerSeconds sum;
+  std::map<std::string, SublayerSeconds> kinds;
+  std::map<std::string, double> counts;
+  for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
+    const std::string kind = ProfiledKind(plan_.sublayers[s]);
+    counts[kind] += static_cast<double>(batches_.size());
+    for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
+      kinds[kind].*part += clock_.seconds()[s].*part;
+      sum.*part += clock_.seconds()[s].*part;
+    }
+  }
+  const auto scale = [](double whole, double parts) { return parts > 0 ? whole / parts : 0; };
+  const double forward = scale(step.times.forward_seconds, sum.forward);
+  const double recompute = scale(step.times.recompute_seconds, sum.recompute);
+  const double backward = scale(step.times.backward_seconds, sum.backward);
+  for (auto& [kind, seconds] : kinds) {
+    const double count = counts[kind];
+    kinds_[kind].push_back({seconds.forward * forward / count, seconds.recompute * recompute / count,
+                            seconds.backward * backward / count});
+  }
+  const double elements = static_cast<double>(plan_.ParameterElements());
+  const double computed = step.times.forward_seconds + step.times.recompute_seconds + step.times.backward_seconds;
+  updated_.push_back(step.times.optimizer_seconds / elements);
+  held_.push_back(std::max(0.0, step.seconds - computed - step.times.optimizer_seconds) / elements);
+}
+
+absl::StatusOr<Rounds> StageProfile::Measure(int rounds, Collectives& world) {
+  HADAL_RETURN_IF_ERROR(world.AllOk(Prepare(), "allocating memory"));
+  HADAL_RETURN_IF_ERROR(Step().status());
+  for (int i = 0; i < rounds; ++i) {
+    HADAL_RETURN_IF_ERROR(world.Barrier("before a round"));
+    HADAL_ASSIGN_OR_RETURN(const StepResult step, Step());
+    TimeSublayers();
+    AddRound(step);
+  }
+  ReturnFreeMemory();
+  Rounds result{.held_seconds_per_element = Median(held_),
+                .updated_seconds_per_element = Median(updated_),
+                .beside_arena_bytes = std::max<int64_t>(0, HeldBytes() - engine_->arena_bytes())};
+  for (const auto& [kind, of_rounds] : kinds_) {
+    for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
+      std::vector<double> values;
+      for (const SublayerSeconds& seconds : of_rounds) values.push_back(seconds.*part);
+      result.kinds[kind].*part = Median(std::move(values));
+    }
+  }
+  return result;
+}
+
+// Seconds of an exchange of `bytes` between ranks 2i and 2i + 1, both ways at once.
+absl::StatusOr<double> ExchangeOnce(Communicator& communicator, std::vector<char>& out, std::vector<char>& in,
+                                    int64_t bytes) {
+  const int peer = communicator.rank() ^ 1;
+  const Stopwatch watch;
+  HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(in.data(), bytes, peer, /*tag=*/1));
+  HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(out.data(), bytes, peer, /*tag=*/1));
+  HADAL_RETURN_IF_ERROR(communicator.Wait(receive, absl::Now() + kTimeout, "a measured message"));
+  HADAL_RETURN_IF_ERROR(communicator.Wait(send, absl::Now() + kTimeout, "a measured message"));
+  return watch.Seconds();
+}
+
+absl::Status MeasureMessages(Communicator& communicator, Collectives& world, int rounds, config::Profile& profile) {
+  constexpr int64_t kSmall = 1 << 10, kLarge = 1 << 20;
+  std::vector<char> out(kLarge, 1), in(kLarge, 1);
+  std::vector<double> small, large;
+  const bool paired = (communicator.rank() ^ 1) < communicator.size();
+  for (int i = 0; paired && i < 3 * rounds; ++i) {
+    HADAL_ASSIGN_OR_RETURN(const double quick, ExchangeOnce(communicator, out, in, kSmall));
+    HADAL_ASSIGN_OR_RETURN(const double slow, ExchangeOnce(communicator, out, in, kLarge));
+    small.push_back(quick);
+    large.push_back(slow);
+  }
+  if (communicator.size() == 1) return absl::OkStatus();
+  const double latency = paired ? Median(small) : 0, longer = paired ? Median(large) : 0;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> mean, MeanOverRanks(world, {latency, longer}));
+  profile.set_message_microseconds(1e6 * mean[0]);
+  // On a busy host a short message can take longer than a long one; most of a long one's time is its bytes' in any case.
+  const double held = std::max(mean[1] - mean[0], 0.5 * mean[1]);
+  profile.set_message_gb_per_second(1e-9 * static_cast<double>(kLarge - kSmall) / held);
+  return absl::OkStatus();
+}
+
+// Adding another replica's piece, which has just come, to one's own.
+double SumSecondsPerElement(const Stream& stream, int rounds) {
+  constexpr int64_t kElements = int64_t{1} << 22;
+  std::vector<float> sum(kElements, 1.0f), piece(kElements, 1e-3f);
+  std::vector<double> seconds;
+  for (int i = 0; i < rounds; ++i) {
+    const Stopwatch watch;
+    stream.ForRanges(kElements, 1024, [&](int64_t begin, int64_t end) {
+      for (int64_t e = begin; e < end; ++e) sum[e] += piece[e];
+    });
+    seconds.push_back(watch.Seconds() / kElements);
+  }
+  return Median(seconds);
+}
+
+// Milliseconds to six digits, the same on every rank.
+double Rounded(double value) { return value > 0 ? std::stod(absl::StrFormat("%.6g", value)) : 0; }
+
+class ProfileBench {
+ public:
+  ProfileBench(const BenchProfileOptions& options, const Corpus& corpus, Communicator& communicator,
+               const Stream& stream)
+      : options_(options),
+        corpus_(corpus),
+        communicator_(communicator),
+        world_(communicator, kTimeout),
+        stream_(stream),
+        plan_(ModelPlan::Make(ShallowModel(options.train.model, kLeastElements))) {}
+
+  absl::StatusOr<config::Profile> Measure() {
+    Describe();
+    // First, so that what messages make MPI allocate counts as the process's memory.
+    HADAL_RETURN_IF_ERROR(MeasureMessages(communicator_, world_, options_.rounds, profile_));
+    double held = 0, updated = 0, beside = 0;
+    for (int i = 0; i <= options_.halvings; ++i) {
+      BatchOptions batch = options_.train.batch;
+      batch.source_tokens >>= i;
+      batch.target_tokens >>= i;
+      HADAL_ASSIGN_OR_RETURN(const Rounds rounds, MeasureCapacity(batch));
+      if (i > 0) continue;
+      held = rounds.held_seconds_per_element;
+      updated = rounds.updated_seconds_per_element;
+      beside = static_cast<double>(rounds.beside_arena_bytes);
+    }
+    const ActivationCapacity capacity = CapacityOf(plan_.options, options_.train.batch);
+    HADAL_RETURN_IF_ERROR(world_.Barrier("before the products"));
+    const double gflops = MeasureRate(plan_.options, capacity, stream_).gflops;
+    const double sum = SumSecondsPerElement(stream_, options_.rounds);
+    HADAL_ASSIGN_OR_RETURN(const std::vector<double> mean, MeanOverRanks(world_, {held, updated, beside, gflops, sum}));
+    profile_.set_held_nanoseconds(Rounded(1e9 * mean[0]));
+    profile_.set_updated_nanoseconds(Rounded(1e9 * mean[1]));
+    profile_.set_process_bytes(static_cast<int64_t>(mean[2]) + options_.carried_bytes);
+    profile_.set_gflops(Rounded(mean[3]));
+    profile_.set_sum_nanoseconds(Rounded(1e9 * mean[4]));
+    return profile_;
+  }
+
+ private:
+  void Describe() {
+    profile_.set_processor(ProcessorName());
+    profile_.set_ranks(communicator_.size());
+    profile_.set_threads(stream_.threads());
+    config::ProfiledModel& model = *profile_.mutable_model();
+    model.set_d_model(plan_.options.d_model);
+    model.set_d_ff(plan_.options.d_ff);
+    model.set_heads(plan_.options.heads);
+    model.set_source_vocabulary(plan_.options.source_vocabulary);
+    model.set_target_vocabulary(plan_.options.target_vocabulary);
+    model.set_sublayers(static_cast<int32_t>(plan_.sublayers.size()));
+    model.set_parameters(plan_.ParameterElements());
+  }
+
+  absl::StatusOr<Rounds> MeasureCapacity(const BatchOptions& batch) {
+    HADAL_ASSIGN_OR_RETURN(
+        SamplingOrder order,
+        SamplingOrder::Create(corpus_, {.seed = options_.train.seed,
+                                        .capacity = {.source_rows = batch.source_tokens,
+                                                     .target_rows = batch.target_tokens,
+                                                     .sentence_rows = plan_.options.max_positions},
+                                        .micro_batches_per_step = std::min(kMostMicroBatches, batch.micro_batches)}));
+    const StepBatches step = order.At(0);
+    const int32_t every = options_.train.pipeline.checkpoint_every;
+    absl::StatusOr<Rounds> plain = MeasureStage(step.micro_batches, batch, 0);
+    HADAL_RETURN_IF_ERROR(plain.status());
+    HADAL_ASSIGN_OR_RETURN(const Rounds checkpointed,
+                           MeasureStage(step.micro_batches, batch, every > 0 ? every : kUsualSegment));
+    config::CapacityCosts& costs = *profile_.add_capacities();
+    costs.set_source_tokens(plan_.options.has_encoder() ? batch.source_tokens : 0);
+    costs.set_target_tokens(batch.target_tokens);
+    const double count = static_cast<double>(step.micro_batches.size());
+    costs.set_source_rows(static_cast<double>(step.source_tokens) / count);
+    costs.set_target_rows(static_cast<double>(step.target_tokens) / count);
+    for (const auto& [kind, seconds] : plain->kinds) {
+      const SublayerSeconds& again = checkpointed.kinds.at(kind);
+      HADAL_ASSIGN_OR_RETURN(
+          const std::vector<double> mean,
+          MeanOverRanks(world_, {seconds.forward, seconds.backward, again.forward, again.recompute, again.backward}));
+      config::SublayerCost& cost = *costs.add_sublayers();
+      cost.set_kind(kind);
+      cost.set_forward_ms(Rounded(1e3 * mean[0]));
+      cost.set_backward_ms(Rounded(1e3 * mean[1]));
+      cost.set_checkpointed_forward_ms(Rounded(1e3 * mean[2]));
+      cost.set_recompute_ms(Rounded(1e3 * mean[3]));
+      cost.set_checkpointed_backward_ms(Rounded(1e3 * mean[4]));
+    }
+    return plain;
+  }
+
+  absl::StatusOr<Rounds> MeasureStage(const std::vector<PackedBatch>& batches, const BatchOptions& batch,
+                                      int32_t checkpoint_every) {
+    return StageProfile(plan_, batches, batch, checkpoint_every, stream_).Measure(options_.rounds, world_);
+  }
+
+  const BenchProfileOptions& options_;
+  const Corpus& corpus_;
+  Communicator& communicator_;
+  Collectives world_;
+  const Stream stream_;
+  const ModelPlan plan_;
+  config::Profile profile_;
+};
+
+}  // namespace
+
+ModelOptions ShallowModel(const ModelOptions& model, int64_t elements) {
+  ModelOptions shallow = model;
+  for (int32_t layers = 2;; layers *= 2) {
+    shallow.encoder_layers = std::min(model.encoder_layers, layers);
+    shallow.decoder_layers = std::min(model.decoder_layers, layers);
+    const bool whole = layers >= std::max(model.encoder_layers, model.decoder_layers);
+    if (whole || ModelPlan::Make(shallow).ParameterElements() >= elements) return shallow;
+  }
+}
+
+absl::StatusOr<config::Profile> MeasureProfile(const BenchProfileOptions& options, const Corpus& corpus,
+                                               Communicator& communicator, const Stream& stream) {
+  return ProfileBench(options, corpus, communicator, stream).Measure();
+}
+
+}  // namespace hadal

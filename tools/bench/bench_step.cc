@@ -1,0 +1,251 @@
+#include "tools/bench/bench_step.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/engine.h"
+#include "pipeline/memory_fit.h"
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/relu_masks.h"
+#include "runtime/host_memory.h"
+#include "runtime/status_macros.h"
+#include "tools/bench/bench_batch.h"
+#include "tools/bench/bench_step_report.h"
+#include "tools/bench/device_gemm_limit.h"
+#include "tools/bench/host_gemm_limit.h"
+
+namespace hadal {
+
+ModelOptions BenchModel(const BenchStepOptions& options) {
+  ModelOptions model{.encoder_layers = options.encoder_layers,
+                     .decoder_layers = options.decoder_layers,
+                     .d_model = options.d_model,
+                     .d_ff = options.d_ff > 0 ? options.d_ff : 4 * options.d_model,
+                     .heads = options.heads,
+                     .source_vocabulary = options.vocabulary,
+                     .target_vocabulary = options.vocabulary,
+                     .max_positions = std::max(16, 2 * options.length),
+                     .dropout = options.dropout,
+                     .attention_dropout = options.dropout,
+                     .activation_dropout = options.dropout};
+  ApplyResidualMethod(options.method, model);
+  return model;
+}
+
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Minutes(30);
+constexpr int kWarmUpSteps = 2;     // with graphs the first of a shape runs kernel by kernel, the second records
+constexpr int kMostEagerSteps = 3;  // that show what graphs save
+
+class StepBench {
+ public:
+  StepBench(const BenchStepOptions& options, Communicator& communicator, const Stream& stream)
+      : options_(options),
+        communicator_(communicator),
+        collectives_(communicator, kTimeout),
+        stream_(stream),
+        plan_(ModelPlan::Make(BenchModel(options))) {
+    plan_.compute_storage = options.compute_storage;
+  }
+
+  absl::StatusOr<BenchStepMeasurement> Measure();
+
+ private:
+  absl::Status Prepare();
+  void Describe(BenchStepMeasurement& measured) const;
+  absl::StatusOr<StepResult> Step();
+  absl::StatusOr<std::vector<double>> Gather(double value);
+  absl::StatusOr<double> Slowest(double seconds);
+  absl::Status MeasureEagerSteps(BenchStepMeasurement& measured);
+  absl::Status MeasureStep(BenchStepMeasurement& measured);
+  absl::Status PrepareLimit(BenchStepMeasurement& measured);
+  absl::Status MeasureLimit(size_t way, BenchStepMeasurement& measured);
+  absl::Status MeasureMemory(BenchStepMeasurement& measured);
+  int64_t target_tokens() const { return int64_t{options_.tokens} * options_.micro_batches; }
+
+  const BenchStepOptions& options_;
+  Communicator& communicator_;
+  Collectives collectives_;
+  Stream stream_;
+  ModelPlan plan_;
+  PipelinePlan pipeline_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<PackedBatch> batches_;
+  std::vector<cuda::MatmulArgs> products_;  // of a step, on a device
+  std::unique_ptr<GemmLimit> limit_;
+  int64_t steps_ = 0;
+};
+
+absl::Status StepBench::Prepare() {
+  const BatchOptions size{
+      .micro_batches = options_.micro_batches, .source_tokens = options_.tokens, .target_tokens = options_.tokens};
+  plan_.relu_masks = HasReluMasks(plan_, CapacityOf(plan_.options, size), PipelineOptions().bucket_rows, stream_);
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan_, size,
+                                                     {.chunks = options_.chunks,
+                                                      .schedule = options_.schedule,
+                                                      .checkpoint_every = options_.checkpoint_every,
+                                                      .graphs = options_.graphs},
+                                                     communicator_.size()));
+  HADAL_ASSIGN_OR_RETURN(engine_,
+                         Engine::Create(plan_, pipeline_, stream_, /*training=*/true, communicator_, kTimeout));
+  HADAL_RETURN_IF_ERROR(
+      InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator_, kTimeout));
+  HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
+  const BenchBatchOptions batch{.vocabulary = options_.vocabulary,
+                                .tokens = options_.tokens,
+                                .length = options_.length,
+                                .mixed_length = options_.mixed_length};
+  for (int32_t m = 0; m < options_.micro_batches; ++m) batches_.push_back(RandomBatch(batch, m));
+  return absl::OkStatus();
+}
+
+void StepBench::Describe(BenchStepMeasurement& measured) const {
+  measured.model = plan_.options;
+  measured.parameters = plan_.ParameterElements();
+  measured.ranks = pipeline_.shape.stages;
+  measured.threads = stream_.threads();
+  if (stream_.device() != nullptr) measured.device = stream_.device()->Name();
+  measured.target_tokens = target_tokens();
+  measured.flops = StepFlopsOf(plan_, batches_, options_.checkpoint_every > 0);
+}
+
+absl::StatusOr<StepResult> StepBench::Step() {
+  const StepScalars scalars{
+      .seed = 1, .step = steps_, .update = steps_ + 1, .gradient_scale = 1.0f / static_cast<float>(target_tokens())};
+  ++steps_;
+  HADAL_RETURN_IF_ERROR(collectives_.Barrier("before a step"));
+  HADAL_ASSIGN_OR_RETURN(
+      const StepResult result,
+      engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-5}));
+  if (!result.applied) return absl::InternalError("the model diverged while it was measured");
+  return result;
+}
+
+absl::StatusOr<std::vector<double>> StepBench::Gather(double value) {
+  const double mine[] = {value};
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "a measurement"));
+  std::vector<double> values;
+  for (const std::vector<double>& of_rank : all) values.push_back(of_rank[0]);
+  return values;
+}
+
+absl::StatusOr<double> StepBench::Slowest(double seconds) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(seconds));
+  return *std::max_element(all.begin(), all.end());
+}
+
+// Also notes the products of a step, which no graph hides here.
+absl::Status StepBench::MeasureEagerSteps(BenchStepMeasurement& measured) {
+  auto& device = static_cast<cuda::LaunchDevice&>(*stream_.device());
+  engine_->UseGraphs(false);
+  HADAL_RETURN_IF_ERROR(Step().status());  // loads kernels, plans products
+  device.NoteProducts(&products_);
+  for (int i = 0; i < std::min(kMostEagerSteps, options_.repeats); ++i) {
+    const absl::StatusOr<StepResult> result = Step();
+    device.NoteProducts(nullptr);
+    HADAL_RETURN_IF_ERROR(result.status());
+    HADAL_ASSIGN_OR_RETURN(const double seconds, Slowest(result->seconds));
+    measured.eager_seconds.push_back(seconds);
+    HADAL_ASSIGN_OR_RETURN(measured.eager_launches, Gather(result->times.launches));
+  }
+  engine_->UseGraphs(true);
+  return absl::OkStatus();
+}
+
+absl::Status StepBench::MeasureStep(BenchStepMeasurement& measured) {
+  HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
+  HADAL_ASSIGN_OR_RETURN(const double slowest, Slowest(result.seconds));
+  measured.step_seconds.push_back(slowest);
+  const StageTimes& t = result.times;
+  double parts[kStepParts] = {t.forward_seconds,
+                              t.recompute_seconds,
+                              t.backward_seconds,
+                              t.wait_seconds,
+                              t.communication_seconds,
+                              t.optimizer_seconds,
+                              0};
+  parts[kStepParts - 1] = result.seconds - std::accumulate(parts, parts + kStepParts - 1, 0.0);
+  for (int p = 0; p < kStepParts; ++p) {
+    HADAL_ASSIGN_OR_RETURN(const std::vector<double> of_ranks, Gather(parts[p]));
+    measured.parts[p].resize(of_ranks.size());
+    for (size_t r = 0; r < of_ranks.size(); ++r) measured.parts[p][r].push_back(of_ranks[r]);
+  }
+  HADAL_ASSIGN_OR_RETURN(measured.launches, Gather(t.launches));
+  return absl::OkStatus();
+}
+
+absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
+  if (stream_.device() != nullptr) {
+    limit_ = std::make_unique<DeviceGemmLimit>(static_cast<cuda::LaunchDevice&>(*stream_.device()),
+                                               std::exchange(products_, {}));
+  } else {
+    HADAL_ASSIGN_OR_RETURN(limit_, HostGemmLimit::Create(plan_, pipeline_, communicator_.rank(), batches_, stream_));
+  }
+  // A rank without memory for a way keeps the others from it too.
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_->ways().size())));
+  measured.ways = limit_->ways();
+  measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
+  measured.limit_seconds.resize(measured.ways.size());
+  measured.limit_attention_seconds.resize(measured.ways.size());
+  for (size_t way = 0; way < measured.ways.size(); ++way) limit_->Run(way);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_->flops()));
+  measured.limit_flops = std::accumulate(flops.begin(), flops.end(), 0.0);
+  return absl::OkStatus();
+}
+
+absl::Status StepBench::MeasureLimit(size_t way, BenchStepMeasurement& measured) {
+  HADAL_RETURN_IF_ERROR(collectives_.Barrier("before the GEMM limit"));
+  const GemmLimitTimes times = limit_->Run(way);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(times.seconds));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all_attention, Gather(times.attention_seconds));
+  const double ranks = communicator_.size();
+  measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / ranks);
+  measured.limit_attention_seconds[way].push_back(std::accumulate(all_attention.begin(), all_attention.end(), 0.0) /
+                                                  ranks);
+  return absl::OkStatus();
+}
+
+absl::Status StepBench::MeasureMemory(BenchStepMeasurement& measured) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan_, pipeline_, stream_));
+  HADAL_ASSIGN_OR_RETURN(measured.peak_rss_bytes, Gather(static_cast<double>(PeakResidentBytes())));
+  HADAL_ASSIGN_OR_RETURN(measured.arena_bytes, Gather(static_cast<double>(engine_->arena_bytes())));
+  HADAL_ASSIGN_OR_RETURN(measured.plan_bytes, Gather(static_cast<double>(layouts[communicator_.rank()].total_bytes())));
+  HADAL_ASSIGN_OR_RETURN(measured.graph_bytes, Gather(static_cast<double>(engine_->stage().graph_bytes())));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BenchStepMeasurement> StepBench::Measure() {
+  HADAL_RETURN_IF_ERROR(Prepare());
+  BenchStepMeasurement measured;
+  Describe(measured);
+  if (stream_.device() != nullptr) HADAL_RETURN_IF_ERROR(MeasureEagerSteps(measured));
+  for (int i = 0; i < kWarmUpSteps; ++i) HADAL_RETURN_IF_ERROR(Step().status());
+  HADAL_RETURN_IF_ERROR(MeasureMemory(measured));  // before the limit's own memory counts
+  if (options_.limit) HADAL_RETURN_IF_ERROR(PrepareLimit(measured));
+  for (int i = 0; i < options_.repeats; ++i) {
+    HADAL_RETURN_IF_ERROR(MeasureStep(measured));
+    for (size_t way = 0; way < measured.ways.size(); ++way) HADAL_RETURN_IF_ERROR(MeasureLimit(way, measured));
+  }
+  return measured;
+}
+
+}  // namespace
+
+absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,
+                          std::ostream& out) {
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(BenchModel(options)));
+  StepBench bench(options, communicator, stream);
+  HADAL_ASSIGN_OR_RETURN(const BenchStepMeasurement measured, bench.Measure());
+  if (communicator.rank() != 0) return absl::OkStatus();
+  (options.json ? PrintBenchStepJson : PrintBenchStepText)(options, measured, out);
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,45 @@
+#include "tools/bench/device_gemm_limit.h"
+
+#include <utility>
+
+#include "pipeline/graph_cache.h"
+#include "runtime/clock.h"
+
+namespace hadal {
+
+DeviceGemmLimit::DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products)
+    : device_(device), products_(std::move(products)) {
+  HADAL_CHECK(!products_.empty());
+  for (const cuda::MatmulArgs& product : products_)
+    flops_ += 2.0 * static_cast<double>(product.m * product.n * product.k);
+  Record();
+}
+
+void DeviceGemmLimit::LaunchAll() {
+  for (const cuda::MatmulArgs& product : products_) device_.Multiply(product);
+}
+
+void DeviceGemmLimit::Record() {
+  if (device_.FreeBytes() < GraphCache::kKeepFreeBytes) return;
+  device_.BeginCapture();
+  LaunchAll();
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_.EndCapture();
+  if (!graph.ok()) return;
+  graph_ = *std::move(graph);
+  ways_.emplace_back("one graph");
+}
+
+GemmLimitTimes DeviceGemmLimit::Run(size_t way) {
+  HADAL_CHECK_LT(way, ways_.size());
+  device_.Synchronize();
+  const Stopwatch watch;
+  if (way == 0) {
+    LaunchAll();
+  } else {
+    device_.Launch(*graph_);
+  }
+  device_.Synchronize();
+  return {.seconds = watch.Seconds()};
+}
+
+}  // namespace hadal

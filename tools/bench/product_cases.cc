@@ -1,0 +1,257 @@
+#include "tools/bench/product_cases.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+#include "runtime/status_macros.h"
+#include "tools/bench/kernel_batch.h"
+
+namespace hadal {
+namespace {
+
+using enum Traffic;
+using Launch = absl::StatusOr<KernelLaunch>;
+
+struct AttentionCase {
+  int64_t rows, width, head_width, length;
+  bool causal;
+  Storage storage;
+
+  int32_t heads() const { return static_cast<int32_t>(width / head_width); }
+  double flops(int products) const {
+    double pairs = 0;
+    for (int64_t row = 0; row < rows; row += length) {
+      const double l = static_cast<double>(std::min(length, rows - row));
+      pairs += causal ? l * (l + 1) / 2 : l * l;
+    }
+    return 2.0 * products * pairs * static_cast<double>(width);
+  }
+  std::string text() const { return absl::StrCat(rows, " x ", width, ", sentences of ", length); }
+};
+
+// What both directions read: q, k and v as ranges of columns of one product, as self-attention has them.
+struct AttentionInputs {
+  AttentionShape shape;
+  ConstAnyMatrix q, k, v;
+  Dropout dropout;
+};
+AttentionInputs InputsOf(const AttentionCase& of, const KernelBatch& batch, KernelTensors& t) {
+  const ConstAnyMatrix qkv = t.Matrix(kRead, of.rows, 3 * of.width, of.storage);
+  if (qkv.empty()) return {};
+  return {.shape = {.query_offsets = batch.offsets(),
+                    .key_offsets = batch.offsets(),
+                    .heads = of.heads(),
+                    .causal = of.causal,
+                    .tile_places = batch.places().target_self},
+          .q = qkv.Columns(0, of.width),
+          .k = qkv.Columns(of.width, of.width),
+          .v = qkv.Columns(2 * of.width, of.width),
+          .dropout = batch.DropoutAt(RandomSite::kAttention, false)};
+}
+
+int64_t ScratchOf(const AttentionCase& of, const Stream& stream) {
+  return AttentionScratch(
+      stream,
+      {.query_rows = of.rows, .max_length = of.length, .heads = of.width / of.head_width, .head_width = of.head_width});
+}
+
+KernelCase AttentionForwardCase(const AttentionCase& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, of.rows, of.length, of.rows));
+    const AttentionInputs in = InputsOf(of, *batch, t);
+    const AttentionForwardArgs args = {
+        .shape = in.shape,
+        .q = in.q,
+        .k = in.k,
+        .v = in.v,
+        .dropout = in.dropout,
+        .context = t.Matrix(kWritten, of.rows, of.width, of.storage),
+        .log_sum_exp = t.Matrix(kWritten, of.rows, of.width / of.head_width, Storage::kFloat32).floats(),
+        .scratch = t.Floats(kScratch, ScratchOf(of, stream))};
+    return OrStatus(t, [stream, args, batch] { AttentionForward(stream, args); });
+  };
+  return {.kernel = of.causal ? "attention forward, causal" : "attention forward",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(2),
+          .prepare = prepare};
+}
+
+KernelCase AttentionBackwardCase(const AttentionCase& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, of.rows, of.length, of.rows));
+    const AttentionInputs in = InputsOf(of, *batch, t);
+    const AnyMatrix d_qkv = t.Matrix(kWritten, of.rows, 3 * of.width, of.storage);
+    HADAL_RETURN_IF_ERROR(t.status());
+    const int64_t heads = of.width / of.head_width;
+    const AttentionBackwardArgs args = {
+        .shape = in.shape,
+        .q = in.q,
+        .k = in.k,
+        .v = in.v,
+        .log_sum_exp = t.Matrix(kRead, of.rows, heads, Storage::kFloat32, TensorValues::kPositive).floats(),
+        .d_context = t.Matrix(kRead, of.rows, of.width, of.storage),
+        .dropout = in.dropout,
+        .d_q = d_qkv.Columns(0, of.width),
+        .d_k = d_qkv.Columns(of.width, of.width),
+        .d_v = d_qkv.Columns(2 * of.width, of.width),
+        .scratch = t.Floats(kScratch, ScratchOf(of, stream))};
+    return OrStatus(t, [stream, args, batch] { AttentionBackward(stream, args); });
+  };
+  return {.kernel = of.causal ? "attention backward, causal" : "attention backward",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(5),
+          .prepare = prepare};
+}
+
+struct LinearShape {
+  int64_t rows, in, out;
+  Storage storage;
+
+  double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(in * out); }
+  std::string text() const { return absl::StrCat(rows, " x ", in, " to ", out); }
+};
+
+// `epilogue`: bias, ReLU and dropout.
+KernelCase LinearForwardCase(const LinearShape& of, bool epilogue) {
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, 1, 1, 2));
+    LinearForwardArgs args = {.x = t.Matrix(kRead, of.rows, of.in, of.storage),
+                              .weight = t.Matrix(kRead, of.out, of.in, of.storage),
+                              .relu = epilogue,
+                              .dropout = batch->DropoutAt(RandomSite::kActivation, epilogue),
+                              .y = t.Matrix(kWritten, of.rows, of.out, of.storage)};
+    if (epilogue) {
+      const ConstAnyMatrix bias = t.Matrix(kRead, 1, of.out, of.storage);
+      if (of.storage == Storage::kFloat32) args.bias = VectorOf<const float>(bias.floats().data, of.out);
+      if (of.storage == Storage::kBFloat16) args.bias = VectorOf<const BFloat16>(bias.of<BFloat16>().data, of.out);
+    }
+    return OrStatus(t, [stream, args, batch] { LinearForward(stream, args); });
+  };
+  return {.kernel = epilogue ? "linear forward, bias, ReLU, dropout" : "linear forward",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
+// A feed-forward layer's ReLU as it is trained in bf16 without activation dropout: by its mask, where the products have one for the shape, else
+// by its output. `of`: the first product; the second goes back.
+ReluMaskArgs MaskOf(const LinearShape& of, const ConstAnyMatrix& weight, const ConstAnyMatrix& contraction) {
+  return {.rows = of.rows, .hidden_weight = weight, .hidden_bias = true, .contraction_weight = contraction};
+}
+std::byte* MaskMemory(const LinearShape& of, Traffic traffic, KernelTensors& t) {
+  return reinterpret_cast<std::byte*>(t.Floats(traffic, ReluMaskBytes(of.rows, of.out) / 4).data);
+}
+
+KernelCase MaskedForwardCase(const LinearShape& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    LinearForwardArgs args = {.x = t.Matrix(kRead, of.rows, of.in, of.storage),
+                              .weight = t.Matrix(kRead, of.out, of.in, of.storage),
+                              .relu = true,
+                              .y = t.Matrix(kWritten, of.rows, of.out, of.storage)};
+    const ConstAnyMatrix bias = t.Matrix(kRead, 1, of.out, of.storage);
+    const ConstAnyMatrix contraction = t.Matrix(kScratch, of.in, of.out, of.storage);
+    if (!t.status().ok()) return t.status();
+    args.bias = VectorOf<const BFloat16>(bias.of<BFloat16>().data, of.out);
+    if (HasReluMask(stream, MaskOf(of, args.weight, contraction))) args.relu_mask = MaskMemory(of, kWritten, t);
+    return OrStatus(t, [stream, args] { LinearForward(stream, args); });
+  };
+  return {.kernel = "linear forward, bias, ReLU, mask",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
+KernelCase MaskedBackwardCase(const LinearShape& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    LinearBackwardInputArgs args = {.dy = t.Matrix(kRead, of.rows, of.in, of.storage),
+                                    .weight = t.Matrix(kRead, of.in, of.out, of.storage),
+                                    .dx = t.Matrix(kWritten, of.rows, of.out, of.storage)};
+    const ConstAnyMatrix weight = t.Matrix(kScratch, of.out, of.in, of.storage);
+    if (!t.status().ok()) return t.status();
+    if (HasReluMask(stream, MaskOf(of, weight, args.weight))) {
+      args.relu_mask = MaskMemory(of, kRead, t);
+    } else {
+      args.relu_output = t.Matrix(kRead, of.rows, of.out, of.storage);
+    }
+    return OrStatus(t, [stream, args] { LinearBackwardInput(stream, args); });
+  };
+  return {.kernel = "linear backward input, mask",
+          .shape = LinearShape{of.rows, of.out, of.in, of.storage}.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
+KernelCase LinearBackwardInputCase(const LinearShape& of) {
+  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+    const LinearBackwardInputArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
+                                          .weight = t.Matrix(kRead, of.out, of.in, of.storage),
+                                          .relu_output = t.Matrix(kRead, of.rows, of.in, of.storage),
+                                          .mask_scale = 1.1f,
+                                          .dx = t.Matrix(kWritten, of.rows, of.in, of.storage)};
+    return OrStatus(t, [stream, args] { LinearBackwardInput(stream, args); });
+  };
+  return {.kernel = "linear backward input, ReLU",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
+KernelCase LinearBackwardWeightCase(const LinearShape& of, bool bias) {
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+    LinearBackwardWeightArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
+                                     .x = t.Matrix(kRead, of.rows, of.in, of.storage),
+                                     .d_weight = t.Matrix(kUpdated, of.out, of.in, Storage::kFloat32).floats()};
+    if (bias) args.d_bias = t.Floats(kUpdated, of.out);
+    return OrStatus(t, [stream, args] { LinearBackwardWeight(stream, args); });
+  };
+  return {.kernel = bias ? "linear backward weight, bias" : "linear backward weight",
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(),
+          .prepare = prepare};
+}
+
+}  // namespace
+
+std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream) {
+  std::vector<Storage> storages = {Storage::kFloat32};
+  if (stream.device() != nullptr) storages.insert(storages.begin(), Storage::kBFloat16);
+  std::vector<KernelCase> cases;
+  for (const Storage storage : storages) {
+    for (const int64_t rows : shapes.rows) {
+      for (const int64_t width : shapes.widths) {
+        for (const int64_t length : shapes.lengths) {
+          AttentionCase of = {rows, width, shapes.head_width, length, false, storage};
+          cases.push_back(AttentionForwardCase(of));
+          cases.push_back(AttentionBackwardCase(of));
+          of.causal = true;
+          if (length != shapes.lengths.back()) continue;
+          cases.push_back(AttentionForwardCase(of));
+          cases.push_back(AttentionBackwardCase(of));
+        }
+        const LinearShape linear = {rows, width, 4 * width, storage};
+        for (const bool epilogue : {false, true}) cases.push_back(LinearForwardCase(linear, epilogue));
+        cases.push_back(LinearBackwardInputCase({rows, 4 * width, width, storage}));
+        for (const bool bias : {false, true}) cases.push_back(LinearBackwardWeightCase(linear, bias));
+        if (storage != Storage::kBFloat16) continue;
+        cases.push_back(MaskedForwardCase(linear));
+        cases.push_back(MaskedBackwardCase(linear));
+      }
+    }
+  }
+  std::stable_sort(cases.begin(), cases.end(),
+                   [](const KernelCase& a, const KernelCase& b) { return a.kernel < b.kernel; });
+  return cases;
+}
+
+}  // namespace hadal

@@ -1,0 +1,56 @@
+#include "tools/bench/sublayer_clock.h"
+
+#include <algorithm>
+
+#include "runtime/check.h"
+#include "runtime/clock.h"
+
+namespace hadal {
+
+SublayerClock::SublayerClock(const ModelPlan& plan, int32_t checkpoint_every)
+    : read_([this] { times_.push_back(MonotonicSeconds()); }), seconds_(plan.sublayers.size()) {
+  if (plan.source_embedding() >= 0) AddPiece(plan.source_embedding());
+  AddSegments(1, plan.target_embedding(), checkpoint_every, plan);
+  AddPiece(plan.target_embedding());
+  AddSegments(plan.target_embedding() + 1, plan.output_head(), checkpoint_every, plan);
+  AddPiece(plan.output_head());
+  std::reverse(backward_.begin(), backward_.end());
+}
+
+void SublayerClock::AddPiece(int32_t sublayer) {
+  forward_.push_back({sublayer, &SublayerSeconds::forward});
+  backward_.push_back({sublayer, &SublayerSeconds::backward});
+}
+
+// A segment calls after each of its sublayers and once when it is done; backward_ is built from its end.
+void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t checkpoint_every, const ModelPlan& plan) {
+  const int32_t length = checkpoint_every > 0 ? checkpoint_every : std::max(last - first, 1);
+  for (int32_t begin = first, end = first; begin < last; begin = end) {
+    end = plan.NextCut(std::min(begin + length, last));
+    backward_.push_back({begin, &SublayerSeconds::backward});
+    for (int32_t s = begin; s < end; ++s) {
+      forward_.push_back({s, &SublayerSeconds::forward});
+      backward_.push_back({s, &SublayerSeconds::backward});
+    }
+    forward_.push_back({end - 1, &SublayerSeconds::forward});
+    for (int32_t s = end - 1; checkpoint_every > 0 && s >= begin; --s) {
+      backward_.push_back({s, &SublayerSeconds::recompute});
+    }
+  }
+}
+
+void SublayerClock::Begin(const std::vector<Mark>& marks) {
+  marks_ = &marks;
+  times_.assign(1, MonotonicSeconds());
+}
+
+void SublayerClock::End() {
+  HADAL_CHECK_EQ(times_.size(), marks_->size() + 1);
+  for (size_t i = 0; i < marks_->size(); ++i) {
+    seconds_[(*marks_)[i].sublayer].*(*marks_)[i].part += times_[i + 1] - times_[i];
+  }
+}
+
+void SublayerClock::Reset() { std::fill(seconds_.begin(), seconds_.end(), SublayerSeconds()); }
+
+}  // namespace hadal

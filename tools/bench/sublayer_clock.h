@@ -1,0 +1,54 @@
+// Seconds of each sublayer inside a chunk that runs as it always does: a chunk calls for progress after every sublayer and after
+// every piece (pipeline/chunk.h), in an order that follows from the plan alone; the clock is read at those calls.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "layers/model_plan.h"
+#include "pipeline/chunk.h"
+#include "runtime/data/packed_batch.h"
+#include "tools/plan/step_costs.h"
+
+namespace hadal {
+
+class SublayerClock {
+ public:
+  // For one chunk that holds the whole model, with this checkpoint_every.
+  SublayerClock(const ModelPlan& plan, int32_t checkpoint_every);
+  SublayerClock(const SublayerClock&) = delete;
+  SublayerClock& operator=(const SublayerClock&) = delete;
+
+  // What a SublayerContext's progress must point to while the chunk runs.
+  const std::function<void()>& progress() const { return read_; }
+
+  // Around Chunk::Forward, and around Chunk::Backward; seconds are added to the sublayers'.
+  void BeginForward() { Begin(forward_); }
+  void BeginBackward() { Begin(backward_); }
+  void End();
+
+  // Sums since the last Reset.  [sublayers]
+  const std::vector<SublayerSeconds>& seconds() const { return seconds_; }
+  void Reset();
+
+ private:
+  struct Mark {
+    int32_t sublayer = 0;
+    double SublayerSeconds::*part = nullptr;
+  };
+
+  void Begin(const std::vector<Mark>& marks);
+  void AddSegments(int32_t first, int32_t last, int32_t checkpoint_every, const ModelPlan& plan);
+  void AddPiece(int32_t sublayer);
+
+  std::vector<Mark> forward_, backward_;  // in the order of the calls
+  std::function<void()> read_;
+  const std::vector<Mark>* marks_ = nullptr;
+  std::vector<double> times_;
+  std::vector<SublayerSeconds> seconds_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,155 @@
+#include "tools/checkpoint/checkpoint_average.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "pipeline/checkpoint.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::string>& inputs) {
+  std::vector<CheckpointReader> readers;
+  for (const std::string& input : inputs) {
+    HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(input));
+    readers.push_back(std::move(reader));
+    const absl::Status same =
+        CompareParameters(readers.back().manifest().parameters, readers.front().manifest().parameters);
+    if (!same.ok()) return absl::Status(same.code(), absl::StrCat(input, ": ", same.message()));
+  }
+  return readers;
+}
+
+// The mean of one slice, in double, in the readers' order.
+absl::Status MeanOfSlice(std::vector<CheckpointReader>& readers, SliceState& state, std::vector<double>& sum) {
+  sum.assign(static_cast<size_t>(state.weight.size), 0.0);
+  for (CheckpointReader& reader : readers) {
+    HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += state.weight.data[i];
+  }
+  const auto count = static_cast<double>(readers.size());
+  for (size_t i = 0; i < sum.size(); ++i) state.weight.data[i] = static_cast<float>(sum[i] / count);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WrittenFile> WriteMean(std::vector<CheckpointReader>& readers, const std::string& directory,
+                                      const CheckpointManifest& manifest) {
+  std::vector<CheckpointFileWriter::Entry> entries;
+  for (int32_t p = 0; p < static_cast<int32_t>(manifest.parameters.size()); ++p) {
+    for (int64_t slice = 0; slice < manifest.parameters[p].slices(); ++slice) {
+      entries.push_back({.parameter = p, .slice = slice, .kinds = {true, false, false}});
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create({.directory = directory,
+                                                                                    .rank = 0,
+                                                                                    .step = manifest.progress.step,
+                                                                                    .plan_hash = manifest.plan_hash,
+                                                                                    .parameters = &manifest.parameters},
+                                                                                   entries));
+  std::vector<float> values;
+  std::vector<double> sum;
+  for (const CheckpointFileWriter::Entry& entry : entries) {
+    values.resize(static_cast<size_t>(manifest.parameters[entry.parameter].slice_elements(entry.slice)));
+    SliceState state;
+    state.parameter = entry.parameter;
+    state.slice = entry.slice;
+    state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
+    HADAL_RETURN_IF_ERROR(MeanOfSlice(readers, state, sum));
+    HADAL_RETURN_IF_ERROR(writer.Append(state));
+  }
+  return writer.Finish();
+}
+
+absl::StatusOr<std::vector<Attachment>> ReadAttachments(CheckpointReader& reader) {
+  std::vector<Attachment> attachments;
+  for (const AttachedFile& file : reader.manifest().attachments) {
+    HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));
+    attachments.push_back({.name = file.name, .contents = std::move(contents)});
+  }
+  return attachments;
+}
+
+// The directory of a checkpoint with the mean of all weights.
+absl::Status WriteAverage(std::vector<CheckpointReader>& readers, const std::string& attempt,
+                          const std::string& directory) {
+  HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
+  CheckpointReader& newest = *std::max_element(readers.begin(), readers.end(), [](const auto& a, const auto& b) {
+    return a.manifest().progress.step < b.manifest().progress.step;
+  });
+  CheckpointManifest manifest = newest.manifest();
+  manifest.attempt = attempt;
+  manifest.time = absl::Now();
+  manifest.has_moments = false;
+  manifest.progress.validation_nll = std::numeric_limits<double>::infinity();
+  manifest.attachments.clear();
+  HADAL_ASSIGN_OR_RETURN(const std::vector<Attachment> attachments, ReadAttachments(newest));
+  HADAL_ASSIGN_OR_RETURN(WrittenFile file, WriteMean(readers, directory, manifest));
+  manifest.files = {std::move(file)};
+  return CompleteCheckpointDirectory(directory, std::move(manifest), attachments);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& run_directory,
+                                                           const CheckpointSelection& selection) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
+  struct Candidate {
+    CheckpointEntry entry;
+    double nll = 0;
+  };
+  std::vector<Candidate> candidates;
+  for (const CheckpointEntry& entry : entries) {
+    const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
+    if (!reader.ok()) continue;
+    const double nll = reader->manifest().progress.validation_nll;
+    if (selection.best == 0 || std::isfinite(nll)) candidates.push_back({.entry = entry, .nll = nll});
+  }
+  const auto wanted = static_cast<size_t>(std::max(selection.last, selection.best));
+  if (candidates.size() < wanted) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s has %d readable checkpoints%s, %d are wanted; ask for fewer, or keep more (checkpoint.keep_last)",
+        run_directory, candidates.size(), selection.best > 0 ? " with a validation score" : "", wanted));
+  }
+  if (selection.best > 0) {
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.nll < b.nll; });
+    candidates.resize(wanted);
+    std::sort(candidates.begin(), candidates.end(),
+              [](const Candidate& a, const Candidate& b) { return a.entry.step < b.entry.step; });
+  }
+  std::vector<std::string> directories;
+  for (size_t i = candidates.size() - wanted; i < candidates.size(); ++i) {
+    directories.push_back(candidates[i].entry.directory);
+  }
+  return directories;
+}
+
+absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
+                                std::ostream& out) {
+  if (PathExists(directory)) {
+    return absl::AlreadyExistsError(absl::StrCat(directory, " is there already; remove it or choose another --out"));
+  }
+  HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointReader> readers, OpenAll(inputs));
+  const std::string attempt = NewCheckpointAttempt();
+  // Beside the directory, also when it was given with a slash at its end.
+  const std::string temporary = JoinPath(DirectoryName(directory), absl::StrCat(BaseName(directory), ".tmp.", attempt));
+  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
+  absl::Status status = WriteAverage(readers, attempt, temporary);
+  if (status.ok()) status = RenamePath(temporary, directory);
+  HADAL_RETURN_IF_ERROR(WithPath(status, temporary, directory));
+  HADAL_RETURN_IF_ERROR(SyncDirectory(DirectoryName(directory)));
+  out << "wrote " << directory << ", the mean of " << inputs.size() << " checkpoints:\n";
+  for (const std::string& input : inputs) out << "  " << input << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

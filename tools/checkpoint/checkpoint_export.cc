@@ -1,0 +1,109 @@
+#include "tools/checkpoint/checkpoint_export.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint.h"
+#include "pipeline/exported_tensors.h"
+#include "runtime/files.h"
+#include "runtime/safetensors.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr char kEnding[] = ".safetensors";
+
+std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& exported) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const ExportedTensor& tensor : exported) {
+    tensors.push_back({.name = tensor.name, .type = SafetensorsType::kF32, .shape = tensor.shape});
+  }
+  return tensors;
+}
+
+absl::Status Append(const std::vector<float>& values, SafetensorsWriter& writer) {
+  return writer.Append({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+}
+
+// Appends the weights of one parameter, slice by slice.
+absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWriter& writer) {
+  const CheckpointParameter& parameter = reader.manifest().parameters[p];
+  std::vector<float> values;
+  for (int64_t slice = 0; slice < parameter.slices(); ++slice) {
+    values.resize(static_cast<size_t>(parameter.slice_elements(slice)));
+    SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
+    state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
+    HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
+    HADAL_RETURN_IF_ERROR(Append(values, writer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
+  const std::vector<ExportedTensor> tensors = ExportedTensors(reader.manifest().parameters);
+  HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
+                         SafetensorsWriter::Create(path, Descriptions(tensors), {{"format", "pt"}}));
+  for (const ExportedTensor& tensor : tensors) {
+    for (size_t row = 0; row < tensor.parameters.size(); ++row) {
+      HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], writer));
+      HADAL_RETURN_IF_ERROR(Append(std::vector<float>(tensor.ZerosAfter(row), 0.0f), writer));
+    }
+  }
+  return writer.Finish().status();
+}
+
+std::string SettingsJson(const CheckpointReader& reader) {
+  const CheckpointManifest& manifest = reader.manifest();
+  nlohmann::ordered_json vocabularies = nlohmann::ordered_json::array();
+  for (const AttachedFile& file : manifest.attachments) vocabularies.push_back(file.name);
+  const std::string settings = manifest.model_settings.empty() ? "{}" : manifest.model_settings;
+  const nlohmann::ordered_json json = {{"model", nlohmann::ordered_json::parse(settings)},
+                                       {"vocabularies", std::move(vocabularies)},
+                                       {"step", manifest.progress.step},
+                                       {"update", manifest.progress.update},
+                                       {"config", manifest.config_text}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out) {
+  if (!absl::EndsWith(options.out, kEnding)) {
+    return absl::InvalidArgumentError(absl::StrCat("--out ", options.out, " must end in ", kEnding));
+  }
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(options.checkpoint));
+  const std::string folder = DirectoryName(options.out);
+  const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kEnding) - 1)) + ".json";
+  const std::string unique = absl::StrCat("tmp.", NewCheckpointAttempt());
+
+  std::vector<std::pair<std::string, std::string>> texts = {{settings, SettingsJson(reader)}};
+  for (const AttachedFile& file : reader.manifest().attachments) {
+    HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));
+    texts.emplace_back(JoinPath(folder, file.name), std::move(contents));
+  }
+  std::vector<std::string> paths = {options.out};
+  for (const auto& [path, contents] : texts) paths.push_back(path);
+  for (const std::string& path : paths) {
+    if (!options.force && PathExists(path)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, " is there already; remove it, choose another --out, or use --force"));
+    }
+  }
+  HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string temporary = absl::StrCat(options.out, ".", unique);
+  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
+  HADAL_RETURN_IF_ERROR(WithPath(WriteTensors(reader, temporary), temporary, options.out));
+  for (const auto& [path, contents] : texts) HADAL_RETURN_IF_ERROR(ReplaceFile(path, contents, unique));
+  HADAL_RETURN_IF_ERROR(WithPath(RenamePath(temporary, options.out), temporary, options.out));
+  HADAL_RETURN_IF_ERROR(SyncDirectory(folder));
+  for (const std::string& path : paths) out << "wrote " << path << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,150 @@
+#include "tools/checkpoint/checkpoint_list.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "pipeline/checkpoint.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+bool IsCheckpoint(const std::string& path) { return PathExists(JoinPath(path, kManifestName)); }
+
+// The run directory that `path` means: itself, or its parent when it is the checkpoints folder.
+absl::StatusOr<std::string> ResolveRun(const std::string& path) {
+  if (PathExists(CheckpointsDirectory(path))) return path;
+  if (BaseName(path) == "checkpoints" && PathExists(path)) return DirectoryName(path);
+  return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", std::string(kManifestName),
+                                          ") nor a run directory (no checkpoints/)"));
+}
+
+int64_t TotalBytes(const CheckpointManifest& manifest) {
+  int64_t bytes = 0;
+  for (const WrittenFile& file : manifest.files) bytes += file.bytes;
+  for (const AttachedFile& file : manifest.attachments) bytes += file.bytes;
+  return bytes;
+}
+
+int64_t Elements(const CheckpointManifest& manifest) {
+  int64_t elements = 0;
+  for (const CheckpointParameter& parameter : manifest.parameters) elements += parameter.elements();
+  return elements;
+}
+
+std::string Nll(double value) { return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-"; }
+
+std::string Time(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
+
+std::string Shape(const CheckpointParameter& parameter) {
+  return parameter.is_vector ? absl::StrFormat("[%d]", parameter.rows)
+                             : absl::StrFormat("[%d, %d]", parameter.rows, parameter.columns);
+}
+
+void PrintOne(const CheckpointReader& reader, bool parameters, std::ostream& out) {
+  const CheckpointManifest& manifest = reader.manifest();
+  const TrainingProgress& progress = manifest.progress;
+  out << absl::StrFormat("%s\n  step %d, update %d, %.2f epochs, %d target tokens, seed %d\n", reader.directory(),
+                         progress.step, progress.update, progress.epochs_done, progress.target_tokens_seen,
+                         progress.seed);
+  out << absl::StrFormat("  validation nll %s, best %s\n", Nll(progress.validation_nll), Nll(progress.best_nll));
+  out << absl::StrFormat("  written %s by attempt %s\n", Time(manifest.time), manifest.attempt);
+  out << absl::StrFormat("  %d parameters of %d elements, %s; %d bytes, plan %016x\n", manifest.parameters.size(),
+                         Elements(manifest), manifest.has_moments ? "with Adam's moments" : "weights only",
+                         TotalBytes(manifest), manifest.plan_hash);
+  for (const WrittenFile& file : manifest.files) {
+    out << absl::StrFormat("  %s  %d bytes, %d slices, crc32c %08x\n", file.name, file.bytes, file.slices.size(),
+                           file.crc32c);
+  }
+  for (const AttachedFile& file : manifest.attachments) {
+    out << absl::StrFormat("  %s  %d bytes, crc32c %08x\n", file.name, file.bytes, file.crc32c);
+  }
+  if (!parameters) return;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    out << "  " << parameter.name << " " << Shape(parameter) << "\n";
+  }
+}
+
+absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
+  const absl::StatusOr<int64_t> latest = ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest);
+  const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
+  if (entries.empty()) out << "no checkpoints in " << CheckpointsDirectory(run_directory) << "\n";
+  if (!entries.empty()) {
+    out << absl::StrFormat("%-14s %10s %8s %10s %14s %6s  %-19s\n", "checkpoint", "update", "epochs", "valid nll",
+                           "bytes", "files", "written");
+  }
+  for (const CheckpointEntry& entry : entries) {
+    const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
+    const std::string marks = absl::StrCat(latest.ok() && *latest == entry.step ? "  latest" : "",
+                                           best.ok() && *best == entry.step ? "  best" : "");
+    if (!reader.ok()) {
+      out << absl::StrFormat("%-14s DAMAGED: %s%s\n", BaseName(entry.directory), std::string(reader.status().message()),
+                             marks);
+      continue;
+    }
+    const CheckpointManifest& manifest = reader->manifest();
+    out << absl::StrFormat("%-14s %10d %8.2f %10s %14d %6d  %-19s%s\n", BaseName(entry.directory),
+                           manifest.progress.update, manifest.progress.epochs_done,
+                           Nll(manifest.progress.validation_nll), TotalBytes(manifest),
+                           manifest.files.size() + manifest.attachments.size() + 1, Time(manifest.time), marks);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyOne(const std::string& directory, std::ostream& out) {
+  absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
+  const absl::Status status = reader.ok() ? reader->Verify() : reader.status();
+  if (!status.ok()) {
+    out << "DAMAGED  " << directory << ": " << std::string(status.message()) << "\n";
+    return status;
+  }
+  out << absl::StrFormat("ok       %s: step %d, %d bytes, every slice of %d parameters\n", directory,
+                         reader->manifest().progress.step, TotalBytes(reader->manifest()),
+                         reader->manifest().parameters.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& run_or_directory) {
+  if (IsCheckpoint(run_or_directory)) return run_or_directory;
+  HADAL_ASSIGN_OR_RETURN(const std::string run, ResolveRun(run_or_directory));
+  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(run));
+  return found.checkpoint.directory;
+}
+
+absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out) {
+  if (!IsCheckpoint(run_or_directory)) {
+    HADAL_ASSIGN_OR_RETURN(const std::string run, ResolveRun(run_or_directory));
+    return PrintRun(run, out);
+  }
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(run_or_directory));
+  PrintOne(reader, parameters, out);
+  return absl::OkStatus();
+}
+
+absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream& out) {
+  if (IsCheckpoint(run_or_directory)) return VerifyOne(run_or_directory, out);
+  const absl::StatusOr<std::string> run = ResolveRun(run_or_directory);
+  // A directory named like a checkpoint that has lost its manifest is a damaged checkpoint.
+  if (!run.ok() && PathExists(run_or_directory) && ParseCheckpointName(BaseName(run_or_directory))) {
+    return absl::DataLossError(absl::StrCat(run_or_directory, " has no ", std::string(kManifestName)));
+  }
+  HADAL_RETURN_IF_ERROR(run.status());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(*run));
+  if (entries.empty()) {
+    return absl::NotFoundError(absl::StrCat("no checkpoints in ", CheckpointsDirectory(*run)));
+  }
+  int damaged = 0;
+  for (const CheckpointEntry& entry : entries) damaged += VerifyOne(entry.directory, out).ok() ? 0 : 1;
+  if (damaged == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(damaged, " of ", entries.size(), " checkpoints are damaged"));
+}
+
+}  // namespace hadal

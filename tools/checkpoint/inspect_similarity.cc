@@ -1,0 +1,209 @@
+#include "tools/checkpoint/inspect_similarity.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/linear.h"
+#include "pipeline/model_checkpoint.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/report/depth_heat_map.h"
+#include "tools/report/svg.h"
+
+namespace hadal {
+namespace {
+
+using SimilarityMatrix = std::vector<std::vector<float>>;
+constexpr absl::Duration kTimeout = absl::Seconds(600);
+
+// Keeps the output of every layer's last sublayer, its rows scaled to length 1/sqrt(rows): the product of two layers is their similarity.
+class LayerOutputs : public DepthObserver {
+ public:
+  explicit LayerOutputs(const ModelPlan& plan) : plan_(plan) {}
+
+  void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) override {
+    if (observation.tensor != DepthTensor::kOutput || !EndsALayer(observation.sublayer)) return;
+    const ConstMatrix x = observation.values.floats();
+    std::vector<float>& outputs = outputs_[plan_.sublayers[observation.sublayer].stack];
+    for (int64_t r = 0; r < x.rows; ++r) {
+      double squares = 0;
+      for (int64_t i = 0; i < x.columns; ++i) squares += static_cast<double>(x.row(r)[i]) * x.row(r)[i];
+      const double scale = squares > 0 ? 1 / std::sqrt(squares * static_cast<double>(x.rows)) : 0;
+      for (int64_t i = 0; i < x.columns; ++i) outputs.push_back(static_cast<float>(x.row(r)[i] * scale));
+    }
+  }
+
+  SimilarityMatrix Similarity(const Stream& stream, Stack stack, int64_t layers) const {
+    const auto found = outputs_.find(stack);
+    if (found == outputs_.end()) return {};
+    const ConstMatrix flat(found->second.data(), layers, static_cast<int64_t>(found->second.size()) / layers);
+    std::vector<float> product(layers * layers);
+    LinearForward(stream, {.x = flat, .weight = flat, .y = Matrix(product.data(), layers, layers)});
+    SimilarityMatrix similarity;
+    for (int64_t i = 0; i < layers; ++i) {
+      similarity.emplace_back(product.begin() + i * layers, product.begin() + (i + 1) * layers);
+    }
+    return similarity;
+  }
+
+ private:
+  bool EndsALayer(int32_t sublayer) const {
+    return plan_.sublayers[sublayer].layer >= 0 &&
+           plan_.sublayers[sublayer].layer != plan_.sublayers[sublayer + 1].layer;
+  }
+
+  const ModelPlan& plan_;
+  std::map<Stack, std::vector<float>> outputs_;  // [layers][rows][d]
+};
+
+absl::Status CheckVocabulary(const char* side, int64_t corpus, int64_t model) {
+  if (corpus == model) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the corpus has a ", side, " vocabulary of ", corpus, " tokens, the model one of ", model,
+                   "; give the corpus the model was trained on, or one prepared like it"));
+}
+
+absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions& options, Communicator& communicator) {
+  PrepareComputeThread();
+  HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
+  HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
+  const ModelPlan& plan = checkpoint.plan();
+  HADAL_RETURN_IF_ERROR(
+      CheckVocabulary("source", corpus.manifest().source_vocabulary.size, plan.options.source_vocabulary));
+  HADAL_RETURN_IF_ERROR(
+      CheckVocabulary("target", corpus.manifest().target_vocabulary.size, plan.options.target_vocabulary));
+  HADAL_ASSIGN_OR_RETURN(
+      const ValidationBatches batches,
+      MakeValidationBatches(corpus, {options.tokens, options.tokens, plan.options.max_positions}, options.tokens));
+  const BatchOptions batch{.micro_batches = 1, .source_tokens = options.tokens, .target_tokens = options.tokens};
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {}, 1));
+  const Stream stream = Stream::Cpu(options.threads);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         Engine::Create(plan, pipeline, stream, /*training=*/false, communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters(), engine->stage().stream()));
+  return MeasureSimilarity(*engine, batches.batches.front(), std::max<int64_t>(checkpoint.progress().update, 1));
+}
+
+std::string ToJson(const InspectSimilarityOptions& options, const LayerSimilarity& similarity) {
+  nlohmann::ordered_json json{{"checkpoint", options.checkpoint},
+                              {"data", options.data},
+                              {"source_rows", similarity.source_rows},
+                              {"target_rows", similarity.target_rows}};
+  const auto add = [&json](const char* stack, const SimilarityMatrix& matrix) {
+    if (!matrix.empty()) json[stack] = matrix;
+  };
+  add("encoder", similarity.encoder);
+  add("decoder", similarity.decoder);
+  return json.dump() + "\n";
+}
+
+std::string ToHtml(const InspectSimilarityOptions& options, const LayerSimilarity& similarity) {
+  std::string page = absl::StrCat(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hadal: similarity of "
+      "layers</title></head>"
+      "<body style=\"font: 14px sans-serif\">\n<h1>Similarity of layers</h1>\n<p>",
+      EscapeMarkup(options.checkpoint), ": mean cosine between the outputs of two layers over ", similarity.source_rows,
+      " source and ", similarity.target_rows, " target tokens</p>\n");
+  const auto draw = [&page](const char* stack, const SimilarityMatrix& matrix) {
+    if (matrix.empty()) return;
+    DepthHeatMap map{.title = stack,
+                     .unit = "mean cosine of a token",
+                     .logarithmic = false,
+                     .x_label = "layer; the same layers upwards",
+                     .records = matrix,
+                     .height = 480};
+    for (size_t layer = 0; layer < matrix.size(); ++layer) map.columns.push_back(static_cast<int64_t>(layer));
+    absl::StrAppend(&page, DrawDepthHeatMap(map));
+  };
+  draw("Encoder", similarity.encoder);
+  draw("Decoder", similarity.decoder);
+  return page + "</body></html>\n";
+}
+
+}  // namespace
+
+SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity) {
+  const size_t n = similarity.size();
+  SimilarityMeans means;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      means.pairs += similarity[i][j];
+      if (j + 1 == i) means.neighbours += similarity[i][j];
+    }
+  }
+  means.neighbours /= static_cast<double>(n - 1);
+  means.pairs /= static_cast<double>(n) * static_cast<double>(n - 1) / 2;
+  return means;
+}
+
+absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBatch& batch, int64_t update) {
+  const ModelPlan& plan = engine.stage().plan();
+  LayerOutputs outputs(plan);
+  engine.Observe(&outputs);
+  const absl::Status status = engine.Evaluate({&batch, 1}, {.update = update, .training = false}).status();
+  engine.Observe(nullptr);
+  HADAL_RETURN_IF_ERROR(status);
+  const Stream& stream = engine.stage().stream();
+  return LayerSimilarity{.encoder = outputs.Similarity(stream, Stack::kEncoder, plan.options.encoder_layers),
+                         .decoder = outputs.Similarity(stream, Stack::kDecoder, plan.options.decoder_layers),
+                         .source_rows = batch.source_rows(),
+                         .target_rows = batch.target_rows()};
+}
+
+absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out) {
+  HADAL_RETURN_IF_ERROR(CheckCreatable(options.output + ".json"));
+  LayerSimilarity similarity;
+  InProcessWorld world(1);
+  HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) -> absl::Status {
+    HADAL_ASSIGN_OR_RETURN(similarity, MeasureCheckpoint(options, communicator));
+    return absl::OkStatus();
+  }));
+  const std::string unique = absl::StrCat(getpid());
+  HADAL_RETURN_IF_ERROR(ReplaceFile(options.output + ".json", ToJson(options, similarity), unique));
+  HADAL_RETURN_IF_ERROR(ReplaceFile(options.output + ".html", ToHtml(options, similarity), unique));
+  const auto print = [&out](const char* stack, const SimilarityMatrix& matrix) {
+    if (matrix.size() < 2) return;
+    const SimilarityMeans means = MeansOf(matrix);
+    out << absl::StreamFormat("%s, %d layers: mean cosine %.4f between neighbours, %.4f between any two\n", stack,
+                              matrix.size(), means.neighbours, means.pairs);
+  };
+  print("encoder", similarity.encoder);
+  print("decoder", similarity.decoder);
+  out << "written: " << options.output << ".json, " << options.output << ".html\n";
+  return absl::OkStatus();
+}
+
+void AddInspectSimilarityCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.get_subcommand("inspect")->add_subcommand("similarity", "How alike the outputs of a checkpoint's layers are");
+  auto options = std::make_shared<InspectSimilarityOptions>();
+  command->add_option("-c,--checkpoint", options->checkpoint, "Checkpoint, or run directory")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--data", options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
+  command->add_option("--tokens", options->tokens, "Tokens looked at, on either side")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  command->add_option("-o,--out", options->output, "Stem of the .json and .html written")->capture_default_str();
+  command->add_option("--threads", options->threads, "CPU threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->callback([options, &exit_code] {
+    const absl::Status status = RunInspectSimilarity(*options, std::cout);
+    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
+    exit_code = status.ok() ? 0 : 1;
+  });
+}
+
+}  // namespace hadal

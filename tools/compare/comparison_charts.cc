@@ -1,0 +1,222 @@
+#include "tools/compare/comparison_charts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tools/report/line_chart.h"
+#include "tools/report/svg.h"
+
+namespace hadal {
+namespace {
+
+using Points = std::vector<std::pair<double, double>>;
+
+constexpr size_t kMostPoints = 28;
+constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a", "#6b4fa0", "#8d6e63",
+                                    "#14746f", "#999999", "#c2559d", "#b8a100", "#1f3f77", "#7a9a01",
+                                    "#7fb3f0", "#7d1f1f", "#2ec4d6", "#333333", "#f0a58f", "#a58be0"};
+
+// A line of a chart: a run and its name there.
+struct Line {
+  std::string name;
+  const ComparedCell* cell;
+};
+
+std::vector<Line> ColumnLines(const ComparisonPanel& panel, size_t column) {
+  std::vector<Line> lines;
+  for (size_t row = 0; row < panel.rows.size(); ++row) lines.push_back({panel.rows[row], panel.cells[row][column]});
+  return lines;
+}
+
+std::vector<Line> RowLines(const ComparisonPanel& panel, size_t row) {
+  std::vector<Line> lines;
+  for (size_t column = 0; column < panel.columns.size(); ++column) {
+    lines.push_back({panel.columns[column], panel.cells[row][column]});
+  }
+  return lines;
+}
+
+using PointsOf = std::function<Points(const RunRecord&)>;
+
+// What `points` gives of each line that has run; nothing of those of which that is nothing. A line keeps its colour in all charts.
+std::vector<ChartSeries> SeriesOf(const std::vector<Line>& lines, const PointsOf& points) {
+  std::vector<ChartSeries> all;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].cell == nullptr || !lines[i].cell->has_run()) continue;
+    ChartSeries series{.name = lines[i].name, .colour = kColours[i % std::size(kColours)]};
+    series.points = points(lines[i].cell->record);
+    if (!series.points.empty()) all.push_back(std::move(series));
+  }
+  return all;
+}
+
+// "" without series.
+std::string Draw(LineChart chart) {
+  if (chart.series.empty()) return "";
+  const size_t legend_lines = chart.series.size() / 6;
+  chart.height += 15 * static_cast<double>(legend_lines);
+  return absl::StrCat("<div>", DrawLineChart(chart), "</div>\n");
+}
+
+std::string Chart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
+  chart.series = SeriesOf(lines, points);
+  return Draw(std::move(chart));
+}
+
+// A chart of losses: a run whose loss explodes would flatten all the others, so its line ends where it leaves the chart, 1.5 times the
+// median of the lines' first points, and its name says so.
+std::string LossChart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
+  chart.series = SeriesOf(lines, points);
+  std::vector<double> starts;
+  for (const ChartSeries& series : chart.series) {
+    if (std::isfinite(series.points.front().second)) starts.push_back(series.points.front().second);
+  }
+  if (starts.empty()) return Draw(std::move(chart));
+  std::nth_element(starts.begin(), starts.begin() + starts.size() / 2, starts.end());
+  const double ceiling = 1.5 * starts[starts.size() / 2];
+  for (ChartSeries& series : chart.series) {
+    const auto leaves = std::find_if(series.points.begin(), series.points.end(),
+                                     [ceiling](const auto& point) { return !(point.second <= ceiling); });
+    if (leaves == series.points.end()) continue;
+    series.points.erase(leaves, series.points.end());
+    series.name += " (leaves the chart)";
+  }
+  return Draw(std::move(chart));
+}
+
+Points Losses(const RunRecord& run) {
+  Points points;
+  for (const StepMetrics& step : run.steps) points.emplace_back(static_cast<double>(step.step), step.loss);
+  return MeanPoints(points, kMostPoints);
+}
+
+Points Validations(const RunRecord& run) {
+  Points points;
+  for (const ValidationRecord& v : run.validations) points.emplace_back(static_cast<double>(v.step), v.nll);
+  return points;
+}
+
+// ‖ΔF‖ spans decades: its logarithm.
+Points ModelUpdates(const RunRecord& run) {
+  Points points;
+  for (const DepthMetrics& record : run.depth) {
+    if (!record.model_update || *record.model_update == 0) continue;
+    points.emplace_back(static_cast<double>(record.update), std::log10(*record.model_update));
+  }
+  return MeanPoints(points, kMostPoints);
+}
+
+// A series over the depth at one record; a sublayer without such a tensor is left out, one whose number is not finite interrupts the line.
+Points OverDepth(const DepthMetrics* record, DepthSeries series) {
+  Points points;
+  if (record == nullptr) return points;
+  const bool logarithmic = kDepthSeries[static_cast<size_t>(series)].logarithmic;
+  const std::vector<float>& values = (*record)[series];
+  for (size_t s = 0; s < values.size(); ++s) {
+    if (std::isnan(values[s]) || (logarithmic && values[s] == 0)) continue;
+    points.emplace_back(static_cast<double>(s), logarithmic ? std::log10(values[s]) : values[s]);
+  }
+  return MeanPoints(points, kMostPoints);
+}
+
+// log10 of the gradient in front of each LayerNorm over that behind it, at the first record.
+Points NormRatios(const RunRecord& run) {
+  const DepthMetrics* first = FirstRecord(run, DepthSeries::kNormInputGradient);
+  Points points;
+  if (first == nullptr) return points;
+  const std::vector<float>& input = (*first)[DepthSeries::kNormInputGradient];
+  const std::vector<float>& output = (*first)[DepthSeries::kNormOutputGradient];
+  for (size_t s = 0; s < std::min(input.size(), output.size()); ++s) {
+    const float ratio = input[s] / output[s];
+    if (std::isfinite(ratio) && ratio > 0) points.emplace_back(static_cast<double>(s), std::log10(ratio));
+  }
+  return MeanPoints(points, kMostPoints);
+}
+
+LineChart Titled(std::string title, std::string x_label, std::string y_label) {
+  return {.title = std::move(title), .x_label = std::move(x_label), .y_label = std::move(y_label)};
+}
+
+// Charts under a heading; "" without charts.
+std::string Group(std::string_view heading, const std::string& charts) {
+  if (charts.empty()) return "";
+  return absl::StrCat(heading.empty() ? "" : absl::StrCat("<h3>", EscapeMarkup(heading), "</h3>\n"),
+                      "<div class=\"charts\">\n", charts, "</div>\n");
+}
+
+// "depth 18, warmup=none".
+std::string ColumnHeading(const ComparisonReport& report, const ComparisonPanel& panel, size_t column) {
+  const std::string& label = panel.columns[column];
+  std::string heading = label.empty() ? "" : absl::StrCat(report.axes[1].name, " ", label);
+  if (!panel.name.empty()) absl::StrAppend(&heading, heading.empty() ? "" : ", ", panel.name);
+  return heading;
+}
+
+std::string ColumnInstruments(const std::vector<Line>& lines) {
+  const auto over_depth = [&](const char* title, const char* unit, DepthSeries series, bool last) {
+    return Chart(Titled(title, "sublayer, encoder then decoder", unit), lines, [=](const RunRecord& run) {
+      return OverDepth(last ? LastRecord(run, series) : FirstRecord(run, series), series);
+    });
+  };
+  return absl::StrCat(
+      Chart(Titled("Change of the model, ‖ΔF‖", "update", "log10, a target token"), lines, ModelUpdates),
+      over_depth("Gradient of the activations, first step", "log10 of the 2-norm", DepthSeries::kOutputGradient, false),
+      over_depth("Gradient of the parameters, first step", "log10 of the 2-norm", DepthSeries::kParameterGradient,
+                 false),
+      over_depth("Gradient of the parameters, at the end", "log10 of the 2-norm", DepthSeries::kParameterGradient,
+                 true),
+      Chart(Titled("Gradient before / behind each norm", "sublayer, encoder then decoder", "log10, first step"), lines,
+            NormRatios),
+      over_depth("Similarity to the sublayer in front", "mean cosine, at the end", DepthSeries::kSimilarity, true),
+      over_depth("Active hidden units", "share, at the end", DepthSeries::kActive, true));
+}
+
+}  // namespace
+
+Points MeanPoints(const Points& points, size_t most) {
+  if (points.size() <= most) return points;
+  Points means;
+  for (size_t block = 0; block < most; ++block) {
+    const size_t begin = points.size() * block / most, end = points.size() * (block + 1) / most;
+    double x = 0, y = 0;
+    for (size_t i = begin; i < end; ++i) {
+      x += points[i].first;
+      y += points[i].second;
+    }
+    const double count = static_cast<double>(end - begin);
+    means.emplace_back(x / count, y / count);
+  }
+  return means;
+}
+
+std::string CurvesMarkup(const ComparisonReport& report, const ComparisonPanel& panel) {
+  std::string markup;
+  for (size_t column = 0; column < panel.columns.size(); ++column) {
+    const std::vector<Line> lines = ColumnLines(panel, column);
+    markup += Group(ColumnHeading(report, panel, column),
+                    LossChart(Titled("Validation", "step", "nll, nats a target token"), lines, Validations) +
+                        LossChart(Titled("Loss", "step", "nats a target token"), lines, Losses));
+  }
+  if (panel.columns.size() == 1) return markup;
+  std::string charts;
+  for (size_t row = 0; row < panel.rows.size(); ++row) {
+    charts += LossChart(Titled(absl::StrCat("Validation: ", panel.rows[row]), "step", "nll, nats a target token"),
+                        RowLines(panel, row), Validations);
+  }
+  const std::string heading = absl::StrCat("each ", report.axes[0].name, " over ", report.axes[1].name);
+  return markup + Group(panel.name.empty() ? heading : absl::StrCat(heading, ", ", panel.name), charts);
+}
+
+std::string InstrumentsMarkup(const ComparisonReport& report, const ComparisonPanel& panel) {
+  std::string markup;
+  for (size_t column = 0; column < panel.columns.size(); ++column) {
+    markup += Group(ColumnHeading(report, panel, column), ColumnInstruments(ColumnLines(panel, column)));
+  }
+  return markup;
+}
+
+}  // namespace hadal

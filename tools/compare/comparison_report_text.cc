@@ -1,0 +1,103 @@
+// The report of a comparison as Markdown and as JSON.
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tools/compare/comparison_report.h"
+#include "tools/compare/comparison_text.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string MarkdownRow(const std::vector<std::string>& cells) {
+  return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
+}
+
+std::string MarkdownHeader(const std::vector<std::string>& cells) {
+  std::string rule = "|";
+  for (size_t i = 0; i < cells.size(); ++i) rule += i == 0 ? "---|" : "---:|";
+  return absl::StrCat(MarkdownRow(cells), rule, "\n");
+}
+
+void AppendPanel(const ComparisonReport& report, const ComparisonPanel& panel, std::string& text) {
+  if (!panel.name.empty()) absl::StrAppend(&text, "\n", panel.name, "\n");
+  absl::StrAppend(&text, "\n", MarkdownHeader(PanelHeader(report, panel)));
+  for (size_t row = 0; row < panel.rows.size(); ++row) {
+    std::vector<std::string> cells = {panel.rows[row]};
+    for (const ComparedCell* cell : panel.cells[row]) {
+      cells.push_back(cell != nullptr && cell->best_bleu ? absl::StrCat("**", CellText(cell), "**") : CellText(cell));
+    }
+    text += MarkdownRow(cells);
+  }
+}
+
+Json ToJson(const CellInstruments& instruments) {
+  Json json = Json::object();
+  for (const InstrumentColumn& column : kInstrumentColumns) {
+    if (const std::optional<double> value = instruments.*column.value) json[column.name] = *value;
+  }
+  return json;
+}
+
+Json ToJson(const ComparisonReport& report, const ComparedCell& cell) {
+  Json json{{"name", cell.name}};
+  for (size_t axis = 0; axis < report.axes.size(); ++axis) {
+    json["labels"][report.axes[axis].name] = report.axes[axis].labels[cell.place[axis]];
+  }
+  json["state"] = ToString(cell.run.end);
+  json["wall_hours"] = cell.run.wall_seconds / 3600;
+  json["cpu_hours"] = cell.run.cpu_seconds / 3600;
+  if (!cell.has_run()) return json;
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) json[key] = *value;
+  };
+  json["model"] = cell.record.model;
+  json["parameters"] = cell.record.parameters;
+  json["steps"] = cell.result.steps;
+  json["verdict"] = ToString(cell.result.verdict);
+  add("loss", cell.result.loss);
+  add("best_validation_nll", cell.result.best_nll);
+  if (cell.result.best_nll) json["best_step"] = cell.result.best_step;
+  add("unigram_nll", cell.run.unigram_nll);
+  add("below_unigram", cell.result.below_unigram);
+  add("bleu", cell.bleu);
+  add("p_value", cell.p_value);
+  for (const ValidationRecord& validation : cell.record.validations) {
+    json["validation_nll"].push_back({validation.step, validation.nll});
+  }
+  json["instruments"] = ToJson(cell.instruments);
+  return json;
+}
+
+}  // namespace
+
+std::string ComparisonToMarkdown(const ComparisonReport& report) {
+  std::string text = absl::StrCat("# ", report.title, "\n");
+  if (!report.note.empty()) absl::StrAppend(&text, "\n", report.note, "\n");
+  absl::StrAppend(&text, "\n", RuleText(report), "\n");
+  const std::vector<ComparisonPanel> panels = Panels(report);
+  for (const ComparisonPanel& panel : panels) AppendPanel(report, panel, text);
+  absl::StrAppend(&text, "\n## Runs\n\n", MarkdownHeader(RunHeader()));
+  for (const ComparedCell* cell : InTableOrder(panels)) text += MarkdownRow(RunCells(*cell));
+  absl::StrAppend(&text, "\n## Instruments\n\n", MarkdownHeader(InstrumentHeader()));
+  for (const ComparedCell* cell : InTableOrder(panels)) {
+    if (cell->has_run()) text += MarkdownRow(InstrumentCells(*cell));
+  }
+  return absl::StrCat(text, "\n", InstrumentNote(), "\n");
+}
+
+std::string ComparisonToJson(const ComparisonReport& report) {
+  // A line a cell: small, and readable side by side. A number that is not finite is null.
+  const auto text = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const Json rule = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
+  std::vector<std::string> cells;
+  for (const ComparedCell& cell : report.cells) cells.push_back(text(ToJson(report, cell)));
+  return absl::StrCat("{\"title\":", text(report.title), ",\n\"note\":", text(report.note), ",\n\"rule\":", text(rule),
+                      ",\n\"cells\":[\n", absl::StrJoin(cells, ",\n"), "\n]}\n");
+}
+
+}  // namespace hadal

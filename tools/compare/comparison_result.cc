@@ -1,0 +1,59 @@
+#include "tools/compare/comparison_result.h"
+
+#include <cmath>
+
+#include "runtime/data/corpus.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/inspect_corpus.h"
+
+namespace hadal {
+namespace {
+
+Verdict Judge(const CellRun& run, const std::optional<double>& below) {
+  if (run.end == CellEnd::kDiverged) return Verdict::kDiverged;
+  if (!below) return Verdict::kUnknown;
+  return *below >= kTrainsBelow ? Verdict::kTrains : *below < kFailsBelow ? Verdict::kFails : Verdict::kBetween;
+}
+
+}  // namespace
+
+std::string ToString(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kTrains:
+      return "trains";
+    case Verdict::kBetween:
+      return "between";
+    case Verdict::kFails:
+      return "fails";
+    case Verdict::kDiverged:
+      return "diverged";
+    case Verdict::kUnknown:
+      break;
+  }
+  return "not known";
+}
+
+CellResult JudgeCell(const CellRun& run, const RunRecord& record) {
+  CellResult result;
+  if (!record.steps.empty()) {
+    result.steps = record.steps.back().step + 1;
+    if (std::isfinite(record.steps.back().loss)) result.loss = record.steps.back().loss;
+  }
+  for (const ValidationRecord& validation : record.validations) {
+    if (!std::isfinite(validation.nll) || (result.best_nll && validation.nll >= *result.best_nll)) continue;
+    result.best_nll = validation.nll;
+    result.best_step = validation.step;
+  }
+  if (result.best_nll && run.unigram_nll) result.below_unigram = *run.unigram_nll - *result.best_nll;
+  result.verdict = Judge(run, result.below_unigram);
+  return result;
+}
+
+absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& config) {
+  if (config.validation().every_steps() == 0 || config.data().validation().empty()) return std::nullopt;
+  HADAL_ASSIGN_OR_RETURN(const Corpus train, Corpus::Open(config.data().train()));
+  HADAL_ASSIGN_OR_RETURN(const Corpus validation, Corpus::Open(config.data().validation()));
+  return UnigramNll(train, validation, config.validation().max_sentences());
+}
+
+}  // namespace hadal

@@ -1,0 +1,43 @@
+// The words and rows that the Markdown and the HTML of a comparison share.
+//
+// Thread safety: pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/compare/comparison_report.h"
+
+namespace hadal {
+
+struct InstrumentColumn {
+  const char* name;   // in JSON
+  const char* title;  // in tables
+  std::optional<double> CellInstruments::*value;
+};
+inline constexpr InstrumentColumn kInstrumentColumns[] = {
+    {"early_model_update", "‖ΔF‖ after 10 updates", &CellInstruments::early_model_update},
+    {"model_update", "‖ΔF‖ at the end", &CellInstruments::model_update},
+    {"gradient_ratio_encoder", "encoder gradient, bottom/top", &CellInstruments::gradient_ratio_encoder},
+    {"gradient_ratio_decoder", "decoder gradient, bottom/top", &CellInstruments::gradient_ratio_decoder},
+    {"norm_gradient_ratio", "gradient before/behind a norm", &CellInstruments::norm_gradient_ratio},
+    {"similarity", "similarity", &CellInstruments::similarity},
+    {"active", "active", &CellInstruments::active},
+};
+
+// The rule of the verdicts, with the unigram level where all cells have the same.
+std::string RuleText(const ComparisonReport& report);
+// What the instruments' columns are.
+std::string InstrumentNote();
+
+std::vector<std::string> PanelHeader(const ComparisonReport& report, const ComparisonPanel& panel);
+std::vector<std::string> RunHeader();
+std::vector<std::string> RunCells(const ComparedCell& cell);
+std::vector<std::string> InstrumentHeader();
+std::vector<std::string> InstrumentCells(const ComparedCell& cell);
+
+// The cells as the tables name them: panel by panel, column by column.
+std::vector<const ComparedCell*> InTableOrder(const std::vector<ComparisonPanel>& panels);
+
+}  // namespace hadal

@@ -1,0 +1,81 @@
+#include "tools/config/config.h"
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_arguments.h"
+#include "tools/config/config_difference.h"
+#include "tools/config/config_explanation.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/config_origin.h"
+#include "tools/config/resolved_config.h"
+#include "tools/config/run_options.h"
+
+namespace hadal {
+namespace {
+
+absl::StatusOr<std::string> Show(const ConfigArguments& arguments) {
+  HADAL_ASSIGN_OR_RETURN(const config::RunConfig config, LoadConfig(arguments.files, arguments.overrides));
+  const absl::StatusOr<RunOptions> options = MakeRunOptions(config);
+  if (!options.ok()) return WithOrigins(options.status(), arguments.files, arguments.overrides);
+  for (const std::string& warning : options->warnings) std::cerr << "warning: " << warning << "\n";
+  return ResolvedConfigText(config);
+}
+
+absl::StatusOr<std::string> Diff(const std::string& before, const std::string& after) {
+  HADAL_ASSIGN_OR_RETURN(const config::RunConfig old_config, LoadConfig({before}, {}));
+  HADAL_ASSIGN_OR_RETURN(const config::RunConfig new_config, LoadConfig({after}, {}));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ConfigDifference> differences, CompareConfigs(old_config, new_config));
+  std::vector<ConfigDifference> asked, free;
+  for (const ConfigDifference& difference : differences) (difference.may_change ? free : asked).push_back(difference);
+  std::string text;
+  if (!asked.empty()) absl::StrAppend(&text, "may change results:\n", DifferencesText(asked));
+  if (!free.empty()) absl::StrAppend(&text, "do not change what is learned:\n", DifferencesText(free));
+  return text.empty() ? "no difference\n" : text;
+}
+
+int Report(const absl::StatusOr<std::string>& text) {
+  constexpr int kDone = 0, kBadConfig = 2;
+  if (!text.ok()) {
+    std::cerr << text.status().message() << "\n";
+    return kBadConfig;
+  }
+  std::cout << *text << std::flush;
+  return kDone;
+}
+
+}  // namespace
+
+void AddConfigCommand(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand("config", "show, compare and explain configs");
+  command.require_subcommand(1);
+
+  CLI::App& show = *command.add_subcommand("show", "print the resolved config, every field with its value");
+  auto arguments = std::make_shared<ConfigArguments>();
+  AddConfigArguments(show, *arguments);
+  show.callback([arguments, &exit_code] { exit_code = Report(Show(*arguments)); });
+
+  CLI::App& diff = *command.add_subcommand("diff", "print the fields in which two configs differ");
+  auto before = std::make_shared<std::string>();
+  auto after = std::make_shared<std::string>();
+  diff.add_option("A", *before, "config file or run directory")->required();
+  diff.add_option("B", *after, "config file or run directory")->required();
+  diff.callback([before, after, &exit_code] { exit_code = Report(Diff(*before, *after)); });
+
+  CLI::App& explain = *command.add_subcommand("explain", "print what a field means, its default and what is allowed");
+  auto field = std::make_shared<std::string>();
+  explain.add_option("FIELD", *field, "dotted path, such as model.residual.method; none: the groups there are");
+  auto grid = std::make_shared<bool>(false);
+  explain.add_flag("--grid", *grid, "of the grids that hadal compare reads");
+  explain.callback([field, grid, &exit_code] {
+    exit_code = Report(ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,255 @@
+#include "tools/config/config_loading.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/text_format.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_position.h"
+#include "tools/config/config_schema.h"
+#include "tools/config/config_value.h"
+
+namespace hadal {
+namespace {
+
+using google::protobuf::TextFormat;
+using Locations = TextFormat::ParseInfoTree;
+
+// "file:3:7", counted from 1 as editors do.
+std::string PlaceName(absl::string_view file, TextPosition position) {
+  return absl::StrCat(file, ":", position.line + 1, ":", position.column + 1);
+}
+
+std::string PlaceText(absl::string_view file, TextPosition position) {
+  return absl::StrCat(PlaceName(file, position), ": ");
+}
+
+// Keeps the first error of a parse: what follows it is often a consequence.
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+    if (!message_) message_ = message, position_ = {line, column};
+  }
+  const std::string& message() const { return *message_; }
+  bool empty() const { return !message_; }
+  TextPosition position() const { return position_; }
+
+ private:
+  std::optional<std::string> message_;
+  TextPosition position_;
+};
+
+// A value of the wrong type, or none.
+std::string WrongTypeText(const FieldDescriptor& field, const FieldAtPosition& place, const std::string& message) {
+  std::string got = place.value_text;
+  if (got.empty())
+    got = message.substr(std::min(message.size(), message.rfind(' ') + 1));  // "Expected integer, got: ["
+  if (got.empty() || got == "}") got = "nothing";
+  const bool wants_quotes = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !place.value_text.empty() &&
+                            !absl::StartsWith(place.value_text, "\"");
+  return absl::StrCat("expected ", AllowedText(field), ", got ", got,
+                      wants_quotes ? absl::StrCat("; put it in quotes: \"", place.value_text, "\"") : "");
+}
+
+// A fault of the file's structure, found in or behind `field` (null before the first field).
+std::string StructureText(const FieldDescriptor* field, const std::string& path, const std::string& message) {
+  if (message == "Expected identifier, got: ") return "the file ends before a group is closed; a \"}\" is missing";
+  if (absl::StartsWith(message, "Interpreting non ascii")) {
+    return "a character that is not ASCII stands outside quotes and comments";
+  }
+  if (absl::EndsWith(message, "specified multiple times.")) return absl::StrCat(path, " is given twice in this file");
+  if (absl::StrContains(message, "another member of oneof")) {
+    std::vector<std::string> names;
+    for (int i = 0; i < field->containing_oneof()->field_count(); ++i) {
+      names.push_back(field->containing_oneof()->field(i)->name());
+    }
+    return absl::StrCat(path, ": a file gives only one of ", absl::StrJoin(names, ", "));
+  }
+  if (field != nullptr && IsMessage(*field) && absl::StartsWith(message, "Expected \"{\"")) {
+    return absl::StrCat(path, " is a group; write ", field->name(), " { … }");
+  }
+  std::string text = absl::StrReplaceAll(message, {{"Expected identifier", "expected the name of a field"}});
+  return path.empty() ? text : absl::StrCat("behind ", path, ": ", text);
+}
+
+// The parser's error in a person's words.
+absl::Status ExplainParseError(const std::string& text, const std::string& name, const FirstError& error,
+                               const MessageDescriptor& root) {
+  const FieldAtPosition place = FieldAt(text, error.position());
+  const MessageDescriptor* message = &root;
+  const FieldDescriptor* field = nullptr;
+  std::string path;
+  for (const std::string& part : place.path) {
+    field = message == nullptr ? nullptr : message->FindFieldByName(part);
+    if (field == nullptr) {
+      const std::string what = message == nullptr ? absl::StrCat(path, " is no group and has no field \"", part, "\"")
+                                                  : UnknownFieldText(*message, path, part);
+      return absl::InvalidArgumentError(absl::StrCat(PlaceText(name, place.name), what));
+    }
+    path = JoinPath(path, part);
+    message = field->message_type();
+  }
+  const bool wrong_type = place.in_value || absl::StartsWith(error.message(), "Invalid value for boolean");
+  if (field != nullptr && !IsMessage(*field) && wrong_type) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(PlaceText(name, place.value), path, ": ", WrongTypeText(*field, place, error.message())));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(PlaceText(name, error.position()), StructureText(field, path, error.message())));
+}
+
+// Appends an error for each value in `message` that the schema does not allow.
+void CheckValues(const ConfigMessage& message, const Locations& locations, const std::string& parent,
+                 const std::string& file, std::vector<std::string>& errors) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string path = JoinPath(parent, field->name());
+    if (IsMessage(*field) && field->is_repeated()) {
+      for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+        CheckValues(message.GetReflection()->GetRepeatedMessage(message, field, i),
+                    *locations.GetTreeForNested(field, i), path, file, errors);
+      }
+    } else if (IsMessage(*field)) {
+      CheckValues(message.GetReflection()->GetMessage(message, field), *locations.GetTreeForNested(field, -1), path,
+                  file, errors);
+    } else if (const absl::Status status = CheckValue(path, message, *field); !status.ok()) {
+      const TextFormat::ParseLocation at = locations.GetLocation(field, field->is_repeated() ? 0 : -1);
+      errors.push_back(absl::StrCat(PlaceText(file, {at.line, at.column}), status.message()));
+    }
+  }
+}
+
+// Clears in `config` every list that the file just parsed writes, be it as empty.
+void ClearWrittenLists(const ConfigMessage& layer, const Locations& locations, ConfigMessage& config) {
+  const MessageDescriptor& descriptor = *layer.GetDescriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor* field = descriptor.field(i);
+    if (field->is_repeated() && locations.GetLocation(field, 0).line >= 0) {
+      config.GetReflection()->ClearField(&config, field);
+    } else if (IsMessage(*field) && layer.GetReflection()->HasField(layer, field)) {
+      ClearWrittenLists(layer.GetReflection()->GetMessage(layer, field), *locations.GetTreeForNested(field, -1),
+                        *config.GetReflection()->MutableMessage(&config, field));
+    }
+  }
+}
+
+// Parses one file of any schema and checks its values.
+absl::Status ParseLayer(const std::string& text, const std::string& name, ConfigMessage& layer, Locations& locations) {
+  FirstError error;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  parser.WriteLocationsTo(&locations);
+  if (!parser.ParseFromString(text, &layer) || !error.empty()) {
+    return ExplainParseError(text, name, error, *layer.GetDescriptor());
+  }
+  std::vector<std::string> errors;
+  CheckValues(layer, locations, "", name, errors);
+  return errors.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is a directory; give a file in it"));
+  }
+  std::ifstream stream(name, std::ios::binary);
+  if (!stream) return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", std::strerror(errno)));
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (absl::StartsWith(text, "\xFF\xFE") || absl::StartsWith(text, "\xFE\xFF")) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is UTF-16; save it as UTF-8"));
+  }
+  if (constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF"; absl::StartsWith(text, kByteOrderMark)) {
+    text.erase(0, kByteOrderMark.size());
+  }
+  return text;
+}
+
+// The file that a config argument stands for.
+std::string ConfigFile(const std::string& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(file, ignored)) return file;
+  return (std::filesystem::path(file) / "config.resolved.textproto").string();
+}
+
+}  // namespace
+
+absl::Status MergeConfigText(const std::string& text, const std::string& name, config::RunConfig& config) {
+  config::RunConfig layer;
+  Locations locations;
+  HADAL_RETURN_IF_ERROR(ParseLayer(text, name, layer, locations));
+  ClearWrittenLists(layer, locations, config);
+  config.MergeFrom(layer);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& config) {
+  const auto fail = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--set ", override_text, ": ", what));
+  };
+  const size_t equals = override_text.find('=');
+  if (equals == absl::string_view::npos) return fail("expected FIELD=VALUE, such as model.heads=8");
+  const absl::string_view path = absl::StripAsciiWhitespace(override_text.substr(0, equals));
+  const auto fields = FindField(path);
+  if (!fields.ok()) return fail(fields.status().message());
+  ConfigMessage* message = &config;
+  for (const FieldDescriptor* field : *fields) {
+    if (!IsMessage(*field)) break;
+    message = message->GetReflection()->MutableMessage(message, field);
+  }
+  if (IsMessage(*fields->back())) {
+    return fail(absl::StrCat(path, " is a group; set one of its fields, such as ", path, ".",
+                             fields->back()->message_type()->field(0)->name()));
+  }
+  const absl::Status status = SetFromText(path, *fields->back(), override_text.substr(equals + 1), *message);
+  return status.ok() ? status : fail(status.message());
+}
+
+absl::StatusOr<config::RunConfig> LoadConfig(const std::vector<std::string>& files,
+                                             const std::vector<std::string>& overrides) {
+  config::RunConfig config;
+  for (const std::string& file : files) {
+    const std::string name = ConfigFile(file);
+    HADAL_ASSIGN_OR_RETURN(const std::string text, ReadText(name));
+    HADAL_RETURN_IF_ERROR(MergeConfigText(text, name, config));
+  }
+  for (const std::string& override_text : overrides) HADAL_RETURN_IF_ERROR(ApplyOverride(override_text, config));
+  return config;
+}
+
+std::string FieldPlace(const std::string& file, absl::string_view path) {
+  const std::string name = ConfigFile(file);
+  const auto fields = FindField(path);
+  const absl::StatusOr<std::string> text = ReadText(name);
+  config::RunConfig layer;
+  Locations locations;
+  if (!fields.ok() || !text.ok() || !ParseLayer(*text, name, layer, locations).ok()) return "";
+  const Locations* group = &locations;
+  for (const FieldDescriptor* field : *fields) {
+    if (field != fields->back()) group = group->GetTreeForNested(field, -1);
+    if (group == nullptr) return "";
+  }
+  const FieldDescriptor* field = fields->back();
+  const TextFormat::ParseLocation at = group->GetLocation(field, field->is_repeated() ? 0 : -1);
+  return at.line < 0 ? "" : PlaceName(name, {at.line, at.column});
+}
+
+absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message) {
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
+  Locations locations;
+  message.Clear();
+  return ParseLayer(text, file, message, locations);
+}
+
+}  // namespace hadal

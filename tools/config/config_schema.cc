@@ -1,0 +1,191 @@
+#include "tools/config/config_schema.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "configs/run_schema.h"
+#include "google/protobuf/descriptor.pb.h"
+#include "runtime/check.h"
+#include "tools/config/nearest_name.h"
+
+namespace hadal {
+namespace {
+
+bool IsInteger(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// A file and a place in its list of source locations: 4 = message_type of FileDescriptorProto.
+using SchemaPlace = std::pair<std::string, std::vector<int>>;
+
+SchemaPlace FieldLocation(const FieldDescriptor& field) {
+  constexpr int kMessageType = 4, kField = 2;
+  HADAL_CHECK(field.containing_type()->containing_type() == nullptr);  // the schemas nest no message
+  return {field.file()->name(), {kMessageType, field.containing_type()->index(), kField, field.index()}};
+}
+
+// "// " comments arrive with one leading blank a line, which goes; deeper indentation stays.
+std::string CleanComment(absl::string_view comment) {
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(absl::StripAsciiWhitespace(comment), '\n')) {
+    lines.emplace_back(absl::StripTrailingAsciiWhitespace(absl::StripPrefix(line, " ")));
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+std::map<SchemaPlace, std::string> ReadComments() {
+  google::protobuf::FileDescriptorSet files;
+  const auto bytes = RunSchemaBytes();
+  HADAL_CHECK(files.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+  std::map<SchemaPlace, std::string> comments;
+  for (const auto& file : files.file()) {
+    for (const auto& location : file.source_code_info().location()) {
+      comments[{file.name(), {location.path().begin(), location.path().end()}}] =
+          CleanComment(location.leading_comments());
+    }
+  }
+  return comments;
+}
+
+// Every path whose last name is `name`.
+void CollectPaths(const MessageDescriptor& message, const std::string& parent, absl::string_view name,
+                  std::vector<std::string>& paths) {
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    const std::string path = JoinPath(parent, field.name());
+    if (field.name() == name) paths.push_back(path);
+    if (IsMessage(field)) CollectPaths(*field.message_type(), path, name, paths);
+  }
+}
+
+}  // namespace
+
+std::optional<Interval> RangeOf(const FieldDescriptor& field) {
+  const std::string& text = field.options().GetExtension(config::range);
+  if (text.empty()) return std::nullopt;
+  const std::pair<absl::string_view, absl::string_view> ends =
+      absl::StrSplit(absl::string_view(text).substr(1, text.size() - 2), ", ");
+  Interval interval{.low_included = text.front() == '[', .high_included = text.back() == ']'};
+  HADAL_CHECK(absl::SimpleAtod(ends.first, &interval.low) && absl::SimpleAtod(ends.second, &interval.high));
+  return interval;
+}
+
+std::vector<std::string> ValuesOf(const FieldDescriptor& field) {
+  const std::string& text = field.options().GetExtension(config::values);
+  if (text.empty()) return {};
+  return absl::StrSplit(text, ", ");
+}
+
+bool IsMessage(const FieldDescriptor& field) { return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
+
+bool MayChangeOnResume(const FieldDescriptor& field) { return field.options().GetExtension(config::may_change); }
+
+std::string TypeText(const FieldDescriptor& field) {
+  if (IsMessage(field)) return field.is_repeated() ? "list of groups" : "group";
+  if (IsInteger(field)) return field.is_repeated() ? "list of integers" : "integer";
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return field.is_repeated() ? "list of texts" : "text";
+    default:
+      CheckFailed(__FILE__, __LINE__, absl::StrCat("no text for the type of ", field.full_name()));
+  }
+}
+
+std::string AllowedText(const FieldDescriptor& field) {
+  if (IsMessage(field)) return "a group: NAME { … }";
+  if (const std::vector<std::string> values = ValuesOf(field); !values.empty()) {
+    return absl::StrCat("one of \"", absl::StrJoin(values, "\", \""), "\"");
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return "true or false";
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) return "text in quotes";
+  const std::string range = field.options().GetExtension(config::range);
+  if (range.empty()) return "an integer from 0 to 18446744073709551615";  // seeds
+  if (field.is_repeated()) return absl::StrCat("a list of integers in ", range);
+  return absl::StrCat(IsInteger(field) ? "an integer in " : "a number in ", range);
+}
+
+std::string DefaultText(const FieldDescriptor& field) {
+  if (const std::string& from = field.options().GetExtension(config::default_from); !from.empty()) {
+    return absl::StrCat("from ", from);
+  }
+  if (field.is_repeated()) return "empty";
+  if (!field.has_default_value()) return "none";
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(field.default_value_int32());
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(field.default_value_int64());
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(field.default_value_uint64());
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat(field.default_value_double());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return field.default_value_bool() ? "true" : "false";
+    default:
+      return absl::StrCat("\"", field.default_value_string(), "\"");
+  }
+}
+
+std::string CommentText(const FieldDescriptor& field) {
+  static const auto* const comments = new std::map<SchemaPlace, std::string>(ReadComments());
+  const auto found = comments->find(FieldLocation(field));
+  return found == comments->end() ? "" : found->second;
+}
+
+std::string JoinPath(absl::string_view parent, absl::string_view name) {
+  return parent.empty() ? std::string(name) : absl::StrCat(parent, ".", name);
+}
+
+std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view path, absl::string_view name) {
+  const std::string start = path.empty() ? absl::StrCat("there is no field \"", name, "\"")
+                                         : absl::StrCat("there is no field \"", name, "\" in ", path);
+  std::vector<std::string> names;
+  for (int i = 0; i < message.field_count(); ++i) names.push_back(message.field(i)->name());
+  if (const std::string nearest = NearestName(name, names); !nearest.empty()) {
+    return absl::StrCat(start, "; did you mean \"", nearest, "\"?");
+  }
+  std::vector<std::string> elsewhere;
+  CollectPaths(*message.file()->message_type(0), "", name, elsewhere);
+  if (!elsewhere.empty()) {
+    return absl::StrCat(start, "; did you mean \"", absl::StrJoin(elsewhere, "\" or \""), "\"?");
+  }
+  return absl::StrCat(start, "; its fields are ", absl::StrJoin(names, ", "));
+}
+
+absl::StatusOr<std::vector<const FieldDescriptor*>> FindField(absl::string_view path, const MessageDescriptor& root) {
+  std::vector<const FieldDescriptor*> fields;
+  const MessageDescriptor* message = &root;
+  std::string parent;
+  for (absl::string_view name : absl::StrSplit(path, '.')) {
+    if (message == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(parent, " is ", AllowedText(*fields.back()), " and has no field \"", name, "\""));
+    }
+    const FieldDescriptor* field = message->FindFieldByName(std::string(name));
+    if (field == nullptr) return absl::InvalidArgumentError(UnknownFieldText(*message, parent, name));
+    fields.push_back(field);
+    parent = JoinPath(parent, name);
+    message = field->message_type();
+  }
+  return fields;
+}
+
+}  // namespace hadal

@@ -1,0 +1,134 @@
+#include "tools/config/config_value.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/text_format.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+#include "tools/config/nearest_name.h"
+
+namespace hadal {
+namespace {
+
+using google::protobuf::Reflection;
+
+double NumberAt(const ConfigMessage& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return field.is_repeated() ? reflection.GetRepeatedInt32(message, &field, index)
+                                 : reflection.GetInt32(message, &field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(reflection.GetInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection.GetDouble(message, &field);
+    default:
+      CheckFailed(__FILE__, __LINE__, absl::StrCat("run.proto: a range on ", field.full_name()));
+  }
+}
+
+// One element of a list, or the value when the field is no list.
+std::string ElementText(const ConfigMessage& message, const FieldDescriptor& field, int index) {
+  std::string text;
+  google::protobuf::TextFormat::PrintFieldValueToString(message, &field, field.is_repeated() ? index : -1, &text);
+  return text;
+}
+
+absl::string_view StripQuotes(absl::string_view text) {
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
+  return text;
+}
+
+bool SetList(const FieldDescriptor& field, absl::string_view text, ConfigMessage& message) {
+  if (absl::ConsumePrefix(&text, "[") && !absl::ConsumeSuffix(&text, "]")) return false;
+  std::vector<int32_t> numbers;
+  for (absl::string_view item : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
+    if (!absl::SimpleAtoi(item, &numbers.emplace_back())) return false;
+  }
+  const Reflection& reflection = *message.GetReflection();
+  reflection.ClearField(&message, &field);
+  for (const int32_t number : numbers) reflection.AddInt32(&message, &field, number);
+  return true;
+}
+
+// False when the text is not of the field's type.
+bool SetTyped(const FieldDescriptor& field, absl::string_view text, ConfigMessage& message) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.is_repeated()) return SetList(field, text, message);
+  const auto set = [&](auto value, auto parse, auto store) {
+    if (!parse(text, &value)) return false;
+    (reflection.*store)(&message, &field, value);
+    return true;
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return set(int32_t{}, absl::SimpleAtoi<int32_t>, &Reflection::SetInt32);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return set(int64_t{}, absl::SimpleAtoi<int64_t>, &Reflection::SetInt64);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return set(uint64_t{}, absl::SimpleAtoi<uint64_t>, &Reflection::SetUInt64);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return set(double{}, absl::SimpleAtod, &Reflection::SetDouble);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return set(bool{}, absl::SimpleAtob, &Reflection::SetBool);
+    case FieldDescriptor::CPPTYPE_STRING:
+      reflection.SetString(&message, &field, std::string(StripQuotes(text)));
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status WrongValue(absl::string_view path, const std::string& value, const FieldDescriptor& field) {
+  std::string hint;
+  if (const std::string nearest = NearestName(StripQuotes(value), ValuesOf(field)); !nearest.empty()) {
+    hint = absl::StrCat("; did you mean \"", nearest, "\"?");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " = ", value, " is not allowed; it must be ", AllowedText(field), hint));
+}
+
+}  // namespace
+
+std::string ValueText(const ConfigMessage& message, const FieldDescriptor& field) {
+  if (!field.is_repeated()) return ElementText(message, field, -1);
+  std::vector<std::string> elements(message.GetReflection()->FieldSize(message, &field));
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = ElementText(message, field, static_cast<int>(i));
+  return absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
+}
+
+absl::Status SetFromText(absl::string_view path, const FieldDescriptor& field, absl::string_view text,
+                         ConfigMessage& message) {
+  text = absl::StripAsciiWhitespace(text);
+  if (!SetTyped(field, text, message)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected ", AllowedText(field), ", got \"", text, "\""));
+  }
+  return CheckValue(path, message, field);
+}
+
+absl::Status CheckValue(absl::string_view path, const ConfigMessage& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (IsMessage(field)) return absl::OkStatus();
+  const int elements =
+      field.is_repeated() ? reflection.FieldSize(message, &field) : reflection.HasField(message, &field);
+  if (const std::optional<Interval> range = RangeOf(field)) {
+    for (int i = 0; i < elements; ++i) {
+      if (!range->Contains(NumberAt(message, field, i))) return WrongValue(path, ElementText(message, field, i), field);
+    }
+  }
+  if (const std::vector<std::string> values = ValuesOf(field); !values.empty() && elements > 0) {
+    const std::string value = reflection.GetString(message, &field);
+    if (std::find(values.begin(), values.end(), value) == values.end()) {
+      return WrongValue(path, ElementText(message, field, -1), field);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

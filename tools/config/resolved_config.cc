@@ -1,0 +1,165 @@
+#include "tools/config/resolved_config.h"
+
+#include <cstdint>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_value.h"
+#include "tools/config/model_config.h"
+#include "tools/config/run_options.h"
+
+namespace hadal {
+namespace {
+
+struct Derived {
+  std::string value;
+  std::string from;
+};
+using DerivedValues = std::map<std::string, Derived>;  // by path
+
+void DeriveStack(const std::string& path, const StackMethod& method, const std::string& from, DerivedValues& derived) {
+  const config::StackResidual residual = ToStackResidual(method);
+  const MessageDescriptor& descriptor = *residual.GetDescriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    derived[JoinPath(path, descriptor.field(i)->name())] = {ValueText(residual, *descriptor.field(i)), from};
+  }
+}
+
+// What other fields give. Includes fields that the config sets: those keep their own value.
+DerivedValues Derive(const config::RunConfig& config, const TrainOptions& options) {
+  DerivedValues derived;
+  const config::Residual& residual = config.model().residual();
+  const std::string method = options.model.has_encoder()
+                                 ? absl::StrCat("method \"", residual.method(), "\" at ", options.model.encoder_layers,
+                                                "-", options.model.decoder_layers, " layers")
+                                 : absl::StrCat("method \"", residual.method(), "\" at ", options.model.decoder_layers,
+                                                " layers, decoder-only");
+  if (options.model.has_encoder()) DeriveStack("model.residual.encoder", options.model.encoder, method, derived);
+  DeriveStack("model.residual.decoder", options.model.decoder, method, derived);
+  derived["model.residual.distribution"] = {absl::StrCat("\"", DistributionName(options.model.distribution), "\""),
+                                            method};
+  derived["model.residual.branch_growth"] = {absl::StrCat("\"", BranchGrowthName(options.model.branch_growth), "\""),
+                                             method};
+  if (DefaultSteepness(options.model.branch_growth) > 0) {
+    derived["model.residual.growth_steepness"] = {
+        absl::StrCat(options.model.branch_growth_steepness),
+        absl::StrCat("branch_growth \"", BranchGrowthName(options.model.branch_growth), "\"")};
+  }
+  if (residual.has_growth_fraction() && options.model.branch_growth != BranchGrowth::kConstant) {
+    derived["model.residual.growth_updates"] = {
+        absl::StrCat(static_cast<int64_t>(options.model.branch_growth_updates)),
+        absl::StrCat("growth_fraction ", residual.growth_fraction(), " of ", options.stop.steps, " steps")};
+  }
+  if (config.learning_rate().has_warmup_fraction()) {
+    derived["learning_rate.warmup_updates"] = {
+        absl::StrCat(static_cast<int64_t>(options.rate.warmup_updates)),
+        absl::StrCat("warmup_fraction ", config.learning_rate().warmup_fraction(), " of ", options.stop.steps,
+                     " steps")};
+  }
+  return derived;
+}
+
+// A field of a oneof keeps its default only while no other member is set.
+bool HasDefault(const ConfigMessage& message, const FieldDescriptor& field) {
+  const auto* alternatives = field.real_containing_oneof();
+  if (alternatives != nullptr && message.GetReflection()->HasOneof(message, alternatives)) return false;
+  return field.has_default_value() || field.is_repeated();
+}
+
+EffectiveValue Evaluate(const ConfigMessage& message, const FieldDescriptor& field, const std::string& path,
+                        const DerivedValues& derived) {
+  using Origin = EffectiveValue::Origin;
+  const auto& reflection = *message.GetReflection();
+  const bool is_set =
+      field.is_repeated() ? reflection.FieldSize(message, &field) > 0 : reflection.HasField(message, &field);
+  if (is_set) return {path, &field, Origin::kSet, ValueText(message, field), ""};
+  if (const auto found = derived.find(path); found != derived.end()) {
+    return {path, &field, Origin::kDerived, found->second.value, found->second.from};
+  }
+  if (HasDefault(message, field)) return {path, &field, Origin::kDefault, ValueText(message, field), ""};
+  return {path, &field, Origin::kAbsent, "not set", ""};
+}
+
+// An unset group is walked as its default instance, whose fields are all unset.
+void Collect(const ConfigMessage& message, const std::string& parent, const DerivedValues& derived,
+             std::vector<EffectiveValue>& values) {
+  const MessageDescriptor& descriptor = *message.GetDescriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& field = *descriptor.field(i);
+    const std::string path = JoinPath(parent, field.name());
+    if (IsMessage(field)) {
+      Collect(message.GetReflection()->GetMessage(message, &field), path, derived, values);
+    } else {
+      values.push_back(Evaluate(message, field, path, derived));
+    }
+  }
+}
+
+// Writes leaves in order, opening and closing groups as their paths ask.
+class GroupedText {
+ public:
+  void Add(const EffectiveValue& value) {
+    std::vector<std::string> groups = absl::StrSplit(value.path, '.');
+    const std::string name = groups.back();
+    groups.pop_back();
+    size_t common = 0;
+    while (common < groups.size() && common < open_.size() && groups[common] == open_[common]) ++common;
+    CloseTo(common);
+    for (size_t i = common; i < groups.size(); ++i) {
+      absl::StrAppend(&text_, Indent(), groups[i], " {\n");
+      open_.push_back(groups[i]);
+    }
+    switch (value.origin) {
+      case EffectiveValue::Origin::kSet:
+      case EffectiveValue::Origin::kDefault:
+        absl::StrAppend(&text_, Indent(), name, ": ", value.value, "\n");
+        return;
+      case EffectiveValue::Origin::kDerived:
+        absl::StrAppend(&text_, Indent(), "# ", name, ": ", value.value, "  (from ", value.from, ")\n");
+        return;
+      case EffectiveValue::Origin::kAbsent:
+        absl::StrAppend(&text_, Indent(), "# ", name, ": not set\n");
+        return;
+    }
+  }
+
+  std::string Finish() {
+    CloseTo(0);
+    return text_;
+  }
+
+ private:
+  std::string Indent() const { return std::string(2 * open_.size(), ' '); }
+  void CloseTo(size_t depth) {
+    while (open_.size() > depth) {
+      open_.pop_back();
+      absl::StrAppend(&text_, Indent(), "}\n");
+    }
+  }
+
+  std::string text_;
+  std::vector<std::string> open_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<EffectiveValue>> EffectiveValues(const config::RunConfig& config) {
+  HADAL_ASSIGN_OR_RETURN(const RunOptions options, MakeRunOptions(config));
+  std::vector<EffectiveValue> values;
+  Collect(config, "", Derive(config, options.train), values);
+  return values;
+}
+
+absl::StatusOr<std::string> ResolvedConfigText(const config::RunConfig& config) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<EffectiveValue> values, EffectiveValues(config));
+  GroupedText text;
+  for (const EffectiveValue& value : values) text.Add(value);
+  return absl::StrCat(
+      "# proto-message: hadal.config.RunConfig\n",
+      "# Every field of the run. A line behind # is not set here: its value follows from other fields.\n",
+      text.Finish());
+}
+
+}  // namespace hadal

@@ -1,0 +1,255 @@
+#include "tools/config/run_options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/choice_words.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_schema.h"
+#include "tools/config/config_value.h"
+#include "tools/config/model_config.h"
+
+namespace hadal {
+namespace {
+
+constexpr Word<TrainingPrecision> kPrecisions[] = {{"auto", TrainingPrecision::kAuto},
+                                                   {"fp32", TrainingPrecision::kFp32},
+                                                   {"tf32", TrainingPrecision::kTf32},
+                                                   {"bf16", TrainingPrecision::kBf16}};
+constexpr Word<bool> kShardings[] = {{"none", false}, {"state", true}};
+constexpr Word<GraphMode> kGraphModes[] = {{"auto", GraphMode::kAuto}, {"off", GraphMode::kOff}};
+constexpr Word<Placement> kPlacements[] = {{"replicas_together", Placement::kReplicasTogether},
+                                           {"stages_together", Placement::kStagesTogether}};
+constexpr Word<Transport> kTransports[] = {
+    {"auto", Transport::kAuto}, {"nccl", Transport::kNccl}, {"host", Transport::kHost}};
+constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
+                                         {"polynomial", RateSchedule::kPolynomial},
+                                         {"t_fixup", RateSchedule::kTFixup}};
+
+// A RunConfig made by code has not been through the loader's checks.
+absl::Status CheckAllValues(const ConfigMessage& message, const std::string& parent) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string path = JoinPath(parent, field->name());
+    HADAL_RETURN_IF_ERROR(IsMessage(*field) ? CheckAllValues(message.GetReflection()->GetMessage(message, field), path)
+                                            : CheckValue(path, message, *field));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& model, PipelineOptions& to) {
+  to.stages = from.stages();
+  to.replicas = from.replicas();
+  to.placement = FromWord(kPlacements, from.placement());
+  to.shard_optimizer_state = FromWord(kShardings, from.optimizer_sharding());
+  to.transport = FromWord(kTransports, from.transport());
+  to.chunks = from.chunks();
+  HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));
+  to.split.assign(from.split().begin(), from.split().end());
+  to.outstanding_sends = from.outstanding_sends();
+  to.checkpoint_every = from.checkpoint_every();
+  to.checkpoint_auto = from.checkpoint_auto();
+  to.memory_limit_bytes = from.memory_limit_bytes();
+  to.wait_timeout_seconds = from.wait_timeout_seconds();
+  to.threads = from.threads();
+  to.graphs = FromWord(kGraphModes, from.graphs());
+  if (to.chunks > 1 && to.schedule != ScheduleKind::kInterleaved1F1B) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.chunks = ", to.chunks,
+                                                   " is not allowed with pipeline.schedule = \"", from.schedule(),
+                                                   "\"; set chunks to 1 or schedule to \"interleaved_1f1b\""));
+  }
+  if (to.checkpoint_auto && to.memory_limit_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "pipeline.checkpoint_auto = true needs pipeline.memory_limit_bytes, the memory a rank's buffers may take");
+  }
+  const int64_t embeddings_and_head = model.has_encoder() ? 3 : 2;
+  const int64_t sublayers = model.encoder_sublayers() + model.decoder_sublayers() + embeddings_and_head;
+  for (size_t i = 0; i < to.split.size(); ++i) {
+    const int32_t lower = i == 0 ? 0 : to.split[i - 1];
+    if (to.split[i] <= lower || to.split[i] >= sublayers) {
+      return absl::InvalidArgumentError(absl::StrCat("pipeline.split: entry ", i + 1, " = ", to.split[i],
+                                                     " is not allowed; entries must ascend and lie in [1, ",
+                                                     sublayers - 1, "]"));
+    }
+  }
+  const int64_t cuts = int64_t{to.stages} * to.chunks - 1;
+  if (!to.split.empty() && to.stages > 0 && static_cast<int64_t>(to.split.size()) != cuts) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.split has ", to.split.size(), " entries; ", to.stages,
+                                                   " stages of ", to.chunks, " chunks need ", cuts));
+  }
+  return absl::OkStatus();
+}
+
+void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
+  to.optimizer.beta1 = from.optimizer().beta1();
+  to.optimizer.beta2 = from.optimizer().beta2();
+  to.optimizer.epsilon = from.optimizer().epsilon();
+  to.optimizer.weight_decay = from.optimizer().weight_decay();
+  to.optimizer.clip_norm = from.optimizer().clip_norm();
+  const config::LearningRate& rate = from.learning_rate();
+  to.rate.schedule = FromWord(kRates, rate.schedule());
+  to.rate.peak = rate.peak();
+  to.rate.warmup_updates = static_cast<double>(rate.warmup_updates());
+  to.rate.warmup_initial_rate = rate.warmup_initial_rate();
+  to.rate.end_rate = rate.end_rate();
+  to.rate.power = rate.power();
+}
+
+void ReadRun(const config::RunConfig& from, TrainOptions& to) {
+  to.seed = from.seed();
+  to.precision = FromWord(kPrecisions, from.device().precision());
+  to.train_data = from.data().train();
+  to.validation_data = from.data().validation();
+  to.batch.micro_batches = from.batch().micro_batches();
+  to.batch.source_tokens = from.batch().source_tokens();
+  to.batch.target_tokens = from.batch().target_tokens();
+  to.stop.steps = from.stop().steps();
+  to.stop.epochs = from.stop().epochs();
+  to.stop.minutes = from.stop().minutes();
+  to.stop.patience = from.stop().patience();
+  to.validation.every_steps = from.validation().every_steps();
+  to.validation.max_sentences = from.validation().max_sentences();
+  to.validation.bleu_sentences = from.validation().bleu_sentences();
+  if (to.validation.every_steps > 0 && to.validation.bleu_sentences > 0) {
+    const config::Decode& decode = from.decode();
+    to.pipeline.decoder = {.beam = {.beam = decode.beam(),
+                                    .length_penalty = decode.length_penalty(),
+                                    .max_length_a = decode.max_length_a(),
+                                    .max_length_b = static_cast<double>(decode.max_length_b())},
+                           .sentences = to.validation.bleu_sentences};
+  }
+  to.checkpoint.every_steps = from.checkpoint().every_steps();
+  to.checkpoint.keep_last = from.checkpoint().keep_last();
+  to.checkpoint.keep_every = from.checkpoint().keep_every();
+  to.checkpoint.save_at_end = from.checkpoint().save_at_end();
+  // Where nothing is saved before the end, no update waits for a checkpoint.
+  to.pipeline.save_buffer_bytes =
+      to.checkpoint.every_steps > 0 ? int64_t{from.checkpoint().buffer_mebibytes()} << 20 : 0;
+  to.health.skipped_steps = from.health().skipped_steps();
+  to.health.loss_spike = {.deviations = from.health().loss_spike_deviations(),
+                          .window = from.health().loss_spike_window()};
+  to.log_every_steps = from.logging().every_steps();
+  to.depth.enabled = from.instruments().enabled();
+  to.depth.dense_steps = from.instruments().dense_steps();
+  to.depth.per_decade = from.instruments().per_decade();
+  to.depth.probe_tokens = from.instruments().probe_tokens();
+}
+
+// A fraction of the run in updates.
+absl::StatusOr<double> Updates(const char* field, double fraction, int64_t steps) {
+  if (fraction == 0) return 0.0;
+  if (steps == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, " = ", fraction, " is a fraction of stop.steps, which is not set; set it, or give updates instead"));
+  }
+  return std::max(1.0, std::round(fraction * static_cast<double>(steps)));
+}
+
+absl::Status ResolveFractions(const config::RunConfig& from, TrainOptions& to) {
+  const config::Residual& residual = from.model().residual();
+  to.model.branch_growth_updates = static_cast<double>(residual.growth_updates());
+  if (residual.has_growth_fraction() && to.model.branch_growth != BranchGrowth::kConstant) {
+    HADAL_ASSIGN_OR_RETURN(to.model.branch_growth_updates,
+                           Updates("model.residual.growth_fraction", residual.growth_fraction(), to.stop.steps));
+  }
+  if (from.learning_rate().has_warmup_fraction()) {
+    HADAL_ASSIGN_OR_RETURN(to.rate.warmup_updates, Updates("learning_rate.warmup_fraction",
+                                                           from.learning_rate().warmup_fraction(), to.stop.steps));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRate(const TrainOptions& options) {
+  const RateOptions& rate = options.rate;
+  if (rate.schedule != RateSchedule::kPolynomial) return absl::OkStatus();
+  if (options.stop.steps == 0) {
+    return absl::InvalidArgumentError("learning_rate.schedule = \"polynomial\" ends at stop.steps, which is not set");
+  }
+  if (rate.end_rate > rate.peak) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning_rate.end_rate = ", rate.end_rate,
+                     " is not allowed; it must be at most learning_rate.peak = ", rate.peak));
+  }
+  return absl::OkStatus();
+}
+
+// Without norms, what a layer hands on of its input is (a + c·r) times it.
+void WarnOfFading(const char* stack, const StackMethod& method, int32_t layers, std::vector<std::string>& warnings) {
+  if (method.norm != NormPlacement::kNone) return;
+  const double kept = std::pow(method.skip_gain + method.layer_gain * method.residual_gain, layers);
+  constexpr double kFaded = 1e-3;
+  if (kept >= kFaded) return;
+  warnings.push_back(absl::StrCat("without norms the ", stack, "'s ", layers, " layers shrink the residual stream to ",
+                                  absl::StrFormat("%.1e", kept),
+                                  " of its size; use a method with norms at this depth"));
+}
+
+std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOptions& options) {
+  std::vector<std::string> warnings;
+  const double steps = static_cast<double>(options.stop.steps);
+  const bool warms_up = options.rate.schedule != RateSchedule::kTFixup;
+  if (steps > 0 && warms_up && options.rate.warmup_updates >= steps) {
+    warnings.push_back(absl::StrCat("the run ends inside the warm-up: stop.steps = ", steps, ", warm-up = ",
+                                    options.rate.warmup_updates, " updates; try learning_rate.warmup_fraction=0.1"));
+  }
+  const bool grows = options.model.branch_growth != BranchGrowth::kConstant;
+  if (steps > 0 && grows && options.model.branch_growth_updates >= steps) {
+    warnings.push_back(absl::StrCat("the run ends before the branch gain is 1: stop.steps = ", steps,
+                                    ", T = ", options.model.branch_growth_updates,
+                                    " updates; try model.residual.growth_fraction=0.1"));
+  }
+  if (!options.model.has_encoder() && config.model().residual().encoder().ByteSizeLong() > 0) {
+    warnings.push_back("model.residual.encoder is set, but model.encoder_layers = 0: it is not used");
+  }
+  WarnOfFading("encoder", options.model.encoder, options.model.encoder_layers, warnings);
+  WarnOfFading("decoder", options.model.decoder, options.model.decoder_layers, warnings);
+  const config::LearningRate& rate = config.learning_rate();
+  if (!warms_up && (rate.has_warmup_updates() || rate.has_warmup_fraction())) {
+    warnings.push_back("learning_rate.schedule = \"t_fixup\" has no warm-up; the warm-up that is set is not used");
+  }
+  return warnings;
+}
+
+}  // namespace
+
+absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
+  HADAL_RETURN_IF_ERROR(CheckAllValues(config, ""));
+  RunOptions options;
+  TrainOptions& train = options.train;
+  ReadRun(config, train);
+  HADAL_RETURN_IF_ERROR(ReadModel(config.model(), train.model));
+  HADAL_RETURN_IF_ERROR(ReadPipeline(config.pipeline(), train.model, train.pipeline));
+  ReadOptimizer(config, train);
+  HADAL_RETURN_IF_ERROR(ResolveFractions(config, train));
+  HADAL_RETURN_IF_ERROR(CheckRate(train));
+  options.warnings = Warnings(config, train);
+  return options;
+}
+
+absl::Status CheckTrainable(const TrainOptions& options) {
+  if (options.train_data.empty()) {
+    return absl::InvalidArgumentError("data.train is not set; give the prefix of a corpus made by `hadal prepare`");
+  }
+  if (options.stop.steps == 0 && options.stop.epochs == 0 && options.stop.minutes == 0) {
+    return absl::InvalidArgumentError("the run has no end; set stop.steps, stop.epochs or stop.minutes");
+  }
+  if (options.validation.every_steps > 0 && options.validation_data.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("validation.every_steps = ", options.validation.every_steps,
+                                                   " needs data.validation, the prefix of a prepared corpus"));
+  }
+  if (options.validation.bleu_sentences > 0 && !options.model.has_encoder()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("validation.bleu_sentences = ", options.validation.bleu_sentences,
+                     " needs translations, and model.encoder_layers = 0 is a language model; set it to 0"));
+  }
+  if (options.stop.patience > 0 && options.validation.every_steps == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop.patience = ", options.stop.patience, " counts validations; set validation.every_steps"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,118 @@
+#include "tools/corpus/inspect.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/inspect_corpus.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+// The rows of sentence `s`.
+std::span<const int32_t> Rows(const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets, size_t s) {
+  const auto begin = static_cast<size_t>(offsets[s]);
+  return std::span(tokens).subspan(begin, static_cast<size_t>(offsets[s + 1]) - begin);
+}
+
+void PrintSide(const char* side, std::span<const int32_t> rows, const Vocabulary* vocabulary, std::ostream& out) {
+  out << "    " << side << " " << absl::StrJoin(rows, " ") << "\n";
+  if (vocabulary != nullptr) out << "           \"" << vocabulary->Decode(rows) << "\"\n";
+}
+
+void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optional<CorpusVocabularies>& vocabularies,
+                int64_t max_sentences, std::ostream& out) {
+  out << "micro-batch " << batch.micro_batch << ": " << HumanCount(batch.sentences()) << " sentences, "
+      << HumanCount(batch.source_rows()) << " source rows, " << HumanCount(batch.target_rows()) << " target rows\n";
+  const int64_t shown = max_sentences > 0 ? std::min(max_sentences, batch.sentences()) : batch.sentences();
+  for (size_t s = 0; s < static_cast<size_t>(shown); ++s) {
+    const SampleView sample = corpus.sample(batch.samples[s]);
+    out << "  sample " << batch.samples[s] << ", corpus " << sample.corpus_id << ", weight " << sample.weight << "\n";
+    if (sample.has_source) {
+      PrintSide("source", Rows(batch.source, batch.source_offsets, s), vocabularies ? &vocabularies->source : nullptr,
+                out);
+    }
+    PrintSide("target", Rows(batch.target, batch.target_offsets, s), vocabularies ? &vocabularies->target : nullptr,
+              out);
+  }
+  if (shown < batch.sentences()) out << "  and " << HumanCount(batch.sentences() - shown) << " more\n";
+}
+
+}  // namespace
+
+absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out) {
+  if (options.step < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--step ", options.step, " is negative; steps count from 0"));
+  }
+  HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
+  std::optional<CorpusVocabularies> vocabularies;
+  if (!options.ids_only) {
+    HADAL_ASSIGN_OR_RETURN(vocabularies, LoadVocabularies(corpus));
+  }
+  const SamplingOptions sampling = {.seed = options.seed,
+                                    .capacity = {options.source_tokens, options.target_tokens, options.max_positions},
+                                    .micro_batches_per_step = options.micro_batches};
+  HADAL_ASSIGN_OR_RETURN(SamplingOrder order, SamplingOrder::Create(corpus, sampling));
+  const StepBatches step = order.At(options.step);
+  out << absl::StreamFormat(
+      "step %d, seed %d: %d micro-batches, %s source rows, %s target rows; %.4f epochs after it\n", options.step,
+      options.seed, options.micro_batches, HumanCount(step.source_tokens), HumanCount(step.target_tokens),
+      step.epochs_done);
+  if (order.too_long() > 0) {
+    out << HumanCount(order.too_long()) << " of " << HumanCount(corpus.size())
+        << " samples are longer than a micro-batch or the model's positions and never trained on\n";
+  }
+  for (const PackedBatch& batch : step.micro_batches) {
+    PrintBatch(corpus, batch, vocabularies, options.max_sentences, out);
+  }
+  return absl::OkStatus();
+}
+
+void AddInspectCommand(CLI::App& app, int& exit_code) {
+  CLI::App* inspect = app.add_subcommand("inspect", "Look at what training sees");
+  inspect->require_subcommand(1);
+  CLI::App* command = inspect->add_subcommand("batch", "Print the token ids a given step trains on");
+  auto options = std::make_shared<InspectBatchOptions>();
+  command->add_option("--data", options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
+  command->add_option("--step", options->step, "The step, from 0")->capture_default_str();
+  command->add_option("--seed", options->seed, "The run's seed")->capture_default_str();
+  command->add_option("--micro-batches", options->micro_batches, "Micro-batches a step")->capture_default_str();
+  command->add_option("--source-tokens", options->source_tokens, "Source capacity of a micro-batch")
+      ->capture_default_str();
+  command->add_option("--target-tokens", options->target_tokens, "Target capacity of a micro-batch")
+      ->capture_default_str();
+  command->add_option("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
+      ->capture_default_str();
+  command->add_option("--max-sentences", options->max_sentences, "Print at most so many a micro-batch; 0: all")
+      ->capture_default_str();
+  command->add_flag("--ids-only", options->ids_only, "Ids without their text");
+  command->callback([options, &exit_code] {
+    const absl::Status status = RunInspectBatch(*options, std::cout);
+    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
+    exit_code = status.ok() ? 0 : 1;
+  });
+  CLI::App* corpus = inspect->add_subcommand("corpus", "Print a corpus's size and unigram entropy");
+  auto corpus_options = std::make_shared<InspectCorpusOptions>();
+  corpus->add_option("--data", corpus_options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
+  corpus->add_option("--score", corpus_options->score, "Score another corpus's targets by the frequencies of this one")
+      ->type_name("PREFIX");
+  corpus->add_option("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all");
+  corpus->callback([corpus_options, &exit_code] {
+    const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
+    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
+    exit_code = status.ok() ? 0 : 1;
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,106 @@
+#include "tools/corpus/inspect_corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <ostream>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+// How often each token of a side occurs, </s> once a sample.  [V]
+template <typename SideOf>
+std::vector<int64_t> CountTokens(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
+  std::vector<int64_t> counts(vocabulary_size, 0);
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    for (const int32_t token : side_of(corpus.sample(i))) ++counts[token];
+  }
+  counts[kEosToken] += corpus.size();
+  return counts;
+}
+
+template <typename SideOf>
+SideStatistics Describe(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
+  SideStatistics side;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    side.longest = std::max(side.longest, static_cast<int64_t>(side_of(corpus.sample(i)).size()) + 1);
+  }
+  const std::vector<int64_t> counts = CountTokens(corpus, vocabulary_size, side_of);
+  side.tokens = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  for (const int64_t count : counts) {
+    if (count == 0) continue;
+    const double p = static_cast<double>(count) / static_cast<double>(side.tokens);
+    ++side.distinct;
+    side.unigram_entropy -= p * std::log(p);
+  }
+  return side;
+}
+
+std::span<const int32_t> TargetOf(const SampleView& sample) { return sample.target; }
+
+absl::StatusOr<Corpus> OpenFilled(const std::string& prefix) {
+  HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(prefix));
+  if (corpus.size() == 0) return absl::InvalidArgumentError(absl::StrCat(prefix, ".json: the corpus has no samples"));
+  return corpus;
+}
+
+void Print(const char* name, const SideStatistics& side, int64_t samples, std::ostream& out) {
+  out << name << ": " << HumanCount(side.tokens) << " tokens (</s> counted), "
+      << absl::StrFormat("%.1f", static_cast<double>(side.tokens) / static_cast<double>(samples))
+      << " a sample, longest " << HumanCount(side.longest) << "; " << HumanCount(side.distinct)
+      << " distinct, unigram entropy " << absl::StrFormat("%.4f", side.unigram_entropy) << " nats\n";
+}
+
+}  // namespace
+
+SideStatistics DescribeSource(const Corpus& corpus) {
+  return Describe(corpus, corpus.manifest().source_vocabulary.size, [](const SampleView& s) { return s.source; });
+}
+
+SideStatistics DescribeTarget(const Corpus& corpus) {
+  return Describe(corpus, corpus.manifest().target_vocabulary.size, TargetOf);
+}
+
+double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples) {
+  const std::vector<int64_t> counts = CountTokens(counted, counted.manifest().target_vocabulary.size, TargetOf);
+  const double total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0})) +
+                       0.5 * static_cast<double>(counts.size());
+  const auto nll = [&](int32_t token) { return -std::log((static_cast<double>(counts[token]) + 0.5) / total); };
+  const int64_t samples = max_samples > 0 ? std::min(max_samples, text.size()) : text.size();
+  double sum = 0;
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < samples; ++i) {
+    const std::span<const int32_t> target = text.sample(i).target;
+    for (const int32_t token : target) sum += nll(token);
+    sum += nll(kEosToken);
+    tokens += static_cast<int64_t>(target.size()) + 1;
+  }
+  return sum / static_cast<double>(tokens);
+}
+
+absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out) {
+  HADAL_ASSIGN_OR_RETURN(const Corpus corpus, OpenFilled(options.data));
+  out << options.data << ": " << HumanCount(corpus.size()) << " samples\n";
+  if (!corpus.manifest().monolingual()) Print("source", DescribeSource(corpus), corpus.size(), out);
+  Print("target", DescribeTarget(corpus), corpus.size(), out);
+  if (options.score.empty()) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const Corpus text, OpenFilled(options.score));
+  if (text.manifest().target_vocabulary.crc32c != corpus.manifest().target_vocabulary.crc32c) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", options.data, "\" and \"", options.score, "\" were prepared with different vocabularies"));
+  }
+  const int64_t samples = options.max_sentences > 0 ? std::min(options.max_sentences, text.size()) : text.size();
+  out << "score of " << options.score << ": " << HumanCount(samples) << " targets have nll "
+      << absl::StrFormat("%.4f", UnigramNll(corpus, text, samples)) << " nats a token under these frequencies\n";
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,88 @@
+#include "tools/corpus/parallel_text.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/data/utf8.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
+
+bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n\f\v") == std::string::npos; }
+
+}  // namespace
+
+absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path) {
+  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // refuses pipes and folders, in the system's words
+  Side side = {.path = path, .in = std::ifstream(path, std::ios::binary)};
+  if (!side.in) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  return side;
+}
+
+absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
+  std::optional<Side> source;
+  if (!pair.source.empty()) {
+    HADAL_ASSIGN_OR_RETURN(source, OpenSide(pair.source));
+  }
+  HADAL_ASSIGN_OR_RETURN(Side target, OpenSide(pair.target));
+  ParallelReader reader(std::move(target));
+  reader.source_ = std::move(source);
+  return reader;
+}
+
+absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::string& line) {
+  if (!std::getline(side.in, line)) {
+    if (side.in.bad()) {
+      return absl::InternalError(absl::StrCat("reading ", side.path, " failed after line ", number - 1));
+    }
+    line.clear();
+    return false;
+  }
+  if (number == 1 && line.starts_with(kByteOrderMark)) {
+    line.erase(0, sizeof(kByteOrderMark) - 1);
+    side.had_byte_order_mark = true;
+  }
+  if (line.ends_with('\r')) {
+    line.pop_back();
+    ++side.carriage_returns;
+  }
+  return true;
+}
+
+void ParallelReader::Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid) {
+  const size_t valid = ValidUtf8Prefix(line);
+  if (valid == line.size() || !invalid.empty()) return;
+  invalid = absl::StrCat(side.path, ":", number, ": not UTF-8 from byte ", valid + 1, " of the line on");
+}
+
+absl::Status ParallelReader::UnequalCounts(Side& longer, const Side& shorter) {
+  int64_t rest = 1;
+  std::string line;
+  while (std::getline(longer.in, line)) ++rest;
+  return absl::InvalidArgumentError(absl::StrCat(longer.path, " has ", lines_ + rest, " lines, ", shorter.path, " has ",
+                                                 lines_, "; line n of one must translate line n of the other"));
+}
+
+absl::StatusOr<bool> ParallelReader::Next(ParallelLine& line) {
+  line.number = lines_ + 1;
+  bool has_source = false;
+  if (source_) {
+    HADAL_ASSIGN_OR_RETURN(has_source, NextLine(*source_, line.number, line.source));
+  }
+  HADAL_ASSIGN_OR_RETURN(const bool has_target, NextLine(target_, line.number, line.target));
+  if (!has_source && !has_target) return false;
+  if (!has_target) return UnequalCounts(*source_, target_);
+  if (source_ && !has_source) return UnequalCounts(target_, *source_);
+  ++lines_;
+  line.invalid.clear();
+  if (source_) Validate(*source_, line.number, line.source, line.invalid);
+  Validate(target_, line.number, line.target, line.invalid);
+  line.empty = (source_ && IsBlank(line.source)) || IsBlank(line.target);
+  return true;
+}
+
+}  // namespace hadal

@@ -1,0 +1,239 @@
+#include "tools/corpus/prepare.h"
+
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/clock.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config/named_values.h"
+#include "tools/corpus/prepare_corpus.h"
+#include "tools/corpus/prepare_vocabulary.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+std::vector<Split> SplitsOf(const PrepareOptions& options) {
+  std::vector<Split> splits = {{"train", options.train}};
+  if (!options.valid.empty()) splits.push_back({"valid", options.valid});
+  if (!options.test.empty()) splits.push_back({"test", options.test});
+  return splits;
+}
+
+absl::Status CheckOptions(const PrepareOptions& options) {
+  if (options.train.empty()) {
+    return absl::InvalidArgumentError(options.monolingual ? "no training text; give --train FILE"
+                                                          : "no training text; give --train SOURCE TARGET");
+  }
+  if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
+  if (options.max_tokens < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-tokens ", options.max_tokens, " keeps nothing; at least 1"));
+  }
+  if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
+    return absl::InvalidArgumentError(
+        "plain text has one side and one vocabulary; leave out --separate, --source-vocab and --target-vocab");
+  }
+  return absl::OkStatus();
+}
+
+// An output folder that holds a corpus already is refused, or emptied of what is replaced.
+absl::Status PrepareOutput(const PrepareOptions& options) {
+  HADAL_RETURN_IF_ERROR(MakeDirectories(options.output));
+  for (const char* split : {"train", "valid", "test"}) {
+    const std::string manifest = JoinPath(options.output, absl::StrCat(split, ".json"));
+    if (!PathExists(manifest)) continue;
+    if (!options.overwrite) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(manifest, " is there already; choose another --out, or replace it with --overwrite"));
+    }
+    HADAL_RETURN_IF_ERROR(RemoveTree(manifest));
+  }
+  return absl::OkStatus();
+}
+
+// The first pass over all text. Returns how many pairs of the training text are usable.
+absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options, std::ostream& out) {
+  int64_t usable_for_training = 0;
+  for (const Split& split : splits) {
+    HADAL_ASSIGN_OR_RETURN(const SplitSurvey survey, SurveySplit(split, options));
+    if (usable_for_training == 0) usable_for_training = survey.usable;
+    out << "read " << split.name << ": " << HumanCount(survey.lines)
+        << (options.monolingual ? " lines" : " pairs of lines");
+    if (survey.byte_order_marks > 0) out << ", byte order marks removed";
+    if (survey.carriage_returns > 0) out << ", CRLF line ends removed";
+    out << std::endl;
+  }
+  return usable_for_training;
+}
+
+std::string UnknownShare(int64_t unknown, int64_t tokens) {
+  if (unknown == 0) return "none unknown";
+  return absl::StrFormat("%.2g%% unknown", 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens));
+}
+
+std::string DescribeSkipped(const SkippedLines& skipped, const PrepareOptions& options) {
+  if (skipped.total() == 0) return "nothing skipped";
+  std::vector<std::string> reasons;
+  if (skipped.empty > 0) {
+    reasons.push_back(absl::StrCat(HumanCount(skipped.empty), options.monolingual ? " empty" : " with an empty side"));
+  }
+  if (skipped.too_long > 0) {
+    reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", options.max_tokens, " tokens"));
+  }
+  if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
+  return absl::StrCat("skipped ", HumanCount(skipped.total()), ": ", absl::StrJoin(reasons, ", "));
+}
+
+void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {
+  const CorpusStatistics& statistics = written.manifest.statistics;
+  out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples);
+  if (options.monolingual) {
+    out << " lines; " << HumanCount(statistics.target_tokens) << " tokens";
+  } else {
+    out << " pairs; source " << HumanCount(statistics.source_tokens) << " tokens (longest " << statistics.longest_source
+        << ", " << UnknownShare(statistics.source_unknown, statistics.source_tokens) << "), target "
+        << HumanCount(statistics.target_tokens);
+  }
+  out << " (longest " << statistics.longest_target << ", "
+      << UnknownShare(statistics.target_unknown, statistics.target_tokens) << "); "
+      << DescribeSkipped(written.skipped, options) << std::endl;
+}
+
+void DescribeVocabularies(const PreparedVocabularies& vocabularies, const PrepareOptions& options, std::ostream& out) {
+  const auto describe = [&](const char* use, const SavedVocabulary& saved) {
+    out << use << ": " << HumanCount(saved.vocabulary.size()) << " ids, " << JoinPath(options.output, saved.file)
+        << std::endl;
+  };
+  if (vocabularies.shared()) {
+    describe(options.monolingual ? "vocabulary" : "shared vocabulary", vocabularies.source);
+  } else {
+    describe("source vocabulary", vocabularies.source);
+    describe("target vocabulary", vocabularies.target);
+  }
+}
+
+// What the command line gives before it is known whether files come in pairs.
+struct PrepareArguments {
+  PrepareOptions options;
+  std::vector<std::string> train, valid, test;  // paths
+};
+
+// `--NAME SOURCE TARGET …`, of plain text `--NAME FILE …`.
+absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector<std::string>& paths,
+                                             bool monolingual) {
+  std::vector<TextPair> pairs;
+  if (monolingual) {
+    for (const std::string& path : paths) pairs.push_back({"", path});
+    return pairs;
+  }
+  if (paths.size() % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " takes pairs of files, SOURCE TARGET; the last (",
+                                                   paths.back(), ") stands alone. For plain text give --monolingual."));
+  }
+  for (size_t i = 0; i < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
+  return pairs;
+}
+
+absl::Status PairUpAll(PrepareArguments& arguments) {
+  PrepareOptions& options = arguments.options;
+  HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options.monolingual));
+  HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options.monolingual));
+  HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, options.monolingual));
+  return absl::OkStatus();
+}
+
+void AddTextOptions(CLI::App& command, PrepareArguments& arguments) {
+  const auto add = [&](const char* name, std::vector<std::string>& paths, const char* description) {
+    command.add_option(name, paths, description)->type_name("SOURCE TARGET");
+  };
+  add("--train", arguments.train, "Training text: two files, line by line translations; may be repeated");
+  add("--valid", arguments.valid, "Validation text");
+  add("--test", arguments.test, "Test text");
+  command.add_flag("--monolingual", arguments.options.monolingual,
+                   "Plain text for language models: each FILE for itself, a sentence or a document a line");
+}
+
+void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--vocab",
+          [&options](const std::string& path) { options.source_vocabulary = options.target_vocabulary = path; },
+          "Existing vocabulary of both sides: a SentencePiece model or a fairseq dict.txt")
+      ->type_name("FILE");
+  command.add_option("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source")
+      ->type_name("FILE");
+  command.add_option("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target")
+      ->type_name("FILE");
+  command.add_option("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
+      ->capture_default_str();
+  NameValues<PieceAlgorithm>(
+      command.add_option("--vocab-type", options.training.algorithm, "Of the trained vocabulary (default: bpe)"),
+      {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}});
+  command.add_flag("--separate", options.separate, "Train one vocabulary a side instead of a shared one");
+  command.add_option("--character-coverage", options.training.character_coverage, "Share of characters to keep")
+      ->capture_default_str();
+  command
+      .add_option("--normalization", options.training.normalization, "SentencePiece's rule; identity changes nothing")
+      ->capture_default_str();
+  command.add_option("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
+      ->capture_default_str();
+}
+
+void AddFilterOptions(CLI::App& command, PrepareOptions& options) {
+  const auto add = [&](const char* name, BadLine& choice, const char* description) {
+    NameValues<BadLine>(command.add_option(name, choice, description),
+                        {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
+  };
+  command.add_option("--max-tokens", options.max_tokens, "Longest side, in tokens")->capture_default_str();
+  add("--on-empty", options.on_empty, "A side without text (default: skip)");
+  add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
+  add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
+}
+
+}  // namespace
+
+absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
+  const double begin = MonotonicSeconds();
+  HADAL_RETURN_IF_ERROR(CheckOptions(options));
+  const std::vector<Split> splits = SplitsOf(options);
+  HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
+  HADAL_RETURN_IF_ERROR(PrepareOutput(options));
+  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, PrepareVocabularies(options, splits[0], usable, out));
+  DescribeVocabularies(vocabularies, options, out);
+  for (const Split& split : splits) {
+    HADAL_ASSIGN_OR_RETURN(const WrittenSplit written,
+                           WriteSplit(split, options, vocabularies.source, vocabularies.target));
+    DescribeSplit(split, written, options, out);
+  }
+  out << "done in " << HumanDuration(MonotonicSeconds() - begin) << "; train on it with the prefix "
+      << JoinPath(options.output, "train") << std::endl;
+  return absl::OkStatus();
+}
+
+void AddPrepareCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("prepare", "Turn parallel or plain text into a vocabulary and token corpora");
+  auto arguments = std::make_shared<PrepareArguments>();
+  PrepareOptions& options = arguments->options;
+  AddTextOptions(*command, *arguments);
+  command->add_option("-o,--out", options.output, "Output folder")->required()->type_name("DIR");
+  AddVocabularyOptions(*command, options);
+  AddFilterOptions(*command, options);
+  command->add_option("--threads", options.threads, "That turn text into ids (default: one a CPU)")
+      ->check(CLI::Range(0, 1024));
+  command->add_flag("--overwrite", options.overwrite, "Replace what the output folder holds");
+  command->callback([arguments, &exit_code] {
+    constexpr int kDone = 0, kError = 1, kBadUsage = 2;
+    const absl::Status paired = PairUpAll(*arguments);
+    const absl::Status status = paired.ok() ? RunPrepare(arguments->options, std::cout) : paired;
+    if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";
+    exit_code = status.ok() ? kDone : paired.ok() ? kError : kBadUsage;
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,156 @@
+#include "tools/corpus/prepare_corpus.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/data/corpus_writer.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/prepare_encoding.h"
+
+namespace hadal {
+namespace {
+
+// "FILE:LINE / FILE:LINE": where a pair of lines stands, or a line of plain text.
+std::string PlaceOf(const TextPair& pair, int64_t number) {
+  const std::string target = absl::StrCat(pair.target, ":", number);
+  return pair.source.empty() ? target : absl::StrCat(pair.source, ":", number, " / ", target);
+}
+
+// Decides about one pair of lines as text: true to keep it. What is skipped is counted.
+absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, const PrepareOptions& options,
+                              SkippedLines& skipped) {
+  if (!line.invalid.empty()) {
+    if (options.on_invalid == BadLine::kError) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          line.invalid, "; convert the file (for example with iconv), or leave such lines out with --on-invalid skip"));
+    }
+    ++skipped.invalid;
+    return false;
+  }
+  if (line.empty) {
+    if (options.on_empty == BadLine::kError) {
+      return absl::InvalidArgumentError(absl::StrCat(PlaceOf(pair, line.number),
+                                                     pair.source.empty() ? ": the line" : ": a side",
+                                                     " is empty; leave such lines out with --on-empty skip"));
+    }
+    ++skipped.empty;
+    return false;
+  }
+  return true;
+}
+
+// Calls visit(pair index, line) for every pair of lines kept as text, in order.
+absl::Status ForEachKept(const Split& split, const PrepareOptions& options, SkippedLines& skipped, SplitSurvey& survey,
+                         const std::function<absl::Status(size_t, const ParallelLine&)>& visit) {
+  ParallelLine line;
+  for (size_t i = 0; i < split.pairs.size(); ++i) {
+    HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(split.pairs[i]));
+    while (true) {
+      HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
+      if (!more) break;
+      ++survey.lines;
+      HADAL_ASSIGN_OR_RETURN(const bool keep, KeepText(split.pairs[i], line, options, skipped));
+      if (keep) HADAL_RETURN_IF_ERROR(visit(i, line));
+    }
+    survey.byte_order_marks += reader.had_byte_order_mark() ? 1 : 0;
+    survey.carriage_returns += reader.carriage_returns();
+  }
+  return absl::OkStatus();
+}
+
+// Decides about one pair as tokens.
+absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, const PrepareOptions& options,
+                                SkippedLines& skipped) {
+  if ((!options.monolingual && sample.source.empty()) || sample.target.empty()) {
+    if (options.on_empty == BadLine::kError) {
+      return absl::InvalidArgumentError(absl::StrCat(place, ": nothing of ", options.monolingual ? "it" : "a side",
+                                                     " is left as tokens; leave such lines out with --on-empty skip"));
+    }
+    ++skipped.empty;
+    return false;
+  }
+  const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
+  if (longest > options.max_tokens) {
+    if (options.on_long == BadLine::kError) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(place, options.monolingual ? ": it has " : ": a side has ", longest, " tokens, the limit is ",
+                       options.max_tokens, "; raise --max-tokens, or leave such lines out with --on-long skip"));
+    }
+    ++skipped.too_long;
+    return false;
+  }
+  return true;
+}
+
+absl::Status NothingLeft(const Split& split, int64_t lines, const SkippedLines& skipped) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "nothing is left of the ", split.name, " text (",
+      split.pairs[0].source.empty() ? split.pairs[0].target : split.pairs[0].source, "): of ", lines, " lines ",
+      skipped.invalid, " are not UTF-8, ", skipped.empty, " have an empty side, ", skipped.too_long, " are too long"));
+}
+
+}  // namespace
+
+absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options) {
+  SplitSurvey survey;
+  SkippedLines skipped;
+  HADAL_RETURN_IF_ERROR(ForEachKept(split, options, skipped, survey, [&](size_t, const ParallelLine&) {
+    ++survey.usable;
+    return absl::OkStatus();
+  }));
+  if (survey.usable == 0) return NothingLeft(split, survey.lines, skipped);
+  return survey;
+}
+
+absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, int64_t stride) {
+  SampledText text;
+  SkippedLines skipped;
+  SplitSurvey survey;
+  HADAL_RETURN_IF_ERROR(ForEachKept(split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
+    if (survey.usable++ % stride == 0) {
+      if (!options.monolingual) text.source.push_back(line.source);
+      text.target.push_back(line.target);
+    }
+    return absl::OkStatus();
+  }));
+  return text;
+}
+
+absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
+                                        const SavedVocabulary& source, const SavedVocabulary& target) {
+  CorpusWriterOptions writer_options = {
+      .prefix = JoinPath(options.output, split.name),
+      .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
+      .target_vocabulary = target.reference()};
+  for (const TextPair& pair : split.pairs) {
+    writer_options.corpora.push_back(options.monolingual
+                                         ? BaseName(pair.target)
+                                         : absl::StrCat(BaseName(pair.source), " / ", BaseName(pair.target)));
+  }
+  HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
+  WrittenSplit written;
+  SplitSurvey survey;
+  LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
+  const auto write = [&]() -> absl::Status {
+    for (const EncodedLine& line : lines.Encode()) {
+      HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(split.pairs[line.sample.corpus_id], line.number),
+                                                         line.sample, options, written.skipped));
+      if (keep) HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
+    }
+    return absl::OkStatus();
+  };
+  const auto collect = [&](size_t pair, const ParallelLine& line) {
+    lines.Add(static_cast<int32_t>(pair), line);
+    return lines.full() ? write() : absl::OkStatus();
+  };
+  HADAL_RETURN_IF_ERROR(ForEachKept(split, options, written.skipped, survey, collect));
+  HADAL_RETURN_IF_ERROR(write());
+  HADAL_ASSIGN_OR_RETURN(written.manifest, writer.Finish());
+  if (written.manifest.samples == 0) return NothingLeft(split, survey.lines, written.skipped);
+  return written;
+}
+
+}  // namespace hadal

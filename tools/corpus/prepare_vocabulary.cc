@@ -1,0 +1,81 @@
+#include "tools/corpus/prepare_vocabulary.h"
+
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+absl::StatusOr<SavedVocabulary> SaveAs(Vocabulary vocabulary, const std::string& stem, const std::string& directory) {
+  SavedVocabulary saved = {.vocabulary = std::move(vocabulary)};
+  saved.file = absl::StrCat(stem, std::string(saved.vocabulary.extension()));
+  HADAL_RETURN_IF_ERROR(saved.vocabulary.Save(JoinPath(directory, saved.file)));
+  return saved;
+}
+
+absl::StatusOr<PreparedVocabularies> Save(Vocabulary source, Vocabulary target, const std::string& directory) {
+  if (source.contents() == target.contents()) {
+    HADAL_ASSIGN_OR_RETURN(const SavedVocabulary shared, SaveAs(std::move(source), "vocabulary", directory));
+    return PreparedVocabularies{shared, shared};
+  }
+  HADAL_ASSIGN_OR_RETURN(SavedVocabulary saved_source, SaveAs(std::move(source), "source", directory));
+  HADAL_ASSIGN_OR_RETURN(SavedVocabulary saved_target, SaveAs(std::move(target), "target", directory));
+  return PreparedVocabularies{std::move(saved_source), std::move(saved_target)};
+}
+
+// Source and target lines in turn: a trainer with a limit of its own would see both languages.
+std::vector<std::string> Interleave(SampledText text) {
+  if (text.source.empty()) return std::move(text.target);
+  std::vector<std::string> lines;
+  lines.reserve(2 * text.source.size());
+  for (size_t i = 0; i < text.source.size(); ++i) {
+    lines.push_back(std::move(text.source[i]));
+    lines.push_back(std::move(text.target[i]));
+  }
+  return lines;
+}
+
+void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
+  const bool bpe = options.training.algorithm == PieceAlgorithm::kBpe;
+  out << "training "
+      << (options.separate      ? "two "
+          : options.monolingual ? "a "
+                                : "a shared ")
+      << (bpe ? "BPE" : "unigram") << (options.separate ? " vocabularies" : " vocabulary") << " of "
+      << HumanCount(options.training.size) << " ids on " << HumanCount(pairs)
+      << (options.monolingual ? " lines ..." : " pairs ...") << std::endl;
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options, const Split& train,
+                                                         int64_t usable, std::ostream& out) {
+  if (!options.source_vocabulary.empty() || !options.target_vocabulary.empty()) {
+    const bool has_source = !options.source_vocabulary.empty();
+    const bool has_target = !options.target_vocabulary.empty();
+    HADAL_ASSIGN_OR_RETURN(Vocabulary source,
+                           Vocabulary::Load(has_source ? options.source_vocabulary : options.target_vocabulary));
+    HADAL_ASSIGN_OR_RETURN(Vocabulary target,
+                           Vocabulary::Load(has_target ? options.target_vocabulary : options.source_vocabulary));
+    return Save(std::move(source), std::move(target), options.output);
+  }
+  const int64_t limit = std::max<int64_t>(1, options.vocabulary_pairs);
+  const int64_t stride = (usable + limit - 1) / limit;
+  HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, stride));
+  Announce(options, static_cast<int64_t>(text.target.size()), out);
+  if (!options.separate) {
+    HADAL_ASSIGN_OR_RETURN(const Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
+    return Save(shared, shared, options.output);
+  }
+  HADAL_ASSIGN_OR_RETURN(Vocabulary source, TrainVocabulary(options.training, text.source));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary target, TrainVocabulary(options.training, text.target));
+  return Save(std::move(source), std::move(target), options.output);
+}
+
+}  // namespace hadal

@@ -1,0 +1,26 @@
+#include "tools/corpus/text_lines.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/data/utf8.h"
+
+namespace hadal {
+
+absl::StatusOr<bool> TextLines::Next(std::string& line) {
+  constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
+  if (!std::getline(in_, line)) {
+    if (in_.bad()) {
+      return absl::InternalError(
+          absl::StrCat(name_, ": reading failed after line ", lines_, "; is it a file of text?"));
+    }
+    return false;
+  }
+  ++lines_;
+  if (lines_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, sizeof(kByteOrderMark) - 1);
+  if (line.ends_with('\r')) line.pop_back();
+  const size_t valid = ValidUtf8Prefix(line);
+  if (valid == line.size()) return true;
+  return absl::InvalidArgumentError(absl::StrCat(name_, ":", lines_, ": not UTF-8 from byte ", valid + 1,
+                                                 " of the line on; convert it, for example with iconv"));
+}
+
+}  // namespace hadal

@@ -1,0 +1,139 @@
+#include "tools/doctor/doctor.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+void AppendMap(const DoctorReport& report, std::string& text) {
+  absl::StrAppendFormat(&text, "%4s  %-20s %5s %7s  %-14s %-8s %s\n", "rank", "host", "local", "threads", "CPUs",
+                        "kernels", "launcher");
+  for (const RankFacts& facts : report.ranks) {
+    absl::StrAppendFormat(&text, "%4d  %-20s %2d/%-2d %7d  %-14s %-8s %s\n", facts.rank, facts.host, facts.local_rank,
+                          facts.ranks_on_host, facts.threads, CpuList(facts.cpus),
+                          InstructionSetName(facts.instruction_sets),
+                          facts.environment_rank.empty() ? "-" : facts.environment_rank);
+  }
+}
+
+std::string Rate(double per_second, double scale) {
+  return per_second > 0 ? absl::StrFormat("%.2f", scale * per_second) : "-";
+}
+
+void AppendMeasurements(const DoctorReport& report, std::string& text) {
+  absl::StrAppendFormat(&text, "\n%4s  %14s %12s %14s %10s %12s %10s  %s\n", "rank", "to next GB/s", "latency us",
+                        "all send GB/s", "GFLOP/s", "write MB/s", "rename ms", "files seen, locks work");
+  for (size_t r = 0; r < report.measured.size(); ++r) {
+    const RankMeasurements& m = report.measured[r];
+    absl::StrAppendFormat(&text, "%4d  %14s %12s %14s %10.1f %12s %10.1f  %s, %s\n", r,
+                          Rate(m.next_bytes_per_second, 1e-9), Rate(m.next_latency_seconds, 1e6),
+                          Rate(m.ring_bytes_per_second, 1e-9), m.gflops, Rate(m.write_bytes_per_second, 1e-6),
+                          1e3 * m.rename_seconds, m.sees_others ? "yes" : "NO", m.lock_excludes ? "yes" : "NO");
+  }
+}
+
+// Nothing where no rank has one: a finding says why.
+void AppendGpus(const DoctorReport& report, std::string& text) {
+  if (std::none_of(report.ranks.begin(), report.ranks.end(), [](const RankFacts& r) { return r.gpu.found(); })) return;
+  absl::StrAppendFormat(&text, "\n%4s  %-26s %-7s %-12s %15s %7s %6s %9s %9s %13s %10s\n", "rank", "GPU", "", "PCI bus",
+                        "free, all GiB", "driver", "CUDA", "cuBLASLt", "NCCL", "bf16 TFLOP/s", "copy GB/s");
+  constexpr double kGib = 1 << 30;
+  for (const RankFacts& facts : report.ranks) {
+    const GpuFacts& gpu = facts.gpu;
+    if (!gpu.found()) {
+      absl::StrAppendFormat(&text, "%4d  none%s\n", facts.rank, gpu.asked ? absl::StrCat(": ", gpu.why_none) : "");
+      continue;
+    }
+    const RankMeasurements& measured = report.measured[facts.rank];
+    absl::StrAppendFormat(
+        &text, "%4d  %-26s %-7s %-12s %7.1f %7.1f %7s %6s %9s %9s %13s %10s\n", facts.rank, gpu.device.model,
+        gpu.device.architecture, gpu.device.bus.empty() ? "-" : gpu.device.bus,
+        static_cast<double>(gpu.device.free_bytes) / kGib, static_cast<double>(gpu.device.memory_bytes) / kGib,
+        CudaVersionText(gpu.device.driver), CudaVersionText(gpu.device.runtime), LibraryVersionText(gpu.device.cublas),
+        LibraryVersionText(gpu.nccl), Rate(measured.gpu_flops, 1e-12), Rate(measured.gpu_copy_bytes_per_second, 1e-9));
+  }
+}
+
+const char* SeverityName(Severity severity) {
+  switch (severity) {
+    case Severity::kNote:
+      return "note";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kBad:
+      return "bad";
+  }
+  return "";
+}
+
+// Everybody's text, read back.
+template <typename T, typename Parse>
+absl::StatusOr<std::vector<T>> Exchange(Collectives& collectives, const std::string& mine, const Parse& parse) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, collectives.AllGather(std::string_view(mine), "doctor"));
+  std::vector<T> values;
+  for (const std::string& text : all) {
+    HADAL_ASSIGN_OR_RETURN(T value, parse(text));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+}  // namespace
+
+bool DoctorReport::healthy() const {
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const Finding& finding) { return finding.severity == Severity::kBad; });
+}
+
+absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,
+                                     const GpuFacts& gpu) {
+  Collectives collectives(communicator, options.timeout);
+  DoctorReport report;
+  RankFacts facts = GatherFacts(communicator.rank(), stream.threads());
+  facts.gpu = gpu;
+  HADAL_ASSIGN_OR_RETURN(report.ranks, Exchange<RankFacts>(collectives, FactsToJson(facts), FactsFromJson));
+  PlaceOnHosts(report.ranks);
+  HADAL_ASSIGN_OR_RETURN(const RankMeasurements mine, Probe(communicator, stream, options));
+  HADAL_ASSIGN_OR_RETURN(report.measured,
+                         Exchange<RankMeasurements>(collectives, MeasurementsToJson(mine), MeasurementsFromJson));
+  report.findings = FindFaults(report.ranks, report.measured);
+  return report;
+}
+
+std::string DoctorToText(const DoctorReport& report) {
+  std::string text;
+  AppendMap(report, text);
+  AppendMeasurements(report, text);
+  AppendGpus(report, text);
+  absl::StrAppend(&text, "\n");
+  for (const Finding& finding : report.findings) {
+    absl::StrAppendFormat(&text, "%-7s  %s: %s\n",
+                          finding.severity == Severity::kBad ? "BAD" : SeverityName(finding.severity),
+                          DescribeRanks(finding.ranks, report.ranks), finding.text);
+  }
+  absl::StrAppend(&text, report.healthy() ? "fit for a run\n" : "not fit for a run\n");
+  return text;
+}
+
+std::string DoctorToJson(const DoctorReport& report) {
+  nlohmann::ordered_json json{{"healthy", report.healthy()}};
+  for (size_t r = 0; r < report.ranks.size(); ++r) {
+    json["ranks"].push_back(nlohmann::ordered_json::parse(FactsToJson(report.ranks[r])));
+    json["measured"].push_back(nlohmann::ordered_json::parse(MeasurementsToJson(report.measured[r])));
+  }
+  json["findings"] = nlohmann::json::array();
+  for (const Finding& finding : report.findings) {
+    json["findings"].push_back(
+        {{"severity", SeverityName(finding.severity)}, {"ranks", finding.ranks}, {"text", finding.text}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hadal

@@ -1,0 +1,148 @@
+#include "tools/doctor/doctor_findings.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/doctor/doctor_gpu_findings.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kFewFiles = 1024;
+constexpr int64_t kLittleSharedMemory = int64_t{64} << 20;
+
+// Everything but GPUs.
+class HostComparison {
+ public:
+  explicit HostComparison(RankComparison& comparison)
+      : comparison_(comparison), ranks_(comparison.ranks()), measured_(comparison.measured()) {}
+
+  void Run() {
+    comparison_.Majority(
+        Severity::kBad, "binary", [](const RankFacts& f) { return absl::StrFormat("CRC %08x", f.binary_crc32c); },
+        nullptr, "Start every rank with the same file.");
+    comparison_.Majority(
+        Severity::kWarning, "instruction set",
+        [](const RankFacts& f) { return InstructionSetName(f.instruction_sets); }, nullptr,
+        "All ranks will use the widest set that all have; nodes of one kind would be faster.");
+    Cpus();
+    Limits();
+    comparison_.Slow(
+        "matrix products", "GFLOP/s", 1, [](const RankMeasurements& m) { return m.gflops; }, nullptr,
+        "Look for other jobs, a low clock or a hot device on its node.");
+    Links();
+    Files();
+  }
+
+ private:
+  void Add(Severity severity, std::vector<int> ranks, std::string text) {
+    comparison_.Add(severity, std::move(ranks), std::move(text));
+  }
+
+  // Ranks of one host must share its CPUs without treading on each other.
+  void Cpus() {
+    std::map<std::string, std::vector<const RankFacts*>> hosts;
+    for (const RankFacts& facts : ranks_) hosts[facts.host].push_back(&facts);
+    for (const auto& [host, ranks] : hosts) {
+      std::set<int> cpus;
+      int threads = 0;
+      std::vector<int> who;
+      for (const RankFacts* facts : ranks) {
+        cpus.insert(facts->cpus.begin(), facts->cpus.end());
+        threads += facts->threads;
+        who.push_back(facts->rank);
+        if (facts->threads > static_cast<int>(facts->cpus.size())) {
+          Add(Severity::kWarning, {facts->rank},
+              absl::StrFormat("%d threads on %d CPUs (%s): the launcher bound it. Try mpirun --bind-to none, or srun "
+                              "--cpus-per-task.",
+                              facts->threads, facts->cpus.size(), CpuList(facts->cpus)));
+        }
+      }
+      if (threads > static_cast<int>(cpus.size())) {
+        Add(Severity::kWarning, who,
+            absl::StrFormat(
+                "%d threads in all share %d CPUs (%s). Set pipeline.threads lower, or start fewer ranks a host.",
+                threads, cpus.size(), CpuList({cpus.begin(), cpus.end()})));
+      }
+    }
+  }
+
+  void Limits() {
+    for (const RankFacts& facts : ranks_) {
+      if (facts.open_files_limit >= 0 && facts.open_files_limit < kFewFiles) {
+        Add(Severity::kWarning, {facts.rank},
+            absl::StrFormat("may open only %d files; MPI wants one or more a peer. Raise it with ulimit -n.",
+                            facts.open_files_limit));
+      }
+      if (facts.memory_limit_bytes >= 0) {
+        Add(Severity::kWarning, {facts.rank},
+            absl::StrFormat("its address space is limited to %.1f GiB (ulimit -v); compare with hadal plan.",
+                            static_cast<double>(facts.memory_limit_bytes) / (1 << 30)));
+      }
+      if (facts.shared_memory_bytes >= 0 && facts.shared_memory_bytes < kLittleSharedMemory &&
+          facts.ranks_on_host > 1) {
+        Add(Severity::kWarning, {facts.rank},
+            absl::StrFormat("/dev/shm has %d MiB free; MPI's shared memory between ranks of a host needs more.",
+                            facts.shared_memory_bytes >> 20));
+      }
+    }
+  }
+
+  bool LeavesHost(int rank) const { return ranks_[rank].host != ranks_[(rank + 1) % ranks_.size()].host; }
+
+  void Links() {
+    if (ranks_.size() < 2) return;
+    for (const bool leaves : {false, true}) {
+      const std::string where = leaves ? " between hosts" : " within a host";
+      const auto of_kind = [this, leaves](int rank) { return LeavesHost(rank) == leaves; };
+      comparison_.Slow(
+          absl::StrCat("its link to the next rank,", where), "GB/s", 1e-9,
+          [](const RankMeasurements& m) { return m.next_bytes_per_second; }, of_kind,
+          "Look at the cable, the switch port, or the interface MPI chose (btl_tcp_if_include).");
+      comparison_.Slow(
+          absl::StrCat("its link with all ranks sending at once,", where), "GB/s", 1e-9,
+          [](const RankMeasurements& m) { return m.ring_bytes_per_second; }, of_kind,
+          "Its node or its switch is shared with other traffic.");
+    }
+  }
+
+  void Files() {
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      const RankMeasurements& measured = measured_[r];
+      const int rank = static_cast<int>(r);
+      if (!measured.file_trouble.empty()) {
+        Add(Severity::kBad, {rank}, absl::StrCat("cannot write where the run will: ", measured.file_trouble));
+        continue;
+      }
+      if (!measured.sees_others) {
+        Add(Severity::kBad, {rank},
+            "does not see the other ranks' files: the run directory is not on a shared file system. Checkpoints need "
+            "one.");
+      } else if (!measured.lock_excludes) {
+        Add(Severity::kWarning, {rank}, "file locks do not keep ranks apart here (a mount without locking?).");
+      }
+    }
+    comparison_.Slow(
+        "writing to the run directory", "MB/s", 1e-6,
+        [](const RankMeasurements& m) { return m.write_bytes_per_second; }, nullptr,
+        "Its mount or its path to the file system is slow; checkpoints wait for the slowest rank.");
+  }
+
+  RankComparison& comparison_;
+  const std::vector<RankFacts>& ranks_;
+  const std::vector<RankMeasurements>& measured_;
+};
+
+}  // namespace
+
+std::vector<Finding> FindFaults(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured) {
+  RankComparison comparison(ranks, measured);
+  HostComparison(comparison).Run();
+  CompareGpus(comparison);
+  return comparison.Take();
+}
+
+}  // namespace hadal

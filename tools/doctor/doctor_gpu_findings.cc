@@ -1,0 +1,180 @@
+#include "tools/doctor/doctor_gpu_findings.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace hadal {
+namespace {
+
+using RanksByText = std::map<std::string, std::vector<int>>;
+
+std::string KindOf(const RankFacts& facts) {
+  const cuda::CudaFacts& device = facts.gpu.device;
+  return absl::StrFormat("%s, %s, %.0f GiB", device.model, device.architecture,
+                         static_cast<double>(device.memory_bytes) / (1 << 30));
+}
+
+class GpuComparison {
+ public:
+  explicit GpuComparison(RankComparison& comparison) : comparison_(comparison), ranks_(comparison.ranks()) {
+    found_ = static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.gpu.found(); }));
+  }
+
+  void Run() {
+    None();
+    if (found_ == 0) return;
+    const bool shared = Shared();
+    Unlike();
+    Drivers();
+    Nccl(shared);
+    Rates();
+  }
+
+ private:
+  bool Has(int rank) const { return ranks_[rank].gpu.found(); }
+  auto OfThoseThatHave() const {
+    return [this](int rank) { return Has(rank); };
+  }
+
+  // By what keeps them from one.
+  void None() {
+    RanksByText without;
+    for (const RankFacts& facts : ranks_) {
+      if (facts.gpu.asked && !facts.gpu.found()) without[facts.gpu.why_none].push_back(facts.rank);
+    }
+    for (auto& [why, ranks] : without) {
+      const GpuFacts& one = ranks_[ranks[0]].gpu;
+      if (found_ > 0) {
+        comparison_.Add(Severity::kBad, std::move(ranks),
+                        absl::StrCat("no GPU, where other ranks have one: ", why,
+                                     ". Look at the node (nvidia-smi, dmesg), and leave it out until it is mended."));
+      } else if (one.required) {
+        comparison_.Add(Severity::kBad, std::move(ranks), absl::StrCat("no GPU, and --device cuda wants one: ", why));
+      } else if (one.absent) {
+        comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("no GPU: ", why));
+      } else {
+        comparison_.Add(Severity::kWarning, std::move(ranks),
+                        absl::StrCat("there is a GPU that cannot be used, so training would be on the CPU: ", why));
+      }
+    }
+  }
+
+  // Two processes on one GPU: the same device, or the same place on the same host (parts of one).
+  bool Shared() {
+    RanksByText by_place;
+    for (const RankFacts& facts : ranks_) {
+      if (!facts.gpu.found()) continue;
+      const bool placed = !facts.gpu.device.bus.empty();
+      by_place[placed ? absl::StrCat(facts.host, " ", facts.gpu.device.bus) : facts.gpu.device.identity].push_back(
+          facts.rank);
+    }
+    // A machine with fewer GPUs than ranks, evenly shared, may be meant so.
+    const bool all = std::all_of(by_place.begin(), by_place.end(), [](const auto& p) { return p.second.size() > 1; });
+    bool any = false;
+    for (auto& [place, ranks] : by_place) {
+      if (ranks.size() < 2) continue;
+      any = true;
+      comparison_.Add(
+          all ? Severity::kWarning : Severity::kBad, std::move(ranks),
+          absl::StrCat("share one GPU (", place,
+                       "): each has a part of its speed and memory, and they exchange through the host. Start "
+                       "one rank a GPU (srun --ntasks-per-node as --gpus-per-node)."));
+    }
+    return any;
+  }
+
+  void Unlike() {
+    const auto have = OfThoseThatHave();
+    comparison_.Majority(Severity::kWarning, "GPU", KindOf, have,
+                         "The slowest sets the pace of all, and the bits may depend on who has which.");
+    comparison_.Majority(
+        Severity::kWarning, "driver", [](const RankFacts& f) { return CudaVersionText(f.gpu.device.driver); }, have,
+        "Nodes of one kind keep the bits the same.");
+    comparison_.Majority(
+        Severity::kWarning, "cuBLASLt", [](const RankFacts& f) { return LibraryVersionText(f.gpu.device.cublas); },
+        have, "Its products may sum in another order: give all nodes one LD_LIBRARY_PATH.");
+    comparison_.Majority(
+        Severity::kWarning, "setting of NCCL",
+        [](const RankFacts& f) { return f.gpu.nccl_variables.empty() ? "none" : f.gpu.nccl_variables; }, have,
+        "Export them on all nodes alike (mpirun -x).");
+  }
+
+  void Drivers() {
+    RanksByText old;
+    for (const RankFacts& facts : ranks_) {
+      const cuda::CudaFacts& device = facts.gpu.device;
+      if (!facts.gpu.found() || device.driver >= device.runtime) continue;
+      old[absl::StrCat(
+              "the driver is for CUDA ", CudaVersionText(device.driver), ", older than this program's ",
+              CudaVersionText(device.runtime),
+              ": it runs by minor-version compatibility, which GPUs newer than the program's kernels do not have. "
+              "Update the driver.")]
+          .push_back(facts.rank);
+    }
+    for (auto& [text, ranks] : old) comparison_.Add(Severity::kWarning, std::move(ranks), text);
+  }
+
+  void Nccl(bool shared) {
+    RanksByText set;
+    for (const RankFacts& facts : ranks_) {
+      if (facts.gpu.found() && !facts.gpu.nccl_variables.empty()) set[facts.gpu.nccl_variables].push_back(facts.rank);
+    }
+    for (auto& [variables, ranks] : set) {
+      comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("set for NCCL: ", variables));
+    }
+    if (ranks_.size() < 2 || shared || found_ < static_cast<int>(ranks_.size()))
+      return;  // they exchange through the host
+    RanksByText without;
+    for (const RankFacts& facts : ranks_) {
+      if (facts.gpu.nccl == 0) without[facts.gpu.why_no_nccl].push_back(facts.rank);
+    }
+    for (auto& [why, ranks] : without) {
+      comparison_.Add(
+          Severity::kWarning, std::move(ranks),
+          absl::StrCat("no NCCL, although each rank has a GPU of its own, so all exchange through the host: ", why));
+    }
+    comparison_.Majority(
+        Severity::kWarning, "NCCL", [](const RankFacts& f) { return LibraryVersionText(f.gpu.nccl); },
+        [this](int rank) { return ranks_[rank].gpu.nccl != 0; }, "With two versions all exchange through the host.");
+  }
+
+  // GPUs of one model are compared with each other.
+  void Rates() {
+    RanksByText kinds;
+    for (const RankFacts& facts : ranks_) {
+      const RankMeasurements& measured = comparison_.measured()[facts.rank];
+      if (facts.gpu.found() && !measured.gpu_trouble.empty()) {
+        comparison_.Add(Severity::kWarning, {facts.rank},
+                        absl::StrCat("its GPU was not measured: ", measured.gpu_trouble));
+      } else if (facts.gpu.found()) {
+        kinds[facts.gpu.device.model].push_back(facts.rank);
+      }
+    }
+    for (const auto& [model, ranks] : kinds) {
+      const auto of_kind = [&](int rank) { return std::binary_search(ranks.begin(), ranks.end(), rank); };
+      comparison_.Slow(
+          "its GPU's products in bf16", "TFLOP/s", 1e-12, [](const RankMeasurements& m) { return m.gpu_flops; },
+          of_kind, "Look at nvidia-smi -q: clocks and what throttles them, temperature, other processes.");
+      comparison_.Slow(
+          "copies within its GPU", "GB/s", 1e-9, [](const RankMeasurements& m) { return m.gpu_copy_bytes_per_second; },
+          of_kind, "Look at nvidia-smi -q: memory clock, remapped rows, other processes.");
+    }
+  }
+
+  RankComparison& comparison_;
+  const std::vector<RankFacts>& ranks_;
+  int found_ = 0;
+};
+
+}  // namespace
+
+void CompareGpus(RankComparison& comparison) { GpuComparison(comparison).Run(); }
+
+}  // namespace hadal

@@ -1,0 +1,48 @@
+// What ranks can do together, measured: the links between neighbours, all links at once, each rank's speed and its GPU's, and the file
+// system they share. All ranks call each probe at the same place. Blocking; every wait has the timeout given.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/device.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+// What one rank measured. 0 where there is nothing to measure (one rank).
+struct RankMeasurements {
+  double next_bytes_per_second = 0;  // to the rank behind it, nobody else sending: ranks in turn
+  double next_latency_seconds = 0;   // half a round trip of 8 bytes, the fastest of many
+  double ring_bytes_per_second =
+      0;              // while every rank sends to the next and receives from the one before: an all-reduce's traffic
+  double gflops = 0;  // matrix products with the rank's threads, all ranks at once
+  double write_bytes_per_second = 0;  // into the run directory, fsync included, all ranks at once
+  double rename_seconds = 0;          // create, fsync and rename of a small file
+  bool sees_others = false;           // finds every other rank's file in the directory
+  bool lock_excludes = false;         // a lock that rank 0 holds keeps this rank out (rank 0: it got the lock)
+  std::string file_trouble;           // what failed in the directory; empty: nothing
+  double gpu_flops = 0;               // products in bf16 of its GPU, all ranks at once; 0: no GPU, or gpu_trouble
+  double gpu_copy_bytes_per_second = 0;
+  std::string gpu_trouble;
+};
+
+struct ProbeOptions {
+  std::string directory = ".";  // where the run will write
+  int64_t message_bytes = int64_t{4} << 20;
+  int rounds = 8;
+  int64_t file_bytes = int64_t{16} << 20;
+  absl::Duration timeout = absl::Seconds(60);
+  Device* device = nullptr;  // this rank's GPU, or null: some ranks may have one and others none
+};
+
+// Errors: those of Communicator::Wait (the peer and the direction are named).
+absl::StatusOr<RankMeasurements> Probe(Communicator& communicator, const Stream& stream, const ProbeOptions& options);
+
+std::string MeasurementsToJson(const RankMeasurements& measured);
+absl::StatusOr<RankMeasurements> MeasurementsFromJson(const std::string& json);
+
+}  // namespace hadal

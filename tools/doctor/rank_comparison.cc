@@ -1,0 +1,77 @@
+#include "tools/doctor/rank_comparison.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+constexpr double kSlow = 0.5, kSuspect = 0.75;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+RankComparison::RankComparison(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured)
+    : ranks_(ranks), measured_(measured) {
+  HADAL_CHECK_EQ(ranks.size(), measured.size());
+}
+
+void RankComparison::Majority(Severity severity, const std::string& what,
+                              const std::function<std::string(const RankFacts&)>& value, const OfKind& of_kind,
+                              const std::string& remedy) {
+  std::map<std::string, std::vector<int>> by_value;
+  for (const RankFacts& facts : ranks_) {
+    if (!of_kind || of_kind(facts.rank)) by_value[value(facts)].push_back(facts.rank);
+  }
+  const auto most = std::max_element(by_value.begin(), by_value.end(),
+                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  for (const auto& [found, ranks] : by_value) {
+    if (found == most->first) continue;
+    Add(severity, ranks,
+        absl::StrCat("another ", what, ", ", found, ", than the others', ", most->first, ". ", remedy));
+  }
+}
+
+void RankComparison::Slow(const std::string& what, const std::string& unit, double scale,
+                          const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
+                          const std::string& remedy) {
+  std::vector<double> values;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    if (!of_kind || of_kind(static_cast<int>(r))) values.push_back(value(measured_[r]));
+  }
+  const double median = Median(values);
+  for (size_t r = 0; r < ranks_.size() && values.size() > 1; ++r) {
+    if ((of_kind && !of_kind(static_cast<int>(r))) || value(measured_[r]) >= kSuspect * median) continue;
+    Add(value(measured_[r]) < kSlow * median ? Severity::kBad : Severity::kWarning, {static_cast<int>(r)},
+        absl::StrFormat("%s: %.2f %s, the median is %.2f %s. %s", what, scale * value(measured_[r]), unit,
+                        scale * median, unit, remedy));
+  }
+}
+
+std::vector<Finding> RankComparison::Take() {
+  std::stable_sort(findings_.begin(), findings_.end(),
+                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  return std::exchange(findings_, {});
+}
+
+std::string DescribeRanks(const std::vector<int>& which, const std::vector<RankFacts>& ranks) {
+  if (which.size() == ranks.size() && which.size() > 2) return absl::StrCat("all ", which.size(), " ranks");
+  std::set<std::string> hosts;
+  for (const int rank : which) hosts.insert(ranks[rank].host);
+  return absl::StrCat(which.size() == 1 ? "rank " : "ranks ", absl::StrJoin(which, ", "),
+                      hosts.size() == 1 ? " (host " : " (hosts ", absl::StrJoin(hosts, ", "), ")");
+}
+
+}  // namespace hadal

@@ -1,0 +1,207 @@
+#include "tools/metrics/metrics_jsonl.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+#include "runtime/status_macros.h"
+#include "tools/metrics/reverse_lines.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Whether a line still holds for a run that goes on at `first_step`. A validation carries the number of steps before it.
+bool StillHolds(const Json& line, int64_t first_step) {
+  const std::string event = line.value("event", "");
+  const int64_t step = line.value("step", int64_t{-1});
+  if (event == "step" || event == "depth") return step < first_step;
+  return event != "validation" || step <= first_step;
+}
+
+bool IsEarlierStep(const Json& line, int64_t first_step) {
+  return line.value("event", "") == "step" && line.value("step", int64_t{-1}) < first_step;
+}
+
+// Bytes of the beginning of `path` that holds for a run that goes on at `first_step`. Looked for from the end: steps ascend, so nothing has to go
+// in front of a step that stays, and a file of gigabytes is not read.
+absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step) {
+  HADAL_ASSIGN_OR_RETURN(ReverseLines lines, ReverseLines::Open(path));
+  int64_t bytes = lines.begin();
+  std::string text;
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(const bool more, lines.Next(text));
+    if (!more) return bytes;
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!lines.complete() || !line.is_object() || !StillHolds(line, first_step)) {
+      bytes = lines.begin();
+    } else if (IsEarlierStep(line, first_step)) {
+      return bytes;
+    }
+  }
+}
+
+absl::Status DropLaterSteps(const std::string& path, int64_t first_step) {
+  std::error_code error;
+  const std::filesystem::file_status found = std::filesystem::status(path, error);
+  if (found.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
+  if (!std::filesystem::is_regular_file(found)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file; move it away"));
+  }
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, BytesToKeep(path, first_step));
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes), error);
+  if (error) return absl::InternalError(absl::StrCat(path, ": cannot be truncated: ", error.message()));
+  return absl::OkStatus();
+}
+
+Json ToJson(const StageTimes& times) {
+  return {{"forward", times.forward_seconds},
+          {"recompute", times.recompute_seconds},
+          {"backward", times.backward_seconds},
+          {"wait", times.wait_seconds},
+          {"communication", times.communication_seconds},
+          {"optimizer", times.optimizer_seconds},
+          {"checkpoint", times.checkpoint_seconds},
+          {"core_wait", times.core_wait_seconds}};
+}
+
+// Four digits are enough for a picture, and a deep model has thousands of these.
+double FourDigits(float value) { return std::strtod(absl::StrFormat("%.3e", value).c_str(), nullptr); }
+
+// NaN stands for "no such tensor", an infinity for one that is not finite.
+Json DepthValue(float value) { return std::isinf(value) ? Json("not finite") : Json(FourDigits(value)); }
+
+void AddOptional(Json& json, const char* key, const std::optional<double>& value) {
+  if (value.has_value()) json[key] = *value;
+}
+
+}  // namespace
+
+bool IsDepthStep(int64_t step, int64_t every) {
+  while (step / 100 >= every) every *= 10;
+  return step % every == 0;
+}
+
+absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {
+  HADAL_RETURN_IF_ERROR(DropLaterSteps(options.path, options.first_step));
+  std::FILE* file = std::fopen(options.path.c_str(), "ab");
+  if (file == nullptr) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(options.path, ": cannot be opened for appending: ", std::strerror(errno)));
+  }
+  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, file));
+}
+
+void MetricsJsonl::OnStart(const RunInfo& run) {
+  WriteLine(Dump({{"event", "run"},
+                  {"model", run.model},
+                  {"parameters", run.parameters},
+                  {"source_vocabulary", run.source_vocabulary},
+                  {"target_vocabulary", run.target_vocabulary},
+                  {"encoder_sublayers", run.encoder_sublayers},
+                  {"decoder_sublayers", run.decoder_sublayers},
+                  {"ranks", run.ranks},
+                  {"stages", run.stages},
+                  {"replicas", run.replicas},
+                  {"threads", run.threads},
+                  {"first_step", run.first_step},
+                  {"total_steps", run.total_steps}}));
+}
+
+void MetricsJsonl::OnStep(const StepMetrics& metrics) {
+  Json json = {{"event", "step"},
+               {"step", metrics.step},
+               {"update", metrics.update},
+               {"loss", metrics.loss},
+               {"nll", metrics.nll},
+               {"perplexity", metrics.perplexity},
+               {"learning_rate", metrics.learning_rate},
+               {"gradient_norm", metrics.gradient_norm},
+               {"target_tokens", metrics.target_tokens},
+               {"tokens_per_second", metrics.tokens_per_second},
+               {"step_seconds", metrics.step_seconds},
+               {"elapsed_seconds", metrics.elapsed_seconds},
+               {"epoch", metrics.epoch},
+               {"skipped", metrics.skipped}};
+  AddOptional(json, "measured_bubble", metrics.measured_bubble);
+  AddOptional(json, "analytic_bubble", metrics.analytic_bubble);
+  for (size_t stage = 0; stage < metrics.stages.size(); ++stage) {
+    json["stages"].push_back(ToJson(metrics.stages[stage]));
+    if (metrics.stages[stage].launches > 0) json["stages"].back()["launches"] = metrics.stages[stage].launches;
+    if (stage >= metrics.memory.size()) continue;
+    json["stages"].back()["arena_bytes"] = metrics.memory[stage].arena_bytes;
+    json["stages"].back()["held_bytes"] = metrics.memory[stage].held_bytes;
+    json["stages"].back()["peak_resident_bytes"] = metrics.memory[stage].peak_resident_bytes;
+    if (metrics.memory[stage].graph_bytes > 0) {
+      json["stages"].back()["graph_bytes"] = metrics.memory[stage].graph_bytes;
+    }
+  }
+  if (options_.depth_every_steps > 0 && IsDepthStep(metrics.step, options_.depth_every_steps)) {
+    for (const float norm : metrics.depth_gradient_norms) {
+      json["depth_gradient_norms"].push_back(FourDigits(norm));
+    }
+  }
+  WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnDepth(const DepthMetrics& metrics) {
+  Json json = {{"event", "depth"}, {"step", metrics.step}, {"update", metrics.update}};
+  AddOptional(json, "model_update", metrics.model_update);
+  json["seconds"] = metrics.seconds;
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    for (const float value : metrics.series[s]) json[kDepthSeries[s].name].push_back(DepthValue(value));
+  }
+  WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
+  Json json = {
+      {"event", "validation"}, {"step", metrics.step}, {"nll", metrics.nll}, {"perplexity", metrics.perplexity}};
+  AddOptional(json, "bleu", metrics.bleu);
+  json["best"] = metrics.best;
+  json["sentences"] = metrics.sentences;
+  json["seconds"] = metrics.seconds;
+  WriteLine(Dump(json));
+}
+
+void MetricsJsonl::OnCheckpoint(const CheckpointMetrics& metrics) {
+  WriteLine(Dump({{"event", "checkpoint"},
+                  {"step", metrics.step},
+                  {"directory", metrics.directory},
+                  {"seconds", metrics.seconds},
+                  {"stall_seconds", metrics.stall_seconds},
+                  {"interval_seconds", metrics.interval_seconds}}));
+}
+
+void MetricsJsonl::OnText(int64_t step, TextKind kind, std::string_view text) {
+  const char* event = kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice";
+  WriteLine(Dump({{"event", event}, {"step", step}, {"text", std::string(text)}}));
+}
+
+void MetricsJsonl::OnFinish(std::string_view reason) {
+  WriteLine(Dump({{"event", "finish"}, {"reason", std::string(reason)}}));
+}
+
+absl::Status MetricsJsonl::Flush() { return std::exchange(trouble_, absl::OkStatus()); }
+
+void MetricsJsonl::WriteLine(std::string line) {
+  line += '\n';
+  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
+  if ((!written || std::fflush(file_.get()) != 0) && trouble_.ok()) {
+    trouble_ = absl::DataLossError(
+        absl::StrCat(options_.path, ": a line could not be written: ", std::strerror(errno), "; is the disk full?"));
+  }
+}
+
+}  // namespace hadal

@@ -1,0 +1,157 @@
+#include "tools/metrics/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "tools/metrics/human_units.h"
+#include "tools/metrics/progress_line.h"
+
+namespace hadal {
+namespace {
+
+constexpr int kLongestStrip = 80;
+constexpr int kShortestStrip = 8;
+constexpr int kPlainColumns = 1000;  // a log's lines are not cut
+
+// "gnorm by depth 2e-05 ▂▂▃▃│▆▆██ 3e-02", or nothing where there is no room or nothing to show.
+std::string DepthLine(const std::vector<float>& norms, const RunInfo& run, const DepthScale& scale, int columns,
+                      const TerminalStyle& style) {
+  if (norms.empty() || !scale.known()) return "";
+  std::string label = "gnorm by depth ";
+  const std::string low = absl::StrFormat("%.0e ", std::pow(10.0, scale.low()));
+  const std::string high = absl::StrFormat(" %.0e", std::pow(10.0, scale.high()));
+  const auto room_beside = [&] { return columns - static_cast<int>(label.size() + low.size() + high.size()); };
+  if (room_beside() < kLongestStrip / 2) label.clear();
+  const int room = std::min(room_beside(), kLongestStrip);
+  if (room < kShortestStrip) return "";
+  const DepthStripText strip = RenderDepthStrip(
+      {.norms = norms, .encoder_sublayers = run.encoder_sublayers, .columns = room, .unicode = style.unicode}, scale);
+  return absl::StrCat(Paint(absl::StrCat(label, low), Ink::kDim, style.color),
+                      Paint(strip.encoder, Ink::kEncoder, style.color), strip.border,
+                      Paint(strip.decoder, Ink::kDecoder, style.color), Paint(high, Ink::kDim, style.color));
+}
+
+std::string Counted(int32_t count, const char* noun) { return absl::StrCat(count, " ", noun, count == 1 ? "" : "s"); }
+
+}  // namespace
+
+void Progress::OnStart(const RunInfo& run) {
+  run_ = run;
+  PrintLine(absl::StrCat(run.model, ", ", HumanCount(run.parameters), " parameters, ", Counted(run.ranks, "rank"),
+                         " of ", Counted(run.threads, "thread"), ", ", Counted(run.stages, "pipeline stage"),
+                         run.replicas > 1 ? absl::StrCat(" x ", Counted(run.replicas, "replica")) : ""));
+  if (run.first_step > 0) PrintLine(absl::StrCat("resuming at step ", HumanCount(run.first_step)));
+  out_.flush();
+}
+
+void Progress::OnStep(const StepMetrics& metrics) {
+  last_ = metrics;
+  shown_ = false;
+  ++steps_;
+  target_tokens_ += metrics.target_tokens;
+  step_seconds_ += metrics.step_seconds;
+  skipped_ += metrics.skipped ? 1 : 0;
+  if (!metrics.depth_gradient_norms.empty()) {
+    norms_ = metrics.depth_gradient_norms;
+    scale_.Follow(norms_);
+  }
+  const double now = options_.clock();
+  const double interval = options_.style.live ? options_.redraw_seconds : options_.plain_interval_seconds;
+  const bool at_end = metrics.total_steps > 0 && metrics.step + 1 >= metrics.total_steps;
+  if (steps_ > 1 && !at_end && now - shown_at_ < interval) return;
+  shown_at_ = now;
+  Redraw(metrics);
+}
+
+void Progress::OnValidation(const ValidationMetrics& metrics) {
+  last_validation_ = metrics;
+  if (metrics.best) best_ = metrics;
+  const int columns = options_.style.live ? Columns() : kPlainColumns;
+  PrintLine(LayOutLine(ValidationSegments(metrics), columns, options_.style.color));
+  if (!options_.style.live) {
+    const std::string depth = DepthLine(norms_, run_, scale_, kPlainColumns, options_.style);
+    if (!depth.empty()) PrintLine(depth);
+  }
+  out_.flush();
+}
+
+void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
+  const double share = metrics.stall_seconds / std::max(metrics.interval_seconds, metrics.stall_seconds);
+  OnText(metrics.step, TextKind::kNotice,
+         absl::StrFormat("checkpoint of step %d saved in %.1f s: %s (training waited %.3f s, %.1f%% of the interval)",
+                         metrics.step, metrics.seconds, metrics.directory, metrics.stall_seconds,
+                         metrics.stall_seconds > 0 ? 100 * share : 0.0));
+}
+
+void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
+  for (const absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
+    const std::string_view plain(line.data(), line.size());
+    PrintLine(kind == TextKind::kWarning  ? absl::StrCat(Paint("warning:", Ink::kBad, options_.style.color), " ", line)
+              : kind == TextKind::kSample ? absl::StrCat("  ", line)
+                                          : Paint(plain, Ink::kDim, options_.style.color));
+  }
+  out_.flush();
+}
+
+void Progress::OnFinish(std::string_view reason) {
+  if (last_.has_value() && !shown_) Redraw(*last_);
+  live_.clear();  // what stands there stays
+  PrintLine(absl::StrCat(
+      absl::string_view(reason.data(), reason.size()), ": ", HumanCount(steps_), steps_ == 1 ? " step, " : " steps, ",
+      HumanCount(target_tokens_), " target tokens in ", HumanDuration(last_.has_value() ? last_->elapsed_seconds : 0.0),
+      step_seconds_ > 0
+          ? absl::StrCat(" (", HumanRate(static_cast<double>(target_tokens_) / step_seconds_), " tok/s while training)")
+          : ""));
+  if (skipped_ > 0)
+    PrintLine(absl::StrCat(HumanCount(skipped_), skipped_ == 1 ? " update" : " updates",
+                           " skipped: the gradient was not finite"));
+  const std::optional<ValidationMetrics>& shown = best_.has_value() ? best_ : last_validation_;
+  if (shown.has_value()) {
+    PrintLine(absl::StrCat(best_.has_value() ? "best" : "last", " validation nll ", HumanValue(shown->nll, 4), " (ppl ",
+                           HumanValue(shown->perplexity, 4), ") at step ", HumanCount(shown->step)));
+  }
+  if (last_validation_.has_value() && last_validation_->bleu.has_value()) {
+    PrintLine(absl::StrCat("last BLEU ", absl::StrFormat("%.1f", *last_validation_->bleu), " at step ",
+                           HumanCount(last_validation_->step)));
+  }
+  if (!run_.run_directory.empty()) PrintLine(absl::StrCat("run directory ", run_.run_directory));
+  out_.flush();
+}
+
+absl::Status Progress::Flush() {
+  out_.flush();
+  return absl::OkStatus();
+}
+
+int Progress::Columns() const {
+  const int present = options_.columns ? options_.columns() : 0;
+  return (present > 0 ? present : options_.style.columns) - 1;  // the last column stays free: some terminals wrap at it
+}
+
+void Progress::Redraw(const StepMetrics& metrics) {
+  shown_ = true;
+  const int columns = options_.style.live ? Columns() : kPlainColumns;
+  const std::string line = LayOutLine(StepSegments(metrics, options_.style), columns, options_.style.color);
+  if (!options_.style.live) {
+    PrintLine(line);
+  } else {
+    const std::string erase = EraseLive();
+    const std::string depth = DepthLine(norms_, run_, scale_, columns, options_.style);
+    live_ = depth.empty() ? absl::StrCat(line, "\n") : absl::StrCat(line, "\n", depth, "\n");
+    out_ << absl::StrCat(erase, live_);
+  }
+  out_.flush();
+}
+
+std::string Progress::EraseLive() const {
+  const auto lines = std::count(live_.begin(), live_.end(), '\n');
+  return lines == 0 ? "" : absl::StrCat("\033[", lines, "A\r\033[J");  // up, first column, clear what is below
+}
+
+void Progress::PrintLine(const std::string& line) { out_ << absl::StrCat(EraseLive(), line, "\n", live_); }
+
+}  // namespace hadal

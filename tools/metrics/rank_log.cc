@@ -1,0 +1,136 @@
+#include "tools/metrics/rank_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/status_macros.h"
+#include "tools/doctor/doctor_facts.h"
+
+namespace hadal {
+namespace {
+
+// What Open MPI's daemons tell their ranks; the rest of OMPI_MCA_ is the user's.
+constexpr const char* kLaunchersOwn[] = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_initial_", "OMPI_MCA_shmem_"};
+constexpr const char* kTelling[] = {"CUDA_",
+                                    "DNNL_",
+                                    "HADAL_",
+                                    "NCCL_",
+                                    "OMP_",
+                                    "OMPI_MCA_",
+                                    "ONEDNN_",
+                                    "SLURM_JOB_ID=",
+                                    "SLURM_JOB_NODELIST=",
+                                    "SLURM_RESTART_COUNT=",
+                                    "UCX_"};
+
+bool IsTelling(absl::string_view variable) {
+  const auto begins = [variable](const char* prefix) { return absl::StartsWith(variable, prefix); };
+  return std::any_of(std::begin(kTelling), std::end(kTelling), begins) &&
+         std::none_of(std::begin(kLaunchersOwn), std::end(kLaunchersOwn), begins);
+}
+
+// This process's, as it was typed, about.
+std::string CommandLine() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankLog>> RankLog::Open(const std::string& directory, int rank) {
+  HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
+  const std::string path = JoinPath(directory, absl::StrFormat("rank_%05d.log", rank));
+  // Not blocking: a pipe that nobody reads would hold the rank up.
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+  struct stat found = {};
+  if (!file.valid() || fstat(file.get(), &found) != 0) return ErrnoStatus(errno, "open", path);
+  if (S_ISFIFO(found.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe, not a file for a log; remove it"));
+  }
+  std::unique_ptr<RankLog> log(new RankLog(std::move(file), path));
+  char last = '\n';
+  if (found.st_size > 0 && pread(log->file_.get(), &last, 1, found.st_size - 1) == 1 && last != '\n') {
+    log->trouble_ = WriteAll(log->file_, "\n", path);  // a full disk cut the last line off
+  }
+  return log;
+}
+
+void RankLog::Say(const std::string& text) {
+  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ ", absl::Now(), absl::UTCTimeZone());
+  std::string lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&lines, time, line, "\n");
+  }
+  if (lines.empty()) return;
+  const std::lock_guard lock(mutex_);
+  trouble_.Update(WriteAll(file_, lines, path_));
+}
+
+absl::Status RankLog::Flush() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(trouble_, absl::OkStatus());
+}
+
+int RankLogStream::overflow(int character) {
+  using Traits = std::char_traits<char>;
+  if (Traits::eq_int_type(character, Traits::eof())) return Traits::not_eof(character);
+  pending_.push_back(Traits::to_char_type(character));
+  SayLines();
+  return character;
+}
+
+std::streamsize RankLogStream::xsputn(const char* characters, std::streamsize count) {
+  pending_.append(characters, static_cast<size_t>(count));
+  SayLines();
+  return count;
+}
+
+void RankLogStream::SayLines() {
+  const size_t end = pending_.rfind('\n');
+  if (end == std::string::npos) return;
+  log_.Say(pending_.substr(0, end));
+  pending_.erase(0, end + 1);
+}
+
+std::string StartLines(const RankPlace& place, const char* const* environment) {
+  std::error_code unknown;
+  const std::string directory = std::filesystem::current_path(unknown).string();
+  const RankFacts facts = GatherFacts(place.rank, place.threads);
+  const std::string part = place.stages == 0 ? ""
+                                             : absl::StrCat(" (stage ", place.stage, " of ", place.stages, ", replica ",
+                                                            place.replica, " of ", place.replicas, ")");
+  std::string lines =
+      absl::StrCat("start: hadal ", place.version, ", rank ", place.rank, " of ", place.ranks, part, " on ", facts.host,
+                   ", process ", getpid(), ", ", place.threads, place.threads == 1 ? " thread" : " threads",
+                   " on CPUs ", CpuList(facts.cpus), "\nstarted in ", directory, " as: ", CommandLine(), "\n");
+  std::vector<std::string> telling;
+  for (; *environment != nullptr; ++environment) {
+    if (IsTelling(*environment)) telling.push_back(*environment);
+  }
+  std::sort(telling.begin(), telling.end());
+  std::string joined = absl::StrJoin(telling, " ");
+  std::replace(joined.begin(), joined.end(), '\n', ' ');
+  if (!joined.empty()) absl::StrAppend(&lines, "environment: ", joined, "\n");
+  return lines;
+}
+
+}  // namespace hadal

@@ -1,0 +1,236 @@
+#include "tools/metrics/tensorboard.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
+#include "runtime/host_name.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/tensorboard_event.pb.h"
+
+namespace hadal {
+namespace {
+
+using tensorboard::Event;
+using tensorboard::Histogram;
+using tensorboard::Summary;
+
+constexpr int kTensorFlowString = 7;
+
+double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Event EventAt(int64_t step) {
+  Event event;
+  event.set_wall_time(WallSeconds());
+  event.set_step(step);
+  return event;
+}
+
+void AddScalar(Summary& summary, const std::string& tag, double value) {
+  Summary::Value* entry = summary.add_value();
+  entry->set_tag(tag);
+  entry->set_simple_value(static_cast<float>(value));
+}
+
+void AddOptional(Summary& summary, const std::string& tag, const std::optional<double>& value) {
+  if (value.has_value()) AddScalar(summary, tag, *value);
+}
+
+void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
+  for (size_t k = 0; k < stages.size(); ++k) {
+    const std::string prefix = absl::StrCat("pipe/stage_", k, "/");
+    AddScalar(summary, prefix + "forward", stages[k].forward_seconds);
+    AddScalar(summary, prefix + "recompute", stages[k].recompute_seconds);
+    AddScalar(summary, prefix + "backward", stages[k].backward_seconds);
+    AddScalar(summary, prefix + "wait", stages[k].wait_seconds);
+    AddScalar(summary, prefix + "communication", stages[k].communication_seconds);
+    AddScalar(summary, prefix + "optimizer", stages[k].optimizer_seconds);
+    AddScalar(summary, prefix + "checkpoint", stages[k].checkpoint_seconds);
+    AddScalar(summary, prefix + "core_wait", stages[k].core_wait_seconds);
+  }
+}
+
+// log10 of the norms that have one.
+std::vector<double> Log10Norms(absl::Span<const float> norms) {
+  std::vector<double> logs;
+  for (const float norm : norms) {
+    if (std::isfinite(norm) && norm > 0) logs.push_back(std::log10(static_cast<double>(norm)));
+  }
+  return logs;
+}
+
+// Ten buckets a decade.
+void AddHistogram(Summary& summary, const std::string& tag, const std::vector<double>& values) {
+  constexpr double kBucketsPerUnit = 10;
+  if (values.empty()) return;
+  Summary::Value* entry = summary.add_value();
+  entry->set_tag(tag);
+  Histogram* histogram = entry->mutable_histogram();
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  histogram->set_min(*low);
+  histogram->set_max(*high);
+  histogram->set_num(static_cast<double>(values.size()));
+  const auto bucket_of = [](double value) { return static_cast<int>(std::floor(value * kBucketsPerUnit)); };
+  const int first = bucket_of(*low);
+  std::vector<double> counts(bucket_of(*high) - first + 1);
+  double sum = 0;
+  double sum_squares = 0;
+  for (const double value : values) {
+    counts[bucket_of(value) - first] += 1;
+    sum += value;
+    sum_squares += value * value;
+  }
+  histogram->set_sum(sum);
+  histogram->set_sum_squares(sum_squares);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    histogram->add_bucket_limit((first + static_cast<double>(i) + 1) / kBucketsPerUnit);
+    histogram->add_bucket(counts[i]);
+  }
+}
+
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+void AddMean(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric) {
+  std::vector<double> numbers = Log10Norms(values);
+  if (!geometric) {
+    numbers.clear();
+    std::copy_if(values.begin(), values.end(), std::back_inserter(numbers), [](float v) { return std::isfinite(v); });
+  }
+  if (numbers.empty()) return;
+  AddScalar(summary, tag, geometric ? std::pow(10.0, Mean(numbers)) : Mean(numbers));
+}
+
+// `least`: of the lowest and highest sublayers; 3 hold one of each kind.
+void AddSide(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric, size_t least) {
+  if (values.empty()) return;
+  const size_t tenth = std::min(values.size(), std::max(least, values.size() / 10));
+  AddMean(summary, absl::StrCat(tag, "_bottom"), values.first(tenth), geometric);
+  AddMean(summary, absl::StrCat(tag, "_top"), values.last(tenth), geometric);
+}
+
+void AddSides(Summary& summary, const std::string& series, const std::vector<float>& values, int32_t encoder_sublayers,
+              bool geometric, size_t least) {
+  const size_t border = std::min(values.size(), static_cast<size_t>(encoder_sublayers));
+  const absl::Span<const float> all(values);
+  AddSide(summary, absl::StrCat("depth/", series, "/encoder"), all.first(border), geometric, least);
+  AddSide(summary, absl::StrCat("depth/", series, "/decoder"), all.subspan(border), geometric, least);
+}
+
+void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder_sublayers) {
+  AddHistogram(summary, "depth/log10_gradient_norm", Log10Norms(norms));
+  AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
+}
+
+// events.out.tfevents.<seconds>.<host>.<process>: TensorBoard reads a directory's files in the order of their names.
+std::string FileName() {
+  return absl::StrFormat("events.out.tfevents.%010d.%s.%d", static_cast<int64_t>(WallSeconds()), HostName(), getpid());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error)
+    return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
+  HADAL_ASSIGN_OR_RETURN(RecordFile file, RecordFile::Create(absl::StrCat(options.directory, "/", FileName())));
+  auto sink = std::unique_ptr<TensorBoard>(new TensorBoard(options, std::move(file)));
+  Event version = EventAt(0);
+  version.set_file_version("brain.Event:2");
+  sink->Append(version.SerializeAsString());
+  HADAL_RETURN_IF_ERROR(sink->Flush());
+  return sink;
+}
+
+void TensorBoard::OnStart(const RunInfo& run) {
+  run_ = run;
+  if (run.first_step == 0) return;
+  Event event = EventAt(run.first_step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnStep(const StepMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "train/loss", metrics.loss);
+  AddScalar(summary, "train/nll", metrics.nll);
+  AddScalar(summary, "train/ppl", metrics.perplexity);
+  AddScalar(summary, "train/lr", metrics.learning_rate);
+  AddScalar(summary, "train/gradient_norm", metrics.gradient_norm);
+  AddScalar(summary, "train/epoch", metrics.epoch);
+  if (metrics.skipped) AddScalar(summary, "train/skipped", 1);
+  AddScalar(summary, "perf/tokens_per_second", metrics.tokens_per_second);
+  AddScalar(summary, "perf/step_seconds", metrics.step_seconds);
+  AddOptional(summary, "pipe/bubble/measured", metrics.measured_bubble);
+  AddOptional(summary, "pipe/bubble/analytic", metrics.analytic_bubble);
+  AddStages(summary, metrics.stages);
+  if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
+    AddDepth(summary, metrics.depth_gradient_norms, run_.encoder_sublayers);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnDepth(const DepthMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddOptional(summary, "depth/model_update", metrics.model_update);
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    AddSides(summary, kDepthSeries[s].name, metrics.series[s], run_.encoder_sublayers, kDepthSeries[s].logarithmic, 3);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "valid/nll", metrics.nll);
+  AddScalar(summary, "valid/ppl", metrics.perplexity);
+  AddOptional(summary, "valid/bleu", metrics.bleu);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "checkpoint/seconds", metrics.seconds);
+  AddScalar(summary, "checkpoint/stall_seconds", metrics.stall_seconds);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnText(int64_t step, TextKind kind, std::string_view text) {
+  Event event = EventAt(step);
+  Summary::Value* entry = event.mutable_summary()->add_value();
+  entry->set_tag(kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice");
+  entry->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  entry->mutable_tensor()->set_dtype(kTensorFlowString);
+  // TensorBoard shows Markdown: a block of code keeps a translation's lines, and its "<unk>".
+  entry->mutable_tensor()->add_string_val(
+      kind == TextKind::kSample
+          ? absl::StrCat("    ", absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\n", "\n    "}}))
+          : std::string(text));
+  Append(event.SerializeAsString());
+}
+
+absl::Status TensorBoard::Flush() { return std::exchange(trouble_, absl::OkStatus()); }
+
+void TensorBoard::Append(const std::string& event) { trouble_.Update(file_.Append(event)); }
+
+}  // namespace hadal

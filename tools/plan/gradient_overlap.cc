@@ -1,0 +1,92 @@
+#include "tools/plan/gradient_overlap.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "pipeline/slice_ownership.h"
+
+namespace hadal {
+namespace {
+
+constexpr double kGradientBytes = 4;
+
+// When each sublayer of a stage lets its own parameters' gradients go.  [sublayers of the model], 0 for other stages'
+std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std::vector<SublayerSeconds>& sublayers,
+                                 const Replay& replay, int32_t most_parts) {
+  std::vector<double> seconds(sublayers.size(), 0);
+  for (const ComputeSpan& span : replay.spans[stage]) {
+    const auto& [operation, chunk, micro_batch] = span.instruction;
+    if (operation != Operation::kBackward || micro_batch != plan.shape.micro_batches - 1) continue;
+    const int32_t first = plan.first_sublayer(stage, chunk), last = plan.last_sublayer(stage, chunk);
+    const int32_t parts = std::min(most_parts, last - first);
+    const int32_t of_a_part = (last - first + parts - 1) / parts;
+    double
+        below = 0,
+        left =
+            0;  // seconds of sublayers below s; of those below its part, which end it: it goes from the last one down
+    for (int32_t s = first; s < last; ++s) {
+      if ((last - s) % of_a_part == 0) left = below;
+      seconds[s] = span.end_seconds - left;
+      below += sublayers[s].recompute + sublayers[s].backward;
+    }
+  }
+  return seconds;
+}
+
+// A table that several sublayers use is summed over them first.
+bool IsTied(const ModelPlan& model, int32_t parameter) {
+  return model.parameters[parameter].role == ParameterRole::kEmbedding && model.Uses(parameter).size() > 1;
+}
+
+// When all stages that use a table have ended.
+double UsesEnd(const ModelPlan& model, const PipelinePlan& plan, int32_t parameter, const Replay& replay) {
+  double end = 0;
+  for (const int32_t use : model.Uses(parameter)) {
+    end = std::max(end, replay.spans[plan.RankOfSublayer(use)].back().end_seconds);
+  }
+  return end;
+}
+
+}  // namespace
+
+std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const PipelinePlan& plan, int stage,
+                                          const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
+                                          int32_t most_parts) {
+  const std::vector<double> let_go = LetGoSeconds(plan, stage, sublayers, replay, most_parts);
+  using Key = std::tuple<bool, double, int>;  // tied, when complete, owner
+  std::map<Key, double> elements;
+  for (const OwnedSlice& slice : SlicesOfStage(model, plan, stage)) {
+    const bool tied = IsTied(model, slice.parameter);
+    const double complete =
+        tied ? UsesEnd(model, plan, slice.parameter, replay) : let_go[model.parameters[slice.parameter].sublayer];
+    elements[{tied, complete, slice.replica}] += static_cast<double>(slice.elements);
+  }
+  std::vector<GradientPiece> pieces;
+  for (const auto& [key, count] : elements) pieces.push_back({std::get<double>(key), std::get<int>(key), count});
+  return pieces;
+}
+
+double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links) {
+  struct Owner {
+    double near = 0, far = 0, summed = 0;  // until when its links receive, and it adds
+  };
+  std::map<int, Owner> owners;
+  double end = 0;
+  for (const GradientPiece& piece : pieces) {
+    Owner& owner = owners[piece.owner];
+    const auto receive = [&piece](const LinkRate& link, int replicas, double& busy) {
+      if (replicas == 0) return 0.0;
+      busy = std::max(busy, piece.complete_seconds) + link.HeldSeconds(kGradientBytes * piece.elements * replicas);
+      return busy + link.latency_seconds;
+    };
+    const double received = std::max(receive(links.near, links.near_replicas, owner.near),
+                                     receive(links.far, links.far_replicas, owner.far));
+    const double adding = (links.near_replicas + links.far_replicas) * piece.elements * links.sum_seconds;
+    owner.summed = std::max(owner.summed, received) + adding;
+    end = std::max(end, owner.summed);
+  }
+  return end;
+}
+
+}  // namespace hadal

@@ -1,0 +1,184 @@
+// What `hadal plan --machine` prints, for people and for programs.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/metrics/human_units.h"
+#include "tools/plan/layout_search.h"
+
+namespace hadal {
+namespace {
+
+constexpr double kGib = 1 << 30, kSecondsADay = 86400;
+
+struct NamedPart {
+  const char* name;
+  double PredictedParts::*seconds;
+  const char* remedy;  // what would make it smaller
+};
+constexpr NamedPart kParts[] = {
+    {"compute", &PredictedParts::compute, "faster devices, or larger products (more tokens a micro-batch)"},
+    {"bubble", &PredictedParts::bubble, "more, smaller micro-batches, or more chunks"},
+    {"imbalance", &PredictedParts::imbalance, "a cut by measured costs (pipeline.split)"},
+    {"links", &PredictedParts::links, "faster links between stages, or fewer chunks"},
+    {"reduction", &PredictedParts::reduction, "faster links between nodes, or fewer replicas"},
+    {"update", &PredictedParts::update, "more stages or replicas to share the moments"},
+};
+
+std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); }
+double Gib(int64_t bytes) { return static_cast<double>(bytes) / kGib; }
+
+// Operations of the model, without recomputation, over what the devices could do in the time.
+double Utilisation(const LayoutSearch& search, const LayoutPrediction& layout) {
+  return search.perfect_seconds / layout.step_seconds;
+}
+
+std::string CheckpointText(const LayoutPrediction& layout) {
+  return layout.pipeline.checkpoint_every == 0 ? "off" : absl::StrCat("every ", layout.pipeline.checkpoint_every);
+}
+
+void AppendHeader(const LayoutSearch& search, const SearchText& about, std::string& text) {
+  const ModelOptions& model = about.model.options;
+  absl::StrAppendFormat(&text, "model     %s, d_model %d, d_ff %d, vocabulary %d: %d sublayers, %s parameters\n",
+                        DepthName(model), model.d_model, model.d_ff, model.target_vocabulary,
+                        about.model.sublayers.size(), HumanCount(about.model.ParameterElements()));
+  absl::StrAppendFormat(&text, "machine   %s: %d node(s) of %d, %d devices, %s, %.1f GiB each for our buffers\n",
+                        about.machine.name, about.machine.nodes, about.machine.devices_per_node,
+                        about.machine.devices(), about.machine.precision == Precision::kBf16 ? "bf16" : "fp32",
+                        Gib(about.machine.memory_bytes));
+  absl::StrAppendFormat(&text, "costs     %s\n", about.costs.Describe());
+  absl::StrAppendFormat(&text, "step      %s target tokens, %.1f TFLOP without recomputation\n",
+                        HumanCount(int64_t{about.options.batch.micro_batches} * about.options.batch.target_tokens),
+                        1e-12 * search.operations);
+  absl::StrAppendFormat(&text, "searched  %d layouts, of which %d were laid out and replayed, %d did not fit\n",
+                        search.candidates, search.replayed, search.too_large);
+}
+
+void AppendRanking(const LayoutSearch& search, std::string& text) {
+  absl::StrAppendFormat(&text, "\n%2s %6s %6s %8s  %-16s %18s %10s %8s %11s %11s %6s %6s %10s\n", "", "stages",
+                        "chunks", "replicas", "schedule", "micro-batches", "checkpoint", "moments", "step", "tokens/s",
+                        "idle", "MFU", "memory");
+  for (size_t i = 0; i < search.best.size(); ++i) {
+    const LayoutPrediction& l = search.best[i];
+    absl::StrAppendFormat(&text, "%2d %6d %6d %8d  %-16s %18s %10s %8s %11s %11s %5.1f%% %5.1f%% %6.1f GiB\n", i + 1,
+                          l.pipeline.stages, l.pipeline.chunks, l.pipeline.replicas, ToString(l.pipeline.schedule),
+                          absl::StrCat(l.batch.micro_batches, " x ", l.batch.target_tokens), CheckpointText(l),
+                          l.pipeline.replicas == 1           ? "-"
+                          : l.pipeline.shard_optimizer_state ? "sharded"
+                                                             : "whole",
+                          Milliseconds(l.step_seconds), HumanRate(l.TargetTokens() / l.step_seconds),
+                          100 * l.idle_share, 100 * Utilisation(search, l), Gib(l.FullestBytes()));
+  }
+  absl::StrAppend(
+      &text,
+      "micro-batches: of a step, all replicas together, x target tokens; idle: of the ranks' time before the "
+      "update;\nMFU: operations without recomputation over the devices' peak; memory: fullest device\n");
+}
+
+const NamedPart& LargestLoss(const LayoutPrediction& layout) {
+  return *std::max_element(std::begin(kParts) + 1, std::end(kParts), [&](const NamedPart& a, const NamedPart& b) {
+    return layout.parts.*a.seconds < layout.parts.*b.seconds;
+  });
+}
+
+void AppendBest(const LayoutSearch& search, const SearchText& about, std::string& text) {
+  const LayoutPrediction& best = search.best.front();
+  absl::StrAppend(&text, "\nwhere the best one's step goes\n");
+  for (const NamedPart& part : kParts) {
+    const double seconds = best.parts.*part.seconds;
+    absl::StrAppendFormat(&text, "  %-10s %12s %5.1f%%\n", part.name, Milliseconds(seconds),
+                          100 * seconds / best.step_seconds);
+  }
+  const NamedPart& loss = LargestLoss(best);
+  const double recompute = best.recompute_seconds[best.busiest_stage];
+  absl::StrAppendFormat(
+      &text,
+      "bottleneck: stage %d computes %s (%s of it repeats forward passes); beside computing, most goes to %s: %s\n",
+      best.busiest_stage, Milliseconds(best.busy_seconds[best.busiest_stage]), Milliseconds(recompute), loss.name,
+      loss.remedy);
+  absl::StrAppendFormat(
+      &text,
+      "bounds: %s with every device at its peak (%.1f%% of this step), %s with every device busy at these "
+      "costs (%.1f%%)\n",
+      Milliseconds(search.perfect_seconds), 100 * search.perfect_seconds / best.step_seconds,
+      Milliseconds(search.roofline_seconds), 100 * search.roofline_seconds / best.step_seconds);
+  const auto [least, most] = std::minmax_element(best.stages.begin(), best.stages.end(),
+                                                 [](const auto& a, const auto& b) { return a.total < b.total; });
+  absl::StrAppendFormat(&text,
+                        "memory: stage %d is fullest, %.2f GiB = state %.2f + activations and buffers %.2f; stage %d "
+                        "holds least, %.2f GiB\n",
+                        most - best.stages.begin(), Gib(most->total), Gib(most->state), Gib(most->activations),
+                        least - best.stages.begin(), Gib(least->total));
+  const int64_t steps = about.options.stop.steps;
+  if (steps > 0) {
+    const double days = static_cast<double>(steps) * best.step_seconds / kSecondsADay;
+    absl::StrAppendFormat(&text,
+                          "run: %s steps take %.2f days, %.0f device-days: a prediction, without data, validation "
+                          "and checkpoints\n",
+                          HumanCount(steps), days, days * about.machine.devices());
+  }
+  absl::StrAppend(&text, "to train so, behind the configs:\n", LayoutArguments(best, about.options), "\n");
+}
+
+}  // namespace
+
+std::string LayoutArguments(const LayoutPrediction& layout, const TrainOptions& options) {
+  const PipelineOptions& pipeline = layout.pipeline;
+  std::string text =
+      absl::StrCat("--set pipeline.stages=", pipeline.stages, " --set pipeline.replicas=", pipeline.replicas,
+                   " --set pipeline.chunks=", pipeline.chunks, " --set pipeline.schedule=", ToString(pipeline.schedule),
+                   " --set pipeline.checkpoint_every=", pipeline.checkpoint_every,
+                   " --set pipeline.optimizer_sharding=", pipeline.shard_optimizer_state ? "state" : "none");
+  if (!options.pipeline.split.empty()) absl::StrAppend(&text, " --set pipeline.split=");  // cut by cost, as searched
+  absl::StrAppend(&text, " --set batch.micro_batches=", layout.batch.micro_batches,
+                  " --set batch.source_tokens=", layout.batch.source_tokens,
+                  " --set batch.target_tokens=", layout.batch.target_tokens);
+  return text;
+}
+
+std::string LayoutSearchToText(const LayoutSearch& search, const SearchText& about) {
+  std::string text;
+  AppendHeader(search, about, text);
+  AppendRanking(search, text);
+  AppendBest(search, about, text);
+  return text;
+}
+
+std::string LayoutSearchToJson(const LayoutSearch& search, const SearchText& about) {
+  nlohmann::ordered_json json{{"machine", about.machine.name},
+                              {"nodes", about.machine.nodes},
+                              {"devices", about.machine.devices()},
+                              {"costs", about.costs.Describe()},
+                              {"parameters", about.model.ParameterElements()},
+                              {"operations", search.operations},
+                              {"candidates", search.candidates},
+                              {"replayed", search.replayed},
+                              {"too_large", search.too_large},
+                              {"perfect_seconds", search.perfect_seconds},
+                              {"roofline_seconds", search.roofline_seconds}};
+  for (const LayoutPrediction& layout : search.best) {
+    nlohmann::ordered_json entry{{"stages", layout.pipeline.stages},
+                                 {"chunks", layout.pipeline.chunks},
+                                 {"replicas", layout.pipeline.replicas},
+                                 {"schedule", ToString(layout.pipeline.schedule)},
+                                 {"micro_batches", layout.batch.micro_batches},
+                                 {"source_tokens", layout.batch.source_tokens},
+                                 {"target_tokens", layout.batch.target_tokens},
+                                 {"checkpoint_every", layout.pipeline.checkpoint_every},
+                                 {"sharded", layout.pipeline.shard_optimizer_state},
+                                 {"step_seconds", layout.step_seconds},
+                                 {"target_tokens_per_second", layout.TargetTokens() / layout.step_seconds},
+                                 {"utilisation", Utilisation(search, layout)},
+                                 {"idle_share", layout.idle_share},
+                                 {"arguments", LayoutArguments(layout, about.options)}};
+    for (const NamedPart& part : kParts) entry[absl::StrCat(part.name, "_seconds")] = layout.parts.*part.seconds;
+    for (const StageBytes& stage : layout.stages) {
+      entry["stage_bytes"].push_back({{"total", stage.total}, {"state", stage.state}});
+    }
+    json["layouts"].push_back(std::move(entry));
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hadal

@@ -1,0 +1,158 @@
+#include "tools/plan/plan.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "runtime/data/corpus_manifest.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_arguments.h"
+#include "tools/config/config_layers.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/config_origin.h"
+#include "tools/config/run_options.h"
+#include "tools/plan/cost_files.h"
+#include "tools/plan/layout_search.h"
+#include "tools/plan/plan_report.h"
+
+namespace hadal {
+namespace {
+
+struct PlanArguments {
+  ConfigArguments config;
+  int ranks = 0;
+  int threads = 0;
+  int32_t vocabulary = 0;
+  double gflops = 0;
+  PlanText text;
+  bool json = false;
+  CostFiles costs;
+  std::string device = "cpu";
+  int nodes = 0;
+  SearchOptions search;
+};
+
+// Of the prepared corpus the manifest is enough.
+absl::Status SetVocabularies(const PlanArguments& arguments, TrainOptions& options) {
+  if (arguments.vocabulary > 0) {
+    options.model.source_vocabulary = options.model.has_encoder() ? arguments.vocabulary : 0;
+    options.model.target_vocabulary = arguments.vocabulary;
+    return absl::OkStatus();
+  }
+  constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
+  const std::string path = options.train_data + ".json";
+  const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the vocabulary's size comes from the prepared corpus data.train = \"", options.train_data,
+                     "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
+  }
+  HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
+  options.model.source_vocabulary = manifest.source_vocabulary.size;
+  options.model.target_vocabulary = manifest.target_vocabulary.size;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const TrainOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(LoadedCosts loaded, LoadCosts(arguments.costs));
+  Machine& machine = *loaded.machine;
+  if (arguments.nodes > 0) machine.nodes = arguments.nodes;
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
+  HADAL_ASSIGN_OR_RETURN(const LayoutSearch search,
+                         SearchLayouts(model, options, machine, *costs, threads, arguments.search));
+  const SearchText about{.model = model, .options = options, .machine = machine, .costs = *costs};
+  return arguments.json ? LayoutSearchToJson(search, about) : LayoutSearchToText(search, about);
+}
+
+absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const TrainOptions& options) {
+  const int asked = std::max(1, options.pipeline.stages) * options.pipeline.replicas;
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : asked;
+  const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
+  if (arguments.device == "cuda") {
+    const MachineRate rate{.gflops = arguments.gflops};
+    return MakePlanReport(options, ranks, Stream::ForLayouts(DeviceKind::kCuda, threads), rate);
+  }
+  const Stream stream = Stream::Cpu(threads);
+  if (!arguments.costs.profile.empty()) {
+    HADAL_ASSIGN_OR_RETURN(const LoadedCosts loaded, LoadCosts(arguments.costs));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
+    return MakePlanReport(options, ranks, stream, *costs);
+  }
+  MachineRate rate = MeasureRate(options.model, CapacityOf(options.model, options.batch), stream);
+  if (arguments.gflops > 0) rate = {arguments.gflops, rate.adam_elements_per_second, /*measured=*/false};
+  return MakePlanReport(options, ranks, stream, rate);
+}
+
+absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const config::RunConfig& config) {
+  HADAL_ASSIGN_OR_RETURN(RunOptions run, MakeRunOptions(config));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
+  run.warnings.insert(run.warnings.end(), unheard.begin(), unheard.end());
+  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  TrainOptions& options = run.train;
+  HADAL_RETURN_IF_ERROR(SetVocabularies(arguments, options));
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
+  if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, options);
+  HADAL_ASSIGN_OR_RETURN(const PlanReport report, ReportOfConfig(arguments, options));
+  return arguments.json ? PlanToJson(report, arguments.text) : PlanToText(report, arguments.text);
+}
+
+absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
+  const auto& [files, overrides] = arguments.config;
+  HADAL_ASSIGN_OR_RETURN(const config::RunConfig config, LoadConfig(files, overrides));
+  absl::StatusOr<std::string> text = PlanConfig(arguments, config);
+  if (text.ok()) return text;
+  return WithOrigins(text.status(), files, overrides);
+}
+
+int RunPlan(const PlanArguments& arguments) {
+  constexpr int kDone = 0, kDoesNotFit = 1, kBadConfig = 2;
+  const absl::StatusOr<std::string> text = Plan(arguments);
+  if (text.ok()) {
+    std::cout << *text << std::flush;
+    return kDone;
+  }
+  std::cerr << "hadal plan: " << text.status().message() << "\n";
+  return absl::IsResourceExhausted(text.status()) ? kDoesNotFit : kBadConfig;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand("plan", "Show stages, memory and predicted time of a run before it starts");
+  auto arguments = std::make_shared<PlanArguments>();
+  AddConfigArguments(command, arguments->config);
+  command.add_option("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
+      ->check(CLI::Range(1, 1 << 16));
+  command.add_option("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
+      ->check(CLI::Range(5, 1 << 24));
+  CLI::Option* device =
+      command
+          .add_option("--device", arguments->device, "What the ranks would compute on: cpu, cuda (no GPU is needed)")
+          ->check(CLI::IsMember({"cpu", "cuda"}))
+          ->capture_default_str();
+  CLI::Option* machine = command.add_option("--machine", arguments->costs.machine,
+                                            "Search the best layout for this machine (configs/machines)");
+  command.add_option("--nodes", arguments->nodes, "Nodes of the machine (default: its description's)")
+      ->check(CLI::Range(1, 1 << 16))
+      ->needs(machine);
+  machine->excludes(device);
+  command.add_option("--top", arguments->search.top, "Layouts to list")->check(CLI::Range(1, 100))->needs(machine);
+  command.add_option("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
+      ->excludes(device);
+  command.add_flag("--sublayers", arguments->text.sublayers, "List every sublayer");
+  command.add_flag("--json", arguments->json, "Print everything as JSON");
+  command.callback([arguments, &exit_code] { exit_code = RunPlan(*arguments); });
+}
+
+}  // namespace hadal

@@ -1,0 +1,177 @@
+#include "tools/plan/plan_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/adam.h"
+#include "kernels/linear.h"
+#include "layers/border.h"
+#include "pipeline/device_precision.h"
+#include "pipeline/memory_fit.h"
+#include "pipeline/schedule_replay.h"
+#include "runtime/clock.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr double kMeasureSeconds = 0.15;
+
+// Runs `body` for a while; calls a second, of the fastest call: what disturbs a machine only ever slows it.
+template <typename Body>
+double CallsPerSecond(const Body& body) {
+  body();
+  double fastest = 1e30;
+  for (const Stopwatch all; all.Seconds() < kMeasureSeconds;) {
+    const Stopwatch watch;
+    body();
+    fastest = std::min(fastest, watch.Seconds());
+  }
+  return 1 / fastest;
+}
+
+int64_t ParametersOf(const ModelPlan& plan, int32_t first, int32_t last) {
+  int64_t elements = 0;
+  for (int32_t s = first; s < last; ++s) {
+    const SublayerRecord& record = plan.sublayers[s];
+    for (int32_t p = 0; p < record.parameters; ++p) elements += plan.parameters[record.first_parameter + p].elements();
+  }
+  return elements;
+}
+
+std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePlan& pipeline, const MachineRate& rate) {
+  double total = 0;
+  for (const double cost : pipeline.costs) total += cost;
+  std::vector<ChunkReport> chunks;
+  for (int g = 0; g < pipeline.shape.global_chunks(); ++g) {
+    const int rank = pipeline.shape.RankOf(g), chunk = pipeline.shape.ChunkOf(g);
+    ChunkReport report{.rank = rank,
+                       .chunk = chunk,
+                       .first = pipeline.borders[g],
+                       .last = pipeline.borders[g + 1],
+                       .live_micro_batches = pipeline.peak_live[rank][chunk]};
+    double cost = 0;
+    for (int32_t s = report.first; s < report.last; ++s) cost += pipeline.costs[s];
+    report.parameters = ParametersOf(plan, report.first, report.last);
+    report.cost_share = cost / total;
+    if (rate.known()) report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
+    report.backward_seconds = (pipeline.checkpoint_every > 0 ? 3 : 2) * report.forward_seconds;
+    if (g + 1 < pipeline.shape.global_chunks()) {
+      for (const Edge& edge : BorderEdges(plan, report.last)) {
+        report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
+        report.gradient_bytes += EdgeBytes(edge, edge.gradient, pipeline.capacity, plan.options.d_model);
+      }
+    }
+    chunks.push_back(report);
+  }
+  return chunks;
+}
+
+absl::Status PredictStep(PlanReport& report) {
+  ReplayCosts costs;
+  std::vector<int64_t> parameters(report.pipeline.shape.stages, 0);
+  for (const ChunkReport& chunk : report.chunks) {
+    costs.forward_seconds.push_back(chunk.forward_seconds);
+    costs.backward_seconds.push_back(chunk.backward_seconds);
+    parameters[chunk.rank] += chunk.parameters;
+  }
+  HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(report.pipeline.programs, report.pipeline.shape, costs,
+                                                             {.outstanding_sends = report.pipeline.outstanding_sends}));
+  report.bubble = replay.BubbleFraction();
+  const int shards = report.pipeline.shard_optimizer_state ? report.pipeline.grid.replicas : 1;
+  if (report.rate.adam_elements_per_second > 0) {
+    report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
+                               report.rate.adam_elements_per_second;
+  }
+  report.step_seconds = replay.makespan_seconds + report.optimizer_seconds;
+  return absl::OkStatus();
+}
+
+// What the fullest rank would have less without the masks of ReLUs.
+absl::StatusOr<int64_t> ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
+  ModelPlan bare = report.model;
+  bare.relu_masks = false;
+  if (bare.compute_storage != Storage::kBFloat16) return 0;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(bare, report.pipeline, stream));
+  int64_t most = 0;
+  for (size_t rank = 0; rank < layouts.size(); ++rank) {
+    most = std::max(most, report.layouts[rank].device_bytes() - layouts[rank].device_bytes());
+  }
+  return most;
+}
+
+// Everything that takes no time to know.
+absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
+  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
+  if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(options.precision);
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.device_transfers = stream.kind() != DeviceKind::kCpu && ranks > 1 && pipeline.transport != Transport::kHost;
+  HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
+  HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
+  HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
+  HADAL_ASSIGN_OR_RETURN(report.relu_mask_bytes, ReluMaskBytesOf(report, stream));
+  return report;
+}
+
+}  // namespace
+
+MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream) {
+  const int64_t rows = std::max<int64_t>(capacity.target_rows, 16), d = model.d_model, f = model.d_ff;
+  std::vector<float> x(rows * d, 0.5f), weight(f * d, 0.25f), y(rows * f, 0.5f), dx(rows * d), d_weight(f * d);
+  const double products = CallsPerSecond([&] {
+    LinearForward(stream, {.x = {x.data(), rows, d}, .weight = {weight.data(), f, d}, .y = {y.data(), rows, f}});
+    LinearBackwardInput(stream,
+                        {.dy = {y.data(), rows, f}, .weight = {weight.data(), f, d}, .dx = {dx.data(), rows, d}});
+    LinearBackwardWeight(stream,
+                         {.dy = {y.data(), rows, f}, .x = {x.data(), rows, d}, .d_weight = {d_weight.data(), f, d}});
+  });
+  constexpr int64_t kElements = int64_t{1} << 22;  // beyond the caches
+  std::vector<float> parameter(kElements, 0.1f), gradient(kElements, 0.1f), first(kElements), second(kElements);
+  const double updates = CallsPerSecond([&] {
+    AdamStep(stream, {.parameter = {parameter.data(), kElements},
+                      .gradient = {gradient.data(), kElements},
+                      .first_moment = {first.data(), kElements},
+                      .second_moment = {second.data(), kElements}});
+  });
+  return {.gflops = 6e-9 * static_cast<double>(rows * d * f) * products,
+          .adam_elements_per_second = updates * static_cast<double>(kElements),
+          .measured = true};
+}
+
+absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
+                                          const MachineRate& rate) {
+  HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
+  report.rate = rate;
+  report.chunks = DescribeChunks(report.model, report.pipeline, rate);
+  if (rate.known()) HADAL_RETURN_IF_ERROR(PredictStep(report));
+  return report;
+}
+
+absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
+                                          const StepCosts& costs, const std::optional<Machine>& machine) {
+  HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
+  report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
+  report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
+  const bool repeats = report.pipeline.checkpoint_every > 0;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds,
+                         costs.Sublayers(report.model, report.pipeline.capacity, repeats));
+  for (ChunkReport& chunk : report.chunks) {
+    chunk.forward_seconds = chunk.backward_seconds = 0;
+    for (int32_t s = chunk.first; s < chunk.last; ++s) {
+      chunk.forward_seconds += seconds[s].forward;
+      chunk.backward_seconds += seconds[s].recompute + seconds[s].backward;
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(report.prediction,
+                         PredictPlan(report.model, options.batch, report.pipeline,
+                                     {.costs = costs,
+                                      .devices_per_node = machine ? machine->devices_per_node : ranks,
+                                      .precision = machine ? machine->precision : Precision::kFp32,
+                                      .threads = stream.threads()}));
+  report.bubble = report.prediction->idle_share;
+  report.optimizer_seconds = report.prediction->parts.update;
+  report.step_seconds = report.prediction->step_seconds;
+  return report;
+}
+
+}  // namespace hadal

@@ -1,0 +1,319 @@
+// `hadal plan`'s report for people and for programs.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/device/driver_memory.h"
+#include "kernels/device/own_memory.h"
+#include "layers/border.h"
+#include "pipeline/graph_cache.h"
+#include "pipeline/memory_fit.h"
+#include "tools/metrics/human_units.h"
+#include "tools/plan/plan_report.h"
+
+namespace hadal {
+namespace {
+
+std::string HumanBytes(int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? absl::StrFormat("%.1f MiB", mib) : absl::StrFormat("%.2f GiB", mib / 1024);
+}
+
+double StepTokens(const PlanReport& report) {
+  return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.step_micro_batches;
+}
+
+// "b = min(1, t/4000)".
+std::string BranchText(const ModelOptions& model) {
+  const double period = model.branch_growth_updates, k = model.branch_growth_steepness;
+  switch (model.branch_growth) {
+    case BranchGrowth::kConstant:
+      if (!model.has_encoder()) return absl::StrFormat("b = %g", model.decoder.branch_gain);
+      return absl::StrFormat("b = %g/%g", model.encoder.branch_gain, model.decoder.branch_gain);
+    case BranchGrowth::kLinear:
+      return absl::StrFormat("b = min(1, t/%g)", period);
+    case BranchGrowth::kExponential:
+      return absl::StrFormat("b = min(1, (e^(%g t/%g) - 1) / (e^%g - 1))", k, period, k);
+    case BranchGrowth::kSigmoid:
+      return absl::StrFormat("b = min(1, 2 sigmoid(%g t/%g) - 1)", k, period);
+  }
+  return "";
+}
+
+void AppendGains(const ModelOptions& model, std::string& text) {
+  const StackMethod &encoder = model.encoder, &decoder = model.decoder;
+  if (model.has_encoder()) {
+    absl::StrAppendFormat(&text,
+                          "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN "
+                          "%.4f/%.4f; branch %s\n",
+                          encoder.residual_gain, decoder.residual_gain, encoder.value_gain, decoder.value_gain,
+                          encoder.output_gain, decoder.output_gain, encoder.ffn_gain, decoder.ffn_gain,
+                          BranchText(model));
+  } else {
+    absl::StrAppendFormat(&text, "residual  r = %.4f; gains of W_v %.4f, W_o %.4f, FFN %.4f; branch %s\n",
+                          decoder.residual_gain, decoder.value_gain, decoder.output_gain, decoder.ffn_gain,
+                          BranchText(model));
+  }
+}
+
+void AppendHeader(const PlanReport& report, std::string& text) {
+  const ModelOptions& model = report.model.options;
+  const PipelinePlan& pipeline = report.pipeline;
+  absl::StrAppendFormat(
+      &text, "model     %s, d_model %d, d_ff %d, heads %d, vocabulary %s%d: %d sublayers, %s parameters\n",
+      DepthName(model), model.d_model, model.d_ff, model.heads,
+      model.has_encoder() ? absl::StrCat(model.source_vocabulary, "/") : std::string(), model.target_vocabulary,
+      report.model.sublayers.size(), HumanCount(report.model.ParameterElements()));
+  AppendGains(model, text);
+  absl::StrAppendFormat(&text,
+                        "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "
+                        "target tokens, %s\n",
+                        ToString(pipeline.schedule), pipeline.shape.stages, pipeline.shape.chunks, report.threads,
+                        pipeline.step_micro_batches, pipeline.capacity.source_rows, pipeline.capacity.target_rows,
+                        pipeline.checkpoint_every > 0
+                            ? absl::StrFormat("activation checkpointing every %d sublayers", pipeline.checkpoint_every)
+                            : std::string("no activation checkpointing"));
+  if (pipeline.grid.replicas == 1) return;
+  absl::StrAppendFormat(&text, "replicas  %d of these pipelines, up to %d micro-batch(es) each, Adam's moments %s\n",
+                        pipeline.grid.replicas, pipeline.shape.micro_batches,
+                        pipeline.shard_optimizer_state ? "sharded" : "on every replica");
+}
+
+// "12.5 ms", or nothing where no times are known.
+std::string Milliseconds(const PlanReport& report, double seconds) {
+  return report.rate.known() ? absl::StrFormat("%.1f ms", 1e3 * seconds) : "-";
+}
+
+void AppendChunks(const PlanReport& report, std::string& text) {
+  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", "rank", "chunk", "sublayers",
+                        "from", "parameters", "cost", "forward", "backward", "live", "border", "and back");
+  const auto border = [](int64_t bytes) { return bytes > 0 ? HumanBytes(bytes) : "-"; };
+  for (const ChunkReport& c : report.chunks) {
+    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", c.rank, c.chunk,
+                          c.first, c.last, report.model.SublayerName(c.first), HumanCount(c.parameters),
+                          100 * c.cost_share, Milliseconds(report, c.forward_seconds),
+                          Milliseconds(report, c.backward_seconds), c.live_micro_batches, border(c.border_bytes),
+                          border(c.gradient_bytes));
+  }
+  absl::StrAppend(
+      &text,
+      "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and of their gradients back\n");
+}
+
+int64_t TotalBytes(const PlanReport& report) {
+  int64_t bytes = 0;
+  for (const ArenaLayout& layout : report.layouts) bytes += layout.total_bytes();
+  return bytes;
+}
+
+// What regions of one name take, wherever they lie; in order of first use.
+std::vector<std::pair<std::string, int64_t>> BytesByName(const ArenaLayout& layout) {
+  std::vector<std::pair<std::string, int64_t>> sums;
+  for (const ArenaLayout::Category& category : layout.categories()) {
+    auto found = std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.first == category.name; });
+    if (found == sums.end()) found = sums.insert(sums.end(), {category.name, 0});
+    found->second += category.bytes;
+  }
+  return sums;
+}
+
+// What lies on the device, to the byte, and what is pinned on the host.
+std::string DeviceMemory(const ArenaLayout& layout) {
+  using cuda::OwnMemory;
+  return absl::StrFormat(
+      " device %s (%d bytes: arena %s, cuBLASLt's workspace %s, launch memory %s, scratch %s), pinned on the host %s\n",
+      HumanBytes(LimitedBytes(layout, DeviceKind::kCuda)), LimitedBytes(layout, DeviceKind::kCuda),
+      HumanBytes(layout.device_bytes()), HumanBytes(OwnMemory::kWorkspaceBytes), HumanBytes(OwnMemory::kLaunchBytes),
+      HumanBytes(OwnMemory::kScratchBytes), HumanBytes(layout.host_bytes() + OwnMemory::kHostBytes));
+}
+
+// That a rank's device keeps.
+int64_t MostGraphsOfARank(const PlanReport& report) {
+  std::vector<int64_t> graphs(report.pipeline.shape.stages);
+  for (const ChunkReport& chunk : report.chunks)
+    graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches, report.pipeline.grid.replicas);
+  return *std::max_element(graphs.begin(), graphs.end());
+}
+
+// What a rank leaves free of its device, and what the device must have then.
+void AppendDriverMemory(const PlanReport& report, std::string& text) {
+  using cuda::DriverMemory;
+  const int links = NcclLinks(report.model, report.pipeline);
+  const int64_t driver = DriverBytes(report.model, report.pipeline);
+  int64_t fullest = 0;
+  for (const ArenaLayout& layout : report.layouts) fullest = std::max(fullest, LimitedBytes(layout, DeviceKind::kCuda));
+  absl::StrAppendFormat(&text, "left beside it on the device: %s (modules %s", HumanBytes(driver),
+                        HumanBytes(DriverMemory::kModuleBytes));
+  if (report.pipeline.graphs) {
+    absl::StrAppendFormat(&text, ", at most %d CUDA graphs a rank %s", MostGraphsOfARank(report),
+                          HumanBytes(DriverMemory::kGraphBytes));
+  }
+  if (links > 0) {
+    absl::StrAppendFormat(&text, ", NCCL with %d links %s", links, HumanBytes(DriverMemory::NcclBytes(links)));
+  }
+  absl::StrAppendFormat(
+      &text, "), allowances that were not measured yet: a rank wants a GPU, or a share of one, with %s free\n",
+      HumanBytes(fullest + driver));
+}
+
+void AppendMemory(const PlanReport& report, std::string& text) {
+  absl::StrAppend(&text, "\nmemory of each rank\n");
+  const bool on_device = report.device == DeviceKind::kCuda;
+  const int64_t allowance = MemoryAllowance::Bytes(report.threads);
+  for (size_t rank = 0; rank < report.layouts.size(); ++rank) {
+    const ArenaLayout& layout = report.layouts[rank];
+    absl::StrAppendFormat(&text, "%4d ", rank);
+    for (const auto& [name, bytes] : BytesByName(layout))
+      absl::StrAppend(&text, " ", name, " ", HumanBytes(bytes), ",");
+    if (layout.overlaid_bytes() > 0) {
+      absl::StrAppend(&text, " less ", HumanBytes(layout.overlaid_bytes()), " that training and translation share,");
+    }
+    if (on_device) {
+      absl::StrAppend(&text, DeviceMemory(layout));
+      continue;
+    }
+    absl::StrAppendFormat(&text, " arena %s (%d bytes), with allowance %s\n", HumanBytes(layout.total_bytes()),
+                          layout.total_bytes(), HumanBytes(layout.total_bytes() + allowance));
+  }
+  absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
+  if (on_device) {
+    if (report.relu_mask_bytes > 0) {
+      absl::StrAppendFormat(&text,
+                            "masks of ReLUs: up to %s of a rank's activations, if its GPU has products for them; a run "
+                            "asks, and reserves none else\n",
+                            HumanBytes(report.relu_mask_bytes));
+    }
+    AppendDriverMemory(report, text);
+    return;
+  }
+  absl::StrAppendFormat(
+      &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
+      HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
+}
+
+void AppendTime(const PlanReport& report, std::string& text) {
+  if (!report.rate.known()) {
+    absl::StrAppend(&text, "\ntime      not predicted: the device's speed is not known here (--gflops states one)\n");
+    return;
+  }
+  absl::StrAppendFormat(
+      &text, "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms%s, %s target tokens/s; optimizer %s\n",
+      report.rate.gflops,
+      report.prediction      ? "the profile's; its costs, not this rate, make the times"
+      : report.rate.measured ? "measured here, products alone"
+                             : "given",
+      1e3 * report.step_seconds, report.prediction ? "" : " at least",
+      HumanRate(StepTokens(report) / report.step_seconds),
+      report.optimizer_seconds > 0 ? absl::StrFormat("%.0f ms of it", 1e3 * report.optimizer_seconds)
+                                   : std::string("not counted"));
+  absl::StrAppendFormat(&text, "bubble    %.1f%% of the ranks' time (replay of the schedule with these costs)\n",
+                        100 * report.bubble);
+}
+
+void AppendSublayers(const PlanReport& report, std::string& text) {
+  absl::StrAppendFormat(&text, "\n%8s %4s %5s  %-36s %12s %8s %9s %9s  %s\n", "sublayer", "rank", "chunk", "name",
+                        "parameters", "cost", "residual", "branch", "edges in");
+  double total = 0;
+  for (const double cost : report.pipeline.costs) total += cost;
+  for (const ChunkReport& c : report.chunks) {
+    for (int32_t s = c.first; s < c.last; ++s) {
+      const SublayerRecord& record = report.model.sublayers[s];
+      int64_t parameters = 0;
+      for (int32_t p = 0; p < record.parameters; ++p) {
+        parameters += report.model.parameters[record.first_parameter + p].elements();
+      }
+      std::string edges;
+      for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
+        absl::StrAppend(&edges, edges.empty() ? "" : " + ", edge.kind == EdgeKind::kMemory ? "memory" : "stream");
+        if (edge.entries > 1) absl::StrAppend(&edges, " x ", edge.entries);
+      }
+      if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);
+      absl::StrAppendFormat(
+          &text, "%8d %4d %5d  %-36s %12s %7.3f%% %9.4f %9s  %s%s\n", s, c.rank, c.chunk, report.model.SublayerName(s),
+          HumanCount(parameters), 100 * report.pipeline.costs[s] / total, record.residual_gain,
+          record.branch_growth == BranchGrowth::kConstant ? absl::StrFormat("%.4f", record.branch_gain) : "b(t)", edges,
+          s == c.first && s > 0 ? "  <- cut" : "");
+    }
+  }
+}
+
+}  // namespace
+
+std::string PlanToText(const PlanReport& report, const PlanText& options) {
+  std::string text;
+  AppendHeader(report, text);
+  AppendChunks(report, text);
+  AppendMemory(report, text);
+  AppendTime(report, text);
+  if (options.sublayers) AppendSublayers(report, text);
+  return text;
+}
+
+std::string PlanToJson(const PlanReport& report, const PlanText& options) {
+  const ModelOptions& model = report.model.options;
+  const PipelinePlan& pipeline = report.pipeline;
+  const auto timed = [&](double value) {  // null where no times are known
+    return report.rate.known() ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json json{{"encoder_layers", model.encoder_layers},
+                              {"decoder_layers", model.decoder_layers},
+                              {"sublayers", report.model.sublayers.size()},
+                              {"parameters", report.model.ParameterElements()},
+                              {"encoder_residual_gain", model.encoder.residual_gain},
+                              {"decoder_residual_gain", model.decoder.residual_gain},
+                              {"encoder_value_gain", model.encoder.value_gain},
+                              {"decoder_value_gain", model.decoder.value_gain},
+                              {"schedule", ToString(pipeline.schedule)},
+                              {"ranks", pipeline.grid.ranks()},
+                              {"replicas", pipeline.grid.replicas},
+                              {"chunks", pipeline.shape.chunks},
+                              {"micro_batches", pipeline.step_micro_batches},
+                              {"threads", report.threads},
+                              {"checkpoint_every", pipeline.checkpoint_every},
+                              {"gflops_a_rank", report.rate.gflops},
+                              {"step_seconds", timed(report.step_seconds)},
+                              {"optimizer_seconds", timed(report.optimizer_seconds)},
+                              {"target_tokens_per_second", timed(StepTokens(report) / report.step_seconds)},
+                              {"bubble", timed(report.bubble)},
+                              {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
+  if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;
+  for (const ChunkReport& c : report.chunks) {
+    json["stages"].push_back({{"rank", c.rank},
+                              {"chunk", c.chunk},
+                              {"first_sublayer", c.first},
+                              {"last_sublayer", c.last},
+                              {"parameters", c.parameters},
+                              {"cost_share", c.cost_share},
+                              {"forward_seconds", timed(c.forward_seconds)},
+                              {"backward_seconds", timed(c.backward_seconds)},
+                              {"live_micro_batches", c.live_micro_batches},
+                              {"border_bytes", c.border_bytes},
+                              {"gradient_bytes", c.gradient_bytes}});
+  }
+  for (const ArenaLayout& layout : report.layouts) {
+    nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
+    if (report.device == DeviceKind::kCuda) {
+      memory["device_bytes"] = LimitedBytes(layout, report.device);
+      memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
+      memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
+    }
+    for (const auto& [name, bytes] : BytesByName(layout)) memory[name + "_bytes"] = bytes;
+    memory["overlaid_bytes"] = layout.overlaid_bytes();  // counted twice among these
+    json["memory"].push_back(memory);
+  }
+  for (int32_t s = 0; options.sublayers && s < static_cast<int32_t>(report.model.sublayers.size()); ++s) {
+    const SublayerRecord& record = report.model.sublayers[s];
+    json["list"].push_back({{"sublayer", s},
+                            {"name", report.model.SublayerName(s)},
+                            {"rank", pipeline.RankOfSublayer(s)},
+                            {"multiply_adds", pipeline.costs[s]},
+                            {"residual_gain", record.residual_gain}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hadal

@@ -1,0 +1,147 @@
+#include "tools/plan/roofline_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/graph_cache.h"
+#include "pipeline/pipeline_plan.h"
+
+namespace hadal {
+namespace {
+
+// Both ways through a linear layer: the output, then the input's gradient and the weight's.
+struct ThereAndBack {
+  double forward = 0, backward = 0;
+
+  void Add(const ThereAndBack& other) {
+    forward += other.forward;
+    backward += other.backward;
+  }
+};
+
+class RooflineCosts : public StepCosts {
+ public:
+  explicit RooflineCosts(const Machine& machine)
+      : machine_(machine), element_bytes_(machine.precision == Precision::kBf16 ? 2 : 4) {}
+
+  absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan, const ActivationCapacity& capacity,
+                                                         bool checkpointing) const override {
+    // Equal sublayers cost the same: one of each kind a stack.
+    constexpr int kKinds = 6, kStacks = 2;
+    std::vector<SublayerSeconds> of_kind(kKinds * kStacks, {-1, 0, 0});
+    std::vector<SublayerSeconds> seconds;
+    for (const SublayerRecord& record : plan.sublayers) {
+      SublayerSeconds& cost = of_kind[kStacks * static_cast<int>(record.kind) + static_cast<int>(record.stack)];
+      if (cost.forward < 0) cost = Cost(plan.options, record, capacity);
+      seconds.push_back(cost);
+      const bool repeats = checkpointing && record.layer >= 0;
+      seconds.back().recompute = repeats ? cost.forward : 0;
+    }
+    return seconds;
+  }
+
+  // Zeroing and norm read and write a gradient; Adam reads it, two moments and a weight and writes the latter three, and where
+  // weights are kept in half the width, those too.
+  double UpdateSeconds(double held, double updated) const override {
+    const double update_bytes = 7 * 4.0 + (machine_.precision == Precision::kBf16 ? 2 : 0);
+    return (held * 2 * 4.0 + updated * update_bytes) / machine_.memory_bytes_per_second;
+  }
+  double SumSeconds() const override { return 3 * 4.0 / machine_.memory_bytes_per_second; }
+  LinkRate Link(bool leaves_node) const override { return leaves_node ? machine_.inter_node : machine_.intra_node; }
+  bool overlap() const override { return machine_.overlap; }
+  int32_t backward_parts() const override { return GraphCache::kMostParts; }
+  double peak_flops() const override { return machine_.peak_flops; }
+  std::string Describe() const override { return absl::StrCat("roofline of ", machine_.name); }
+
+ private:
+  double PassSeconds(double bytes) const {
+    return std::max(bytes / machine_.memory_bytes_per_second, machine_.kernel_seconds);
+  }
+
+  ThereAndBack Linear(double rows, double in, double out) const {
+    const auto product = [&](double m, double n, double k) {
+      return ProductSeconds(machine_, m, n, k, element_bytes_);
+    };
+    return {product(rows, out, in), product(rows, in, out) + product(out, in, rows)};
+  }
+
+  // Two products forward; backward those again and three more.
+  ThereAndBack Attention(double query_rows, double key_rows, double width, double causal) const {
+    const double flops = 2 * 2 * query_rows * kTypicalSentenceRows * width * causal;
+    const double bytes = element_bytes_ * width * (2 * query_rows + 2 * key_rows);
+    const auto kernel = [&](double work, double traffic) {
+      return std::max(work / machine_.attention_flops, PassSeconds(traffic));
+    };
+    return {kernel(flops, bytes), kernel(2.5 * flops, 2 * bytes)};
+  }
+
+  // Reads branch and stream and writes the new stream; backward reads the gradient, the sum and writes two gradients.
+  ThereAndBack Joint(double rows, double width) const {
+    return {PassSeconds(3 * rows * width * element_bytes_), PassSeconds(4 * rows * width * element_bytes_)};
+  }
+
+  SublayerSeconds Cost(const ModelOptions& model, const SublayerRecord& record,
+                       const ActivationCapacity& capacity) const {
+    const double d = model.d_model, source = static_cast<double>(capacity.source_rows);
+    const double rows = static_cast<double>(capacity.rows(record.stack));
+    ThereAndBack sum;
+    switch (record.kind) {
+      case SublayerKind::kSourceEmbedding:
+      case SublayerKind::kTargetEmbedding:
+        return {PassSeconds(2 * rows * d * element_bytes_), 0, PassSeconds(3 * rows * d * 4)};
+      case SublayerKind::kSelfAttention:
+        sum.Add(Linear(rows, d, 3 * d));
+        sum.Add(Attention(rows, rows, d, record.stack == Stack::kDecoder ? 0.5 : 1));
+        sum.Add(Linear(rows, d, d));
+        break;
+      case SublayerKind::kCrossAttention:
+        sum.Add(Linear(rows, d, d));
+        sum.Add(Linear(source, d, 2 * d));
+        sum.Add(Attention(rows, source, d, 1));
+        sum.Add(Linear(rows, d, d));
+        break;
+      case SublayerKind::kFeedForward:
+        sum.Add(Linear(rows, d, model.d_ff));
+        sum.Add(Linear(rows, model.d_ff, d));
+        break;
+      case SublayerKind::kOutputHead: {
+        const ThereAndBack products = Linear(rows, d, model.target_vocabulary);
+        const double loss = PassSeconds(2 * rows * model.target_vocabulary * element_bytes_);
+        return {products.forward + products.backward + loss, 0, 0};
+      }
+    }
+    sum.Add(Joint(rows, d));
+    return {sum.forward, 0, sum.backward};
+  }
+
+  const Machine machine_;
+  const double element_bytes_;
+};
+
+}  // namespace
+
+double ProductSeconds(const Machine& machine, double m, double n, double k, double element_bytes) {
+  const double tile = machine.matmul_tile, units = machine.matmul_units;
+  const double outputs = std::ceil(m / tile) * std::ceil(n / tile);
+  const double most_splits = std::max(1.0, std::floor(k / (4 * tile)));
+  const double splits = std::clamp(std::floor(units / outputs), 1.0, most_splits);
+  const double tiles = outputs * splits;
+  const double waves = std::ceil(tiles / units);
+  const double tile_flops = 2 * tile * tile * k / splits;
+  const double compute = waves * tile_flops * units / machine.matmul_flops;
+  const double bytes = element_bytes * (m * k + k * n + m * n) + (splits > 1 ? 4 * splits * m * n : 0);
+  return std::max({compute, bytes / machine.memory_bytes_per_second, machine.kernel_seconds});
+}
+
+absl::StatusOr<std::unique_ptr<StepCosts>> MakeRooflineCosts(const Machine& machine) {
+  if (machine.peak_flops <= 0 || machine.memory_bytes_per_second <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        machine.name,
+        " is described without the rates of its devices (peak_tflops of its precision, "
+        "memory_gb_per_second); measure them with `hadal bench profile --out FILE` and give --profile FILE"));
+  }
+  return std::make_unique<RooflineCosts>(machine);
+}
+
+}  // namespace hadal

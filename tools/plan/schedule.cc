@@ -1,0 +1,150 @@
+#include "tools/plan/schedule.h"
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "pipeline/schedule_check.h"
+#include "pipeline/schedule_print.h"
+#include "pipeline/schedule_replay.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/plan/schedule_text.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kMostProgramBytes = int64_t{1} << 28;
+
+absl::StatusOr<std::vector<RankProgram>> ProgramsOf(const ScheduleCommandOptions& options) {
+  if (!options.program.empty()) {
+    HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.program, kMostProgramBytes));
+    return ScheduleFromText(text, options.program, options.shape.stages);
+  }
+  return options.forward_only ? MakeForwardSchedules(options.shape) : MakeSchedules(options.kind, options.shape);
+}
+
+std::string ShapeText(const ScheduleCommandOptions& options) {
+  const ScheduleShape& shape = options.shape;
+  return absl::StrFormat("%s, %d stage(s), %d chunk(s) a rank, %d micro-batch(es)",
+                         options.program.empty() ? ToString(options.kind) : options.program, shape.stages, shape.chunks,
+                         shape.micro_batches);
+}
+
+std::string PeakLiveText(const ScheduleReport& report) {
+  std::string text = "micro-batches live at once, by rank:";
+  for (size_t rank = 0; rank < report.peak_live.size(); ++rank) {
+    absl::StrAppend(&text, " ", report.peak_live_of_rank[rank]);
+    if (report.peak_live[rank].size() > 1) {
+      absl::StrAppend(&text, " (chunks ", absl::StrJoin(report.peak_live[rank], ", "), ")");
+    }
+  }
+  return text + "\n";
+}
+
+int Report(const absl::StatusOr<std::string>& text) {
+  constexpr int kDone = 0, kRefused = 1;
+  if (!text.ok()) {
+    std::cerr << "hadal schedule: " << text.status().message() << "\n";
+    return kRefused;
+  }
+  std::cout << *text << std::flush;
+  return kDone;
+}
+
+std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(CLI::App& command, std::shared_ptr<std::string>& kind) {
+  auto options = std::make_shared<ScheduleCommandOptions>();
+  kind = std::make_shared<std::string>("1f1b");
+  const CLI::Range positive(1, 1 << 16);
+  command.add_option("--kind", *kind, "Schedule")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved_1f1b"}))
+      ->capture_default_str();
+  command.add_option("--stages", options->shape.stages, "Ranks of the pipeline")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--chunks", options->shape.chunks, "Chunks a rank")->check(positive)->capture_default_str();
+  command.add_option("--micro-batches", options->shape.micro_batches, "Micro-batches a step")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--outstanding-sends", options->outstanding_sends, "Messages a channel may have under way")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_flag("--forward-only", options->forward_only, "The schedule of a validation");
+  command.add_option("--program", options->program, "A file of instructions instead of --kind");
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, ProgramsOf(options));
+  if (options.text) return ScheduleToText(programs);
+  HADAL_ASSIGN_OR_RETURN(const std::string drawing, DrawSchedule(programs, options.shape,
+                                                                 {.backward_units = options.backward_units,
+                                                                  .outstanding_sends = options.outstanding_sends,
+                                                                  .forward_only = options.forward_only,
+                                                                  .max_columns = options.columns}));
+  HADAL_ASSIGN_OR_RETURN(const ScheduleReport report, CheckSchedule(programs, options.shape,
+                                                                    {.outstanding_sends = options.outstanding_sends,
+                                                                     .forward_only = options.forward_only}));
+  std::string text = absl::StrCat(ShapeText(options), "\n", drawing, PeakLiveText(report));
+  const std::optional<double> bubble = options.forward_only || !options.program.empty()
+                                           ? std::nullopt
+                                           : AnalyticBubbleFraction(options.kind, options.shape);
+  if (bubble) absl::StrAppend(&text, absl::StrFormat("bubble by the formula: %.1f%% of the step\n", 100 * *bubble));
+  return text;
+}
+
+absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, ProgramsOf(options));
+  std::string text = absl::StrCat(ShapeText(options), "\n");
+  size_t instructions = 0;
+  for (const RankProgram& program : programs) instructions += program.size();
+  ScheduleReport report;
+  std::vector<int> sends{1};
+  if (options.outstanding_sends != 1) sends.push_back(options.outstanding_sends);
+  for (const int outstanding : sends) {
+    HADAL_ASSIGN_OR_RETURN(report,
+                           CheckSchedule(programs, options.shape,
+                                         {.outstanding_sends = outstanding, .forward_only = options.forward_only}));
+    absl::StrAppend(&text, "sound with ", outstanding, outstanding == 1 ? " outstanding send" : " outstanding sends",
+                    " a channel: all ", instructions, " instructions run, no deadlock\n");
+  }
+  return text + PeakLiveText(report);
+}
+
+void AddScheduleCommand(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand("schedule", "Draw a pipeline's schedule, or prove that it cannot deadlock");
+  command.require_subcommand(1);
+  std::shared_ptr<std::string> kind;
+
+  CLI::App& print = *command.add_subcommand("print", "Draw the schedule, one row a rank");
+  const std::shared_ptr<ScheduleCommandOptions> drawn = AddShapeFlags(print, kind);
+  print.add_flag("--text", drawn->text, "Print its instructions, one a line");
+  print.add_option("--columns", drawn->columns, "Units of time to draw")
+      ->check(CLI::Range(2, 1 << 16))
+      ->capture_default_str();
+  print.add_option("--backward-units", drawn->backward_units, "A backward takes as long as this many forwards")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  print.callback([drawn, kind, &exit_code] {
+    drawn->kind = *ParseScheduleKind(*kind);
+    exit_code = Report(PrintSchedule(*drawn));
+  });
+
+  CLI::App& check = *command.add_subcommand("check", "Prove the schedule sound, or name what is wrong");
+  const std::shared_ptr<ScheduleCommandOptions> checked = AddShapeFlags(check, kind);
+  check.callback([checked, kind, &exit_code] {
+    checked->kind = *ParseScheduleKind(*kind);
+    exit_code = Report(CheckScheduleCommand(*checked));
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,284 @@
+#include "tools/plan/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/plan/traced_costs.h"
+#include "tools/report/run_record.h"
+
+namespace hadal {
+namespace {
+
+absl::Status SlowDown(const SimulateOptions& options, ReplayCosts& costs) {
+  for (const SlowRank& slow : options.slow_ranks) {
+    if (slow.rank < 0 || slow.rank >= options.shape.stages || !(slow.factor > 0) || !std::isfinite(slow.factor)) {
+      return absl::InvalidArgumentError(absl::StrCat("slow rank ", slow.rank, "=", slow.factor, ": ranks are 0 … ",
+                                                     options.shape.stages - 1, " and factors positive"));
+    }
+    for (int chunk = 0; chunk < options.shape.chunks; ++chunk) {
+      const int g = options.shape.GlobalChunk(slow.rank, chunk);
+      costs.forward_seconds[g] *= slow.factor;
+      costs.backward_seconds[g] *= slow.factor;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Whether the link between two neighbours in the ring of ranks leaves a node.
+bool LeavesNode(const SimulateOptions& options, int rank, int next) {
+  return options.ranks_per_node > 0 && rank / options.ranks_per_node != next / options.ranks_per_node;
+}
+
+double HeldSeconds(const LinkSpeed& link, double bytes) {
+  return link.bytes_per_second > 0 ? bytes / link.bytes_per_second : 0;
+}
+
+std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
+  std::vector<LinkCost> links;
+  for (int border = 0; border + 1 < options.shape.global_chunks(); ++border) {
+    const double bytes = options.message_bytes.empty() ? 0 : options.message_bytes[border];
+    const bool leaves = LeavesNode(options, options.shape.RankOf(border), options.shape.RankOf(border + 1));
+    const LinkSpeed& link = leaves ? options.node_link : options.link;
+    links.push_back({.held_seconds = HeldSeconds(link, bytes) * (leaves ? options.pipelines_per_node : 1),
+                     .latency_seconds = link.latency_seconds});
+  }
+  return links;
+}
+
+absl::Status CheckMessages(const SimulateOptions& options) {
+  const int borders = options.shape.global_chunks() - 1;
+  if (!options.message_bytes.empty() && std::ssize(options.message_bytes) != borders) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a simulation needs ", borders, " message sizes, got ", options.message_bytes.size()));
+  }
+  if (options.pipelines_per_node < 1 || options.ranks_per_node < 0 || !(options.tail_seconds >= 0)) {
+    return absl::InvalidArgumentError("pipelines per node must be ≥ 1, ranks per node and the tail ≥ 0");
+  }
+  return absl::OkStatus();
+}
+
+struct Arguments {
+  SimulateOptions options;
+  std::string kind = "1f1b";
+  std::string plan, run;
+  double forward_ms = 1, backward_ms = 2, message_mib = 0, tail_ms = 0;
+  double link_gb = 0, latency_us = 0, node_link_gb = 0, node_latency_us = 0;
+  int stages = 8, chunks = 1, micro_batches = 32;
+  std::vector<std::string> slow_ranks;
+  std::string svg;
+  bool json = false;
+};
+
+absl::StatusOr<SlowRank> ParseSlowRank(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '=');
+  SlowRank slow;
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &slow.rank) && absl::SimpleAtod(parts[1], &slow.factor)) {
+    return slow;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--slow-rank ", text, ": expected RANK=FACTOR, e.g. 3=1.5"));
+}
+
+absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
+  constexpr int64_t kMostPlanBytes = int64_t{1} << 28;
+  if (!arguments.plan.empty()) {
+    HADAL_ASSIGN_OR_RETURN(const std::string json, ReadFile(arguments.plan, kMostPlanBytes));
+    return SimulateOptionsFromPlan(json, arguments.plan);
+  }
+  if (!arguments.run.empty()) return SimulateOptionsFromRun(arguments.run);
+  SimulateOptions options;
+  HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(arguments.kind));
+  options.shape = {arguments.stages, arguments.chunks, arguments.micro_batches};
+  const int chunks = options.shape.global_chunks();
+  options.forward_seconds.assign(chunks, 1e-3 * arguments.forward_ms / arguments.chunks);
+  options.backward_seconds.assign(chunks, 1e-3 * arguments.backward_ms / arguments.chunks);
+  options.message_bytes.assign(chunks - 1, arguments.message_mib * (1 << 20));
+  return options;
+}
+
+absl::StatusOr<SimulateOptions> OptionsOf(const Arguments& arguments) {
+  HADAL_ASSIGN_OR_RETURN(SimulateOptions options, CostsOf(arguments));
+  if (arguments.run.empty()) options.outstanding_sends = arguments.options.outstanding_sends;
+  options.ranks_per_node = arguments.options.ranks_per_node;
+  options.pipelines_per_node = arguments.options.pipelines_per_node;
+  options.link = {1e9 * arguments.link_gb, 1e-6 * arguments.latency_us};
+  options.node_link = {1e9 * arguments.node_link_gb, 1e-6 * arguments.node_latency_us};
+  options.tail_seconds += 1e-3 * arguments.tail_ms;
+  for (const std::string& text : arguments.slow_ranks) {
+    HADAL_ASSIGN_OR_RETURN(const SlowRank slow, ParseSlowRank(text));
+    options.slow_ranks.push_back(slow);
+  }
+  return options;
+}
+
+absl::StatusOr<std::string> RunSimulate(const Arguments& arguments) {
+  HADAL_ASSIGN_OR_RETURN(const SimulateOptions options, OptionsOf(arguments));
+  HADAL_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(options));
+  if (!arguments.svg.empty()) {
+    HADAL_RETURN_IF_ERROR(ReplaceFile(arguments.svg, SimulationToSvg(simulation), "new"));
+  }
+  return arguments.json ? SimulationToJson(simulation) : SimulationToText(simulation);
+}
+
+void AddLinkOptions(CLI::App& command, Arguments& arguments) {
+  const CLI::Range not_negative(0.0, 1e12);
+  command.add_option("--message-mib", arguments.message_mib, "Size of one message, MiB")->check(not_negative);
+  command.add_option("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited")
+      ->check(not_negative);
+  command.add_option("--latency-us", arguments.latency_us, "Latency within a node, us")->check(not_negative);
+  command.add_option("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline a node; 0: one node")
+      ->check(CLI::Range(0, 1 << 16));
+  command.add_option("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited")
+      ->check(not_negative);
+  command.add_option("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us")->check(not_negative);
+  command
+      .add_option("--pipelines-per-node", arguments.options.pipelines_per_node,
+                  "Pipelines that share what goes between nodes")
+      ->check(CLI::Range(1, 1 << 16));
+}
+
+}  // namespace
+
+absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
+  constexpr int64_t kMostPasses = int64_t{1} << 24;  // half a minute and some GiB
+  const int64_t passes = int64_t{options.shape.global_chunks()} * options.shape.micro_batches;
+  if (passes > kMostPasses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.shape.global_chunks(), " chunks x ", options.shape.micro_batches, " micro-batches are ",
+                     passes, " passes to replay; at most ", kMostPasses,
+                     ": take fewer micro-batches, the bubble is in inverse proportion to them"));
+  }
+  ReplayCosts costs{.forward_seconds = options.forward_seconds, .backward_seconds = options.backward_seconds};
+  HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(options.kind, options.shape));
+  if (std::ssize(costs.forward_seconds) != options.shape.global_chunks() ||
+      costs.backward_seconds.size() != costs.forward_seconds.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a simulation needs ", options.shape.global_chunks(),
+                                                   " forward and backward costs, got ", costs.forward_seconds.size(),
+                                                   " and ", costs.backward_seconds.size()));
+  }
+  HADAL_RETURN_IF_ERROR(CheckMessages(options));
+  HADAL_RETURN_IF_ERROR(SlowDown(options, costs));
+  costs.links = LinkCosts(options);
+  Simulation simulation{.options = options};
+  HADAL_ASSIGN_OR_RETURN(simulation.result, BreakDownStep(programs, options.shape, costs,
+                                                          {.outstanding_sends = options.outstanding_sends}));
+  const std::vector<double>& busy = simulation.result.replay.busy_seconds;
+  simulation.busiest_rank = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
+  simulation.bound_seconds = busy[simulation.busiest_rank] + options.tail_seconds;
+  simulation.step_seconds = simulation.result.replay.makespan_seconds + options.tail_seconds;
+  return simulation;
+}
+
+absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name) {
+  const nlohmann::json plan = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const auto number = [](const nlohmann::json& object, const char* key) {
+    return object.is_object() && object.contains(key) && object[key].is_number();
+  };
+  if (!number(plan, "ranks") || !number(plan, "chunks") || !number(plan, "micro_batches") ||
+      !plan.contains("schedule") || !plan["schedule"].is_string() || !plan.contains("stages") ||
+      !plan["stages"].is_array()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is not what `hadal plan --json` prints"));
+  }
+  SimulateOptions options;
+  HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(plan["schedule"].get<std::string>()));
+  options.shape = {plan["ranks"].get<int>(), plan["chunks"].get<int>(), plan["micro_batches"].get<int>()};
+  if (number(plan, "optimizer_seconds")) options.tail_seconds = plan["optimizer_seconds"].get<double>();
+  for (const nlohmann::json& chunk : plan["stages"]) {
+    if (!number(chunk, "forward_seconds") || !number(chunk, "backward_seconds") || !number(chunk, "border_bytes")) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": stage ", options.forward_seconds.size(),
+                                                     " lacks forward_seconds, backward_seconds or border_bytes"));
+    }
+    options.forward_seconds.push_back(chunk["forward_seconds"].get<double>());
+    options.backward_seconds.push_back(chunk["backward_seconds"].get<double>());
+    options.message_bytes.push_back(chunk["border_bytes"].get<double>());
+  }
+  if (!options.message_bytes.empty()) options.message_bytes.pop_back();  // the last chunk has no border behind it
+  return options;
+}
+
+absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(const RunRecord run, ReadRun(directory));
+  if (!run.layout || run.trace_json.empty()) {
+    return absl::NotFoundError(absl::StrCat(directory, ": has no ", run.layout ? "trace" : "readable config",
+                                            "; train with --trace steps=A-B"));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<TracedCosts> steps, CostsFromTrace(run.trace_json, *run.layout));
+  const TracedCosts& costs = steps[steps.size() / 2];
+  SimulateOptions options{.kind = run.layout->schedule,
+                          .shape = run.layout->shape,
+                          .outstanding_sends = run.layout->outstanding_sends,
+                          .forward_seconds = costs.forward_seconds,
+                          .backward_seconds = costs.backward_seconds,
+                          .traced_seconds = costs.span_seconds};
+  options.shape.micro_batches = costs.micro_batches;
+  return options;
+}
+
+void AddSimulateCommand(CLI::App& app, int& exit_code) {
+  CLI::App& command =
+      *app.add_subcommand("simulate", "Replay a schedule on ranks, costs and links that need not exist");
+  auto arguments = std::make_shared<Arguments>();
+  const CLI::Range counts(1, 1 << 16);
+  const CLI::Range times(0.0, 1e9);
+  CLI::Option* plan = command.add_option("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
+  CLI::Option* run = command.add_option("--run", arguments->run, "Shape and costs from a run's trace")->excludes(plan);
+  command.add_option("--kind", arguments->kind, "gpipe, 1f1b or interleaved_1f1b")
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
+  command.add_option("--stages", arguments->stages, "Ranks")
+      ->check(counts)
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
+  command.add_option("--chunks", arguments->chunks, "Chunks a rank")
+      ->check(counts)
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
+  command.add_option("--micro-batches", arguments->micro_batches, "Micro-batches a step")
+      ->check(counts)
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
+  command.add_option("--forward-ms", arguments->forward_ms, "A rank's forward of one micro-batch, ms")
+      ->check(times)
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
+  command.add_option("--backward-ms", arguments->backward_ms, "A rank's backward of one micro-batch, ms")
+      ->check(times)
+      ->capture_default_str()
+      ->excludes(plan)
+      ->excludes(run);
+  command
+      .add_option("--outstanding-sends", arguments->options.outstanding_sends, "Messages a channel may have under way")
+      ->check(counts)
+      ->capture_default_str();
+  AddLinkOptions(command, *arguments);
+  command.add_option("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
+  command.add_option("--tail-ms", arguments->tail_ms, "Optimizer and other work at a step's end, ms")->check(times);
+  command.add_option("--svg", arguments->svg, "Draw the timeline into this file");
+  command.add_flag("--json", arguments->json, "Print everything as JSON");
+  command.callback([arguments, &exit_code] {
+    constexpr int kDone = 0, kRefused = 1;
+    const absl::StatusOr<std::string> text = RunSimulate(*arguments);
+    exit_code = text.ok() ? kDone : kRefused;
+    if (text.ok()) {
+      std::cout << *text << std::flush;
+    } else {
+      std::cerr << "hadal simulate: " << text.status().message() << "\n";
+    }
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,80 @@
+#include "tools/plan/traced_costs.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/trace_events.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::json;
+
+// One step, as far as it has been read.
+struct Sums {
+  std::vector<double> forward, backward;  // [G]
+  std::vector<int> forwards, backwards;   // [G]
+  std::set<int64_t> micro_batches;
+  double begin = std::numeric_limits<double>::infinity(), end = 0;
+
+  explicit Sums(size_t chunks) : forward(chunks), backward(chunks), forwards(chunks), backwards(chunks) {}
+};
+
+// Throws Json::exception where a field has another type than a trace of ours gives it.
+void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>& steps) {
+  if (event.value("ph", "") != "X") return;
+  const std::string category = event.value("cat", "");
+  if (category != "forward" && category != "backward") return;
+  const int rank = event.at("pid").get<int>();
+  if (rank % layout.replicas != 0) return;
+  const Json& arguments = event.at("args");
+  const int global_chunk = layout.shape.GlobalChunk(rank / layout.replicas, arguments.value("chunk", 0));
+  Sums& sums = steps.try_emplace(arguments.at("step").get<int64_t>(), layout.shape.global_chunks()).first->second;
+  if (global_chunk < 0 || global_chunk >= layout.shape.global_chunks()) return;
+  const double begin = 1e-6 * event.at("ts").get<double>(), seconds = 1e-6 * event.at("dur").get<double>();
+  const bool forward = category == "forward";
+  (forward ? sums.forward : sums.backward)[global_chunk] += seconds;
+  ++(forward ? sums.forwards : sums.backwards)[global_chunk];
+  sums.micro_batches.insert(arguments.value("micro_batch", int64_t{0}));
+  sums.begin = std::min(sums.begin, begin);
+  sums.end = std::max(sums.end, begin + seconds);
+}
+
+// False for a step that the trace holds only a part of.
+bool Finish(int64_t step, const Sums& sums, TracedCosts& costs) {
+  costs = {.step = step,
+           .micro_batches = static_cast<int>(sums.micro_batches.size()),
+           .span_seconds = sums.end - sums.begin};
+  for (size_t g = 0; g < sums.forward.size(); ++g) {
+    if (sums.forwards[g] != costs.micro_batches || sums.backwards[g] != costs.micro_batches) return false;
+    costs.forward_seconds.push_back(sums.forward[g] / costs.micro_batches);
+    costs.backward_seconds.push_back(sums.backward[g] / costs.micro_batches);
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& json, const LayoutRecord& layout) {
+  std::vector<TracedCosts> all;
+  try {
+    std::map<int64_t, Sums> steps;
+    HADAL_RETURN_IF_ERROR(VisitTraceEvents(json, [&](const Json& event) { Add(event, layout, steps); }).status());
+    for (const auto& [step, sums] : steps) {
+      TracedCosts costs;
+      if (Finish(step, sums, costs)) all.push_back(std::move(costs));
+    }
+  } catch (const Json::exception& error) {
+    return absl::DataLossError(absl::StrCat("the trace cannot be read: ", error.what()));
+  }
+  if (all.empty()) return absl::NotFoundError("the trace holds no step with every chunk's forward and backward passes");
+  return all;
+}
+
+}  // namespace hadal

@@ -1,0 +1,155 @@
+#include "tools/report/depth_heat_map.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/check.h"
+#include "tools/metrics/human_units.h"
+#include "tools/report/svg.h"
+
+namespace hadal {
+namespace {
+
+constexpr int kMostRows = 60, kMostColumns = 80;
+constexpr int kLevels = 32;
+constexpr double kLeft = 74, kRight = 92, kTop = 26, kBottom = 42;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// Dark to light, even to the eye and in grey.
+std::string LevelColour(int level) {
+  constexpr std::array<std::array<double, 3>, 6> kStops = {
+      {{62, 18, 80}, {58, 74, 137}, {38, 130, 142}, {61, 172, 116}, {148, 205, 72}, {248, 228, 62}}};
+  const double position = static_cast<double>(level) / (kLevels - 1) * (kStops.size() - 1);
+  const size_t stop = std::min(static_cast<size_t>(position), kStops.size() - 2);
+  const double share = position - static_cast<double>(stop);
+  std::array<int, 3> rgb{};
+  for (size_t c = 0; c < 3; ++c) {
+    rgb[c] = static_cast<int>(std::lround(kStops[stop][c] + share * (kStops[stop + 1][c] - kStops[stop][c])));
+  }
+  return absl::StrFormat("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
+}
+
+// The mean of a cell's numbers on the map's scale; NaN where there are none, infinite where one is not finite.
+double CellValue(const std::vector<float>& record, size_t begin, size_t end, bool logarithmic) {
+  double sum = 0;
+  int count = 0;
+  for (size_t s = begin; s < end; ++s) {
+    const double value = record[s];
+    if (std::isinf(value)) return value;
+    if (std::isnan(value) || (logarithmic && value <= 0)) continue;
+    sum += logarithmic ? std::log10(value) : value;
+    ++count;
+  }
+  return count == 0 ? kNone : sum / count;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const DepthHeatMap& map) : map_(map), svg_(map.width, map.height) {
+    sublayers_ = map.records.front().size();
+    for (const std::vector<float>& record : map.records) HADAL_CHECK_EQ(record.size(), sublayers_);
+    rows_ = static_cast<int>(std::min<size_t>(sublayers_, kMostRows));
+    columns_ = static_cast<int>(std::min<size_t>(map.records.size(), kMostColumns));
+    for (int column = 0; column < columns_; ++column) {
+      for (int row = 0; row < rows_; ++row) {
+        const double value = CellValue(map.records[RecordOf(column)], FirstOf(row), FirstOf(row + 1), map.logarithmic);
+        cells_.push_back(value);
+        if (!std::isfinite(value)) continue;
+        low_ = std::min(low_, value);
+        high_ = std::max(high_, value);
+      }
+    }
+  }
+
+  std::string Draw() && {
+    svg_.Text(kLeft, 16, map_.title, Svg::Anchor::kStart, 14, "#111");
+    svg_.Text(map_.width - 4, 16, map_.unit, Svg::Anchor::kEnd, 11, "#555");
+    Cells();
+    Axes();
+    ColourBar();
+    return std::move(svg_).Finish();
+  }
+
+ private:
+  size_t FirstOf(int row) const { return sublayers_ * row / rows_; }
+  size_t RecordOf(int column) const { return map_.records.size() * column / columns_; }
+  // Whole pixels: no seams between cells.
+  double X(int column) const { return kLeft + std::floor((map_.width - kLeft - kRight) * column / columns_); }
+  double Y(double row) const {
+    return map_.height - kBottom - std::floor((map_.height - kTop - kBottom) * row / rows_);
+  }
+  int LevelOf(double value) const {
+    if (high_ <= low_) return kLevels / 2;
+    return std::clamp(static_cast<int>((value - low_) / (high_ - low_) * kLevels), 0, kLevels - 1);
+  }
+  std::string Fill(double value) const {
+    return std::isinf(value) ? std::string("#000000") : LevelColour(LevelOf(value));
+  }
+
+  // Neighbours of one colour are one rectangle.
+  void Cells() {
+    for (int column = 0; column < columns_; ++column) {
+      for (int row = 0, end = 0; row < rows_; row = end) {
+        const double value = cells_[column * rows_ + row];
+        for (end = row + 1; end < rows_ && SameColour(value, cells_[column * rows_ + end]);) ++end;
+        if (!std::isnan(value)) svg_.Rect(X(column), Y(end), X(column + 1) - X(column), Y(row) - Y(end), Fill(value));
+      }
+    }
+  }
+  bool SameColour(double a, double b) const {
+    if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+    return Fill(a) == Fill(b);
+  }
+
+  void Axes() {
+    const double bottom = map_.height - kBottom, right = map_.width - kRight;
+    const double border = static_cast<double>(map_.encoder_sublayers) * rows_ / static_cast<double>(sublayers_);
+    if (map_.encoder_sublayers > 0 && map_.encoder_sublayers < static_cast<int32_t>(sublayers_)) {
+      svg_.Line(kLeft - 4, Y(border), right, Y(border), "#ffffff", 2);
+      svg_.Text(kLeft - 8, (Y(0) + Y(border)) / 2 + 4, "encoder", Svg::Anchor::kEnd, 11, "#555");
+      svg_.Text(kLeft - 8, (Y(border) + Y(rows_)) / 2 + 4, "decoder", Svg::Anchor::kEnd, 11, "#555");
+    }
+    svg_.Line(kLeft, bottom, right, bottom, "#999");
+    const int every = std::max(1, (columns_ + 5) / 6);
+    for (int column = 0; column < columns_; column += every) {
+      const double x = (X(column) + X(column + 1)) / 2;
+      svg_.Line(x, bottom, x, bottom + 4, "#999");
+      svg_.Text(x, bottom + 17, absl::StrCat(map_.columns[RecordOf(column)]), Svg::Anchor::kMiddle, 11, "#555");
+    }
+    svg_.Text((kLeft + right) / 2, map_.height - 8, map_.x_label, Svg::Anchor::kMiddle, 11, "#555");
+  }
+
+  void ColourBar() {
+    if (low_ > high_) return;
+    const double x = map_.width - kRight + 14, height = Y(0) - Y(rows_);
+    for (int level = 0; level < kLevels; ++level) {
+      svg_.Rect(x, Y(0) - height * (level + 1) / kLevels, 12, height / kLevels, LevelColour(level));
+    }
+    const auto label = [this](double value) { return HumanValue(map_.logarithmic ? std::pow(10, value) : value, 3); };
+    svg_.Text(x + 16, Y(rows_) + 9, label(high_), Svg::Anchor::kStart, 11, "#555");
+    svg_.Text(x + 16, Y(rows_ / 2.0) + 4, label((low_ + high_) / 2), Svg::Anchor::kStart, 11, "#555");
+    svg_.Text(x + 16, Y(0), label(low_), Svg::Anchor::kStart, 11, "#555");
+  }
+
+  const DepthHeatMap& map_;
+  size_t sublayers_ = 0;
+  int rows_ = 0, columns_ = 0;
+  std::vector<double> cells_;  // [columns · rows]
+  double low_ = std::numeric_limits<double>::infinity(), high_ = -std::numeric_limits<double>::infinity();
+  Svg svg_;
+};
+
+}  // namespace
+
+std::string DrawDepthHeatMap(const DepthHeatMap& map) {
+  HADAL_CHECK(!map.records.empty());
+  HADAL_CHECK_EQ(map.columns.size(), map.records.size());
+  return Drawing(map).Draw();
+}
+
+}  // namespace hadal

@@ -1,0 +1,157 @@
+#include "tools/report/line_chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "tools/report/axis_ticks.h"
+#include "tools/report/svg.h"
+
+namespace hadal {
+namespace {
+
+using Point = std::pair<double, double>;
+
+bool IsFinite(const Point& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void Take(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  // Not empty, and never of length 0.
+  void Settle() {
+    if (low > high) *this = {0, 1};
+    if (low == high) {
+      const double pad = low == 0 ? 1 : 0.05 * std::abs(low);
+      low -= pad;
+      high += pad;
+    }
+  }
+};
+
+class Drawing {
+ public:
+  explicit Drawing(const LineChart& chart) : chart_(chart), svg_(chart.width, chart.height) {
+    for (const ChartSeries& series : chart.series) {
+      for (const Point& point : series.points) {
+        if (!IsFinite(point)) continue;
+        x_.Take(point.first);
+        y_.Take(point.second);
+      }
+    }
+    if (chart.from_zero) y_.Take(0);
+    x_.Settle();
+    y_.Settle();
+    if (!chart.from_zero || y_.low < 0) y_.low -= 0.04 * (y_.high - y_.low);
+    y_.high += 0.04 * (y_.high - y_.low);
+  }
+
+  std::string Draw() && {
+    svg_.Text(kLeft, 16, chart_.title, Svg::Anchor::kStart, 14, "#111");
+    Legend();
+    Axes();
+    for (const ChartSeries& series : chart_.series) Series(series);
+    return std::move(svg_).Finish();
+  }
+
+ private:
+  static constexpr double kLeft = 74, kRight = 16, kBottom = 42;
+
+  double X(double x) const { return kLeft + (chart_.width - kRight - kLeft) * (x - x_.low) / (x_.high - x_.low); }
+  double Y(double y) const {
+    const double bottom = chart_.height - kBottom;
+    return bottom - (bottom - top_) * (y - y_.low) / (y_.high - y_.low);
+  }
+
+  static std::string LegendName(const ChartSeries& series) {
+    const auto bad =
+        std::count_if(series.points.begin(), series.points.end(), [](const Point& p) { return !IsFinite(p); });
+    return bad > 0 ? absl::StrCat(series.name, " (", bad, " not finite)") : series.name;
+  }
+
+  // Names go on in a further line where they would leave the chart; the plot begins below them.
+  void Legend() {
+    double x = kLeft, y = 35;
+    for (const ChartSeries& series : chart_.series) {
+      const std::string name = LegendName(series);
+      const double width = 17 + 6.6 * static_cast<double>(name.size());
+      if (x > kLeft && x + width > chart_.width - kRight) {
+        x = kLeft;
+        y += 15;
+      }
+      if (series.dots) {
+        svg_.Circle(x + 6, y - 4, 3, series.colour);
+      } else {
+        svg_.Rect(x, y - 7, 12, 4, series.colour);
+      }
+      svg_.Text(x + 17, y, name, Svg::Anchor::kStart, 11);
+      x += width + 16;
+    }
+    top_ = y + 13;
+  }
+
+  void Axes() {
+    const double bottom = chart_.height - kBottom, right = chart_.width - kRight;
+    for (const double tick : AxisTicks(y_.low, y_.high, 5)) {
+      svg_.Line(kLeft, Y(tick), right, Y(tick), "#e4e4e4");
+      svg_.Text(kLeft - 6, Y(tick) + 4, TickLabel(tick), Svg::Anchor::kEnd, 11, "#555");
+    }
+    for (const double tick : AxisTicks(x_.low, x_.high, 6)) {
+      svg_.Line(X(tick), bottom, X(tick), bottom + 4, "#999");
+      svg_.Text(X(tick), bottom + 17, TickLabel(tick), Svg::Anchor::kMiddle, 11, "#555");
+    }
+    svg_.Line(kLeft, bottom, right, bottom, "#999");
+    svg_.Text((kLeft + right) / 2, chart_.height - 8, chart_.x_label, Svg::Anchor::kMiddle, 11, "#555");
+    svg_.Text(right, 16, chart_.y_label, Svg::Anchor::kEnd, 11, "#555");
+  }
+
+  void Series(const ChartSeries& series) {
+    std::vector<Point> line;
+    for (const Point& point : ThinPoints(series.points, static_cast<int>(chart_.width - kLeft - kRight))) {
+      if (!IsFinite(point)) {
+        Stroke(series, line);
+        line.clear();
+      } else {
+        line.emplace_back(X(point.first), Y(point.second));
+      }
+    }
+    Stroke(series, line);
+  }
+
+  void Stroke(const ChartSeries& series, const std::vector<Point>& line) {
+    if (series.dots || line.size() == 1) {
+      for (const auto& [x, y] : line) svg_.Circle(x, y, 3, series.colour);
+    } else {
+      svg_.Polyline(line, series.colour);
+    }
+  }
+
+  const LineChart& chart_;
+  Range x_, y_;
+  double top_ = 0;  // of the plot, below the legend
+  Svg svg_;
+};
+
+}  // namespace
+
+std::vector<Point> ThinPoints(const std::vector<Point>& points, int columns) {
+  if (static_cast<int64_t>(points.size()) <= 2 * columns) return points;
+  std::vector<Point> thinned;
+  for (int column = 0; column < columns; ++column) {
+    const size_t begin = points.size() * column / columns, end = points.size() * (column + 1) / columns;
+    const auto [low, high] = std::minmax_element(points.begin() + begin, points.begin() + end,
+                                                 [](const Point& a, const Point& b) { return a.second < b.second; });
+    thinned.push_back(std::min(*low, *high));  // by x
+    if (low != high) thinned.push_back(std::max(*low, *high));
+  }
+  return thinned;
+}
+
+std::string DrawLineChart(const LineChart& chart) { return Drawing(chart).Draw(); }
+
+}  // namespace hadal

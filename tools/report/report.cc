@@ -1,0 +1,118 @@
+#include "tools/report/report.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string output;
+  CostFiles costs;
+};
+
+// The costs that the first run which has kept some was started with.
+CostFiles KeptCosts(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    const CostFiles kept = StoredCosts(directory);
+    if (!kept.empty()) return kept;
+  }
+  return {};
+}
+
+// One prediction a run, and each run's compute split by it.
+absl::Status Predict(const CostFiles& costs, Report& report) {
+  std::vector<RunPrediction> predictions;
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    HADAL_ASSIGN_OR_RETURN(RunPrediction prediction, PredictRun(report.runs[i], report.summaries[i], costs));
+    predictions.push_back(std::move(prediction));
+  }
+  for (size_t i = 0; i < predictions.size(); ++i) CompareWithCosts(predictions[i].compute, report.summaries[i]);
+  report.predictions = std::move(predictions);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, const CostFiles& costs) {
+  Report report;
+  for (const std::string& directory : directories) {
+    HADAL_ASSIGN_OR_RETURN(RunRecord run, ReadRun(directory));
+    HADAL_ASSIGN_OR_RETURN(RunSummary summary, Summarize(run));
+    report.runs.push_back(std::move(run));
+    report.summaries.push_back(std::move(summary));
+  }
+  if (!costs.empty()) {
+    HADAL_RETURN_IF_ERROR(Predict(costs, report));
+  } else if (const CostFiles kept = KeptCosts(directories); !kept.empty()) {
+    report.no_predictions = std::string(Predict(kept, report).message());
+  }
+  if (report.runs.size() < 2) return report;
+  absl::StatusOr<Scaling> scaling = CompareRuns(report.runs, report.summaries);
+  if (scaling.ok()) {
+    report.scaling = *std::move(scaling);
+  } else {
+    report.no_scaling = std::string(scaling.status().message());
+  }
+  return report;
+}
+
+std::string DescribeCompute(const Report& report) {
+  if (report.predictions.empty()) {
+    return "No profile was given (--profile, --machine): forward, recompute and backward are as measured, and what "
+           "more cores lose by them "
+           "is against the run on the fewest cores.";
+  }
+  return absl::StrCat(
+      "Forward, recompute and backward are what a step takes at full speed by the ", report.predictions.front().costs,
+      "; what computing took beyond that, with a core, is \"compute slower than profiled\" (negative: faster).");
+}
+
+absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& path,
+                                        const CostFiles& costs) {
+  absl::string_view stem = path;
+  for (const char* extension : {".html", ".json", ".md"}) {
+    if (absl::ConsumeSuffix(&stem, extension)) break;
+  }
+  HADAL_ASSIGN_OR_RETURN(const Report report, MakeReport(directories, costs));
+  const std::pair<const char*, std::string> files[] = {
+      {".html", ReportToHtml(report)}, {".json", ReportToJson(report)}, {".md", ReportToMarkdown(report)}};
+  for (const auto& [extension, text] : files) {
+    HADAL_RETURN_IF_ERROR(ReplaceFile(absl::StrCat(stem, extension), text, absl::StrCat(getpid())));
+  }
+  return absl::StrCat(stem, ".html\n", stem, ".json\n", stem, ".md\n");
+}
+
+void AddReportCommand(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand("report", "Show runs, their time and their scaling as one HTML file");
+  auto arguments = std::make_shared<Arguments>();
+  command.add_option("runs", arguments->runs, "Run directories")->required();
+  command.add_option("-o,--out", arguments->output,
+                     "Path of the .html, .json and .md (default: report in the first run)");
+  AddCostFlags(command, "what it predicts stands beside what was measured", arguments->costs);
+  command.callback([arguments, &exit_code] {
+    constexpr int kDone = 0, kRefused = 1;
+    const absl::StatusOr<std::string> written = WriteReport(
+        arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), "report") : arguments->output,
+        arguments->costs);
+    exit_code = written.ok() ? kDone : kRefused;
+    if (written.ok()) {
+      std::cout << *written << std::flush;
+    } else {
+      std::cerr << "hadal report: " << written.status().message() << "\n";
+    }
+  });
+}
+
+}  // namespace hadal

@@ -1,0 +1,113 @@
+#include "tools/report/report_depth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tools/report/depth_heat_map.h"
+#include "tools/report/line_chart.h"
+#include "tools/report/svg.h"
+
+namespace hadal {
+namespace {
+
+constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a",
+                                    "#6b4fa0", "#8d6e63", "#14746f", "#999999"};
+
+// The records of a run that hold a series of the run's depth.
+std::vector<const DepthMetrics*> RecordsWith(const RunRecord& run, DepthSeries series) {
+  std::vector<const DepthMetrics*> records;
+  for (const DepthMetrics& record : run.depth) {
+    const size_t sublayers = record[series].size();
+    if (sublayers == 0 || (!records.empty() && sublayers != (*records.front())[series].size())) continue;
+    records.push_back(&record);
+  }
+  return records;
+}
+
+std::string HeatMap(const RunRecord& run, DepthSeries series, const std::vector<const DepthMetrics*>& records) {
+  const DepthSeriesInfo& info = kDepthSeries[static_cast<size_t>(series)];
+  DepthHeatMap map{.title = info.title,
+                   .unit = info.unit,
+                   .logarithmic = info.logarithmic,
+                   .x_label = absl::StrCat("recorded step; ", (*records.front())[series].size(), " sublayers upwards"),
+                   .encoder_sublayers = run.encoder_sublayers};
+  for (const DepthMetrics* record : records) {
+    map.columns.push_back(record->step);
+    map.records.push_back((*record)[series]);
+  }
+  return DrawDepthHeatMap(map);
+}
+
+// The first record, the last, and those at a third and at two thirds of the records.
+std::string Profiles(DepthSeries series, const std::vector<const DepthMetrics*>& records) {
+  const DepthSeriesInfo& info = kDepthSeries[static_cast<size_t>(series)];
+  LineChart chart{.title = absl::StrCat(info.title, info.logarithmic ? ", log10" : ""),
+                  .x_label = "sublayer, encoder then decoder",
+                  .y_label = info.unit};
+  std::vector<size_t> chosen;
+  for (const size_t third : {0, 1, 2, 3}) {
+    const size_t index = (records.size() - 1) * third / 3;
+    if (chosen.empty() || chosen.back() != index) chosen.push_back(index);
+  }
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    ChartSeries line{.name = absl::StrCat("step ", records[chosen[i]]->step), .colour = kColours[i]};
+    const std::vector<float>& values = (*records[chosen[i]])[series];
+    for (size_t s = 0; s < values.size(); ++s) {
+      if (std::isnan(values[s]) || (info.logarithmic && values[s] == 0)) continue;
+      const double value = values[s];
+      line.points.emplace_back(static_cast<double>(s), info.logarithmic ? std::log10(value) : value);
+    }
+    chart.series.push_back(std::move(line));
+  }
+  return DrawLineChart(chart);
+}
+
+std::string ModelUpdate(const Report& report) {
+  LineChart chart{.title = "Change of the model since its first weights",
+                  .x_label = "update",
+                  .y_label = "‖ΔF‖ a target token",
+                  .from_zero = true};
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    ChartSeries series{.name = report.runs[i].name, .colour = kColours[i % std::size(kColours)]};
+    for (const DepthMetrics& record : report.runs[i].depth) {
+      if (record.model_update) series.points.emplace_back(static_cast<double>(record.update), *record.model_update);
+    }
+    if (!series.points.empty()) chart.series.push_back(std::move(series));
+  }
+  return chart.series.empty() ? "" : absl::StrCat("<div>", DrawLineChart(chart), "</div>\n");
+}
+
+void AppendRun(const RunRecord& run, std::string& section) {
+  absl::StrAppend(&section, "<h3>", EscapeMarkup(run.name), "</h3>\n<div class=\"charts\">\n");
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    const auto series = static_cast<DepthSeries>(s);
+    const std::vector<const DepthMetrics*> records = RecordsWith(run, series);
+    if (records.empty()) continue;
+    absl::StrAppend(&section, "<div>", HeatMap(run, series, records), "</div>\n<div>", Profiles(series, records),
+                    "</div>\n");
+  }
+  absl::StrAppend(&section, "</div>\n");
+}
+
+}  // namespace
+
+std::string DepthSection(const Report& report) {
+  const bool recorded =
+      std::any_of(report.runs.begin(), report.runs.end(), [](const RunRecord& run) { return !run.depth.empty(); });
+  if (!recorded) return "";
+  std::string section = absl::StrCat("<h2>Depth</h2>\n<div class=\"charts\">\n", ModelUpdate(report), "</div>\n");
+  for (const RunRecord& run : report.runs) {
+    if (!run.depth.empty()) AppendRun(run, section);
+  }
+  absl::StrAppend(
+      &section,
+      "<p class=\"note\">Gradients and updates are of the step's own micro-batches; activations, similarity and "
+      "‖ΔF‖ of a few sentences that never change, dropout off, with the weights behind the step's update. "
+      "White: no such tensor. Black: not finite.</p>\n");
+  return section;
+}
+
+}  // namespace hadal

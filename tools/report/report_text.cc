@@ -1,0 +1,212 @@
+// The report as Markdown and as JSON.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/metrics/human_units.h"
+#include "tools/plan/plan_report.h"
+#include "tools/report/report.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const TimeParts& parts) {
+  Json json;
+  for (const TimePart& part : kTimeParts) json[part.name] = parts.*part.seconds;
+  return json;
+}
+
+Json ToJson(const RunRecord& run, const RunSummary& summary) {
+  const StepMetrics& last = run.steps.back();
+  Json json{{"directory", run.directory},
+            {"model", run.model},
+            {"parameters", run.parameters},
+            {"ranks", run.ranks},
+            {"threads", run.threads},
+            {"steps", last.step + 1},
+            {"loss", last.loss},
+            {"nll", last.nll},
+            {"steady_steps", summary.steps},
+            {"step_seconds", summary.step_seconds},
+            {"outside_seconds", summary.outside_seconds},
+            {"target_tokens", summary.tokens},
+            {"target_tokens_per_second", summary.tokens_per_second()}};
+  if (!run.validations.empty()) json["validation_nll"] = run.validations.back().nll;
+  if (summary.parts) json["step_parts_seconds"] = ToJson(*summary.parts);
+  if (summary.slowest_stage >= 0) {
+    json["slowest_stage"] = summary.slowest_stage;
+    json["slowest_excess"] = summary.slowest_excess;
+  }
+  for (size_t index = 0; index < summary.stages.size(); ++index) {
+    const StageTimes& times = summary.stages[index];
+    Json stage{{"stage", index},
+               {"forward_seconds", times.forward_seconds},
+               {"recompute_seconds", times.recompute_seconds},
+               {"backward_seconds", times.backward_seconds},
+               {"wait_seconds", times.wait_seconds},
+               {"communication_seconds", times.communication_seconds},
+               {"optimizer_seconds", times.optimizer_seconds},
+               {"checkpoint_seconds", times.checkpoint_seconds},
+               {"core_wait_seconds", times.core_wait_seconds}};
+    if (index < summary.beyond_costs.size()) stage["compute_beyond_costs"] = summary.beyond_costs[index];
+    if (index < summary.memory.size()) {
+      stage["arena_bytes"] = summary.memory[index].arena_bytes;
+      stage["predicted_bytes"] = summary.memory[index].arena_bytes + MemoryAllowance::Bytes(run.threads);
+      stage["held_bytes"] = summary.memory[index].held_bytes;
+      stage["peak_resident_bytes"] = summary.memory[index].peak_resident_bytes;
+    }
+    json["stages"].push_back(stage);
+  }
+  return json;
+}
+
+Json ToJson(const RunPrediction& prediction) {
+  return {{"costs", prediction.costs},
+          {"predicted_step_seconds", prediction.layout.step_seconds},
+          {"measured_step_seconds", prediction.measured_seconds},
+          {"step_error", prediction.StepError()},
+          {"predicted_bytes", prediction.predicted_bytes},
+          {"measured_bytes", prediction.measured_bytes},
+          {"utilisation", prediction.utilisation},
+          {"roofline_share", prediction.roofline_share}};
+}
+
+Json ToJson(const Report& report, const Scaling& scaling) {
+  Json json{{"kind", ToString(scaling.kind)}};
+  for (const ScalingRow& row : scaling.rows) {
+    json["rows"].push_back({{"run", report.runs[row.run].directory},
+                            {"cores", row.cores},
+                            {"ranks", report.runs[row.run].ranks},
+                            {"threads", report.runs[row.run].threads},
+                            {"step_seconds", row.step_seconds},
+                            {"target_tokens", row.tokens},
+                            {"target_tokens_per_second", row.tokens_per_second},
+                            {"speedup", row.speedup},
+                            {"efficiency", row.efficiency},
+                            {"lost_share", 1 - row.efficiency},
+                            {"causes", ToJson(row.causes)},
+                            {"largest_loss", DescribeLoss(row, report.summaries[row.run])}});
+  }
+  return json;
+}
+
+// A table's line.
+void AppendRow(const std::vector<std::string>& cells, std::string& text) {
+  for (const std::string& cell : cells) absl::StrAppend(&text, "| ", cell, " ");
+  absl::StrAppend(&text, "|\n");
+}
+void AppendHeader(const std::vector<std::string>& cells, std::string& text) {
+  AppendRow(cells, text);
+  for (size_t i = 0; i < cells.size(); ++i) absl::StrAppend(&text, i == 0 ? "|---" : "|---:");
+  absl::StrAppend(&text, "|\n");
+}
+
+void AppendRuns(const Report& report, std::string& text) {
+  AppendHeader({"run", "ranks x threads", "steps", "loss", "step", "target tokens/s", "slowest stage"}, text);
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunRecord& run = report.runs[i];
+    const RunSummary& summary = report.summaries[i];
+    AppendRow({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step + 1),
+               HumanValue(run.steps.back().loss, 4), absl::StrFormat("%.1f ms", 1e3 * summary.step_seconds),
+               HumanRate(summary.tokens_per_second()),
+               summary.slowest_stage < 0 || run.ranks == 1
+                   ? "-"
+                   : absl::StrFormat("%d (%+.1f%%)", summary.slowest_stage, 100 * summary.slowest_excess)},
+              text);
+  }
+}
+
+void AppendParts(const Report& report, std::string& text) {
+  std::vector<std::string> header{"ms a step, mean over stages"};
+  for (const TimePart& part : kTimeParts) header.push_back(part.name);
+  header.push_back("step");
+  AppendHeader(header, text);
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunSummary& summary = report.summaries[i];
+    if (!summary.parts) continue;
+    std::vector<std::string> cells{report.runs[i].name};
+    for (const TimePart& part : kTimeParts) {
+      cells.push_back(absl::StrFormat("%.1f", 1e3 * ((*summary.parts).*part.seconds)));
+    }
+    cells.push_back(absl::StrFormat("%.1f", 1e3 * summary.step_seconds));
+    AppendRow(cells, text);
+  }
+  absl::StrAppend(&text, "\n", DescribeCompute(report), "\n");
+}
+
+void AppendPredictions(const Report& report, std::string& text) {
+  if (!report.no_predictions.empty()) absl::StrAppend(&text, "\nNo prediction: ", report.no_predictions, "\n");
+  if (report.predictions.empty()) return;
+  absl::StrAppend(&text, "\n## Predicted and measured\n\n");
+  AppendHeader(
+      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"}, text);
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunPrediction& prediction = report.predictions[i];
+    const auto mebibytes = [](int64_t bytes) {
+      return bytes > 0 ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)) : std::string("-");
+    };
+    AppendRow({report.runs[i].name, absl::StrFormat("%.1f ms", 1e3 * prediction.layout.step_seconds),
+               absl::StrFormat("%.1f ms", 1e3 * prediction.measured_seconds),
+               absl::StrFormat("%+.1f%%", 100 * prediction.StepError()), mebibytes(prediction.predicted_bytes),
+               mebibytes(prediction.measured_bytes), absl::StrFormat("%.1f%%", 100 * prediction.utilisation),
+               absl::StrFormat("%.1f%%", 100 * prediction.roofline_share)},
+              text);
+  }
+  absl::StrAppend(&text, "\n", kPredictionNote, "\n");
+}
+
+void AppendScaling(const Report& report, const Scaling& scaling, std::string& text) {
+  absl::StrAppend(&text, "\n## Scaling (", ToString(scaling.kind), ")\n\n");
+  std::vector<std::string> header{"run", "cores", "target tokens/s", "speed-up", "efficiency", "lost"};
+  for (const TimePart& part : kTimeParts) header.push_back(part.name);
+  AppendHeader(header, text);
+  for (const ScalingRow& row : scaling.rows) {
+    std::vector<std::string> cells{report.runs[row.run].name,
+                                   absl::StrCat(row.cores),
+                                   HumanRate(row.tokens_per_second),
+                                   absl::StrFormat("%.2fx", row.speedup),
+                                   absl::StrFormat("%.1f%%", 100 * row.efficiency),
+                                   absl::StrFormat("%.1f%%", 100 * (1 - row.efficiency))};
+    for (const TimePart& part : kTimeParts) {
+      cells.push_back(absl::StrFormat("%+.1f%%", 100 * (row.causes.*part.seconds)));
+    }
+    AppendRow(cells, text);
+  }
+  absl::StrAppend(&text,
+                  "\nThe columns after \"lost\" sum to it: shares of the run's core time, against the first row.\n");
+  for (const ScalingRow& row : scaling.rows) {
+    const std::string loss = DescribeLoss(row, report.summaries[row.run]);
+    if (!loss.empty()) absl::StrAppend(&text, "\n- ", report.runs[row.run].name, ": ", loss);
+  }
+  absl::StrAppend(&text, "\n");
+}
+
+}  // namespace
+
+std::string ReportToJson(const Report& report) {
+  Json json;
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    json["runs"].push_back(ToJson(report.runs[i], report.summaries[i]));
+    if (!report.predictions.empty()) json["runs"].back()["prediction"] = ToJson(report.predictions[i]);
+  }
+  if (report.scaling) json["scaling"] = ToJson(report, *report.scaling);
+  if (!report.no_predictions.empty()) json["no_predictions"] = report.no_predictions;
+  if (!report.no_scaling.empty()) json["no_scaling"] = report.no_scaling;
+  return json.dump(2) + "\n";
+}
+
+std::string ReportToMarkdown(const Report& report) {
+  std::string text = "# hadal report\n\n";
+  AppendRuns(report, text);
+  absl::StrAppend(&text, "\n## Where a step goes\n\n");
+  AppendParts(report, text);
+  AppendPredictions(report, text);
+  if (report.scaling) AppendScaling(report, *report.scaling, text);
+  if (!report.no_scaling.empty()) absl::StrAppend(&text, "\nNo scaling: ", report.no_scaling, "\n");
+  return text;
+}
+
+}  // namespace hadal

@@ -1,0 +1,189 @@
+#include "tools/report/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/run_options.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kTracePrefix = "steps_";
+constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
+
+// null stands for a number that was not finite.
+double Number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) return 0;
+  return found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::optional<double> OptionalNumber(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional<double>(Number(json, key)) : std::nullopt;
+}
+
+int64_t Integer(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<int64_t>() : 0;
+}
+
+std::string String(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+void ReadStages(const Json& json, StepMetrics& step) {
+  if (!json.contains("stages")) return;
+  for (const Json& stage : json["stages"]) {
+    step.stages.push_back({.forward_seconds = Number(stage, "forward"),
+                           .recompute_seconds = Number(stage, "recompute"),
+                           .backward_seconds = Number(stage, "backward"),
+                           .wait_seconds = Number(stage, "wait"),
+                           .communication_seconds = Number(stage, "communication"),
+                           .optimizer_seconds = Number(stage, "optimizer"),
+                           .checkpoint_seconds = Number(stage, "checkpoint"),
+                           .core_wait_seconds = Number(stage, "core_wait")});
+    if (!stage.contains("arena_bytes")) continue;
+    step.memory.push_back({.arena_bytes = Integer(stage, "arena_bytes"),
+                           .held_bytes = Integer(stage, "held_bytes"),
+                           .peak_resident_bytes = Integer(stage, "peak_resident_bytes")});
+  }
+}
+
+StepMetrics ReadStep(const Json& json) {
+  StepMetrics step{.step = Integer(json, "step"),
+                   .update = Integer(json, "update"),
+                   .loss = Number(json, "loss"),
+                   .nll = Number(json, "nll"),
+                   .perplexity = Number(json, "perplexity"),
+                   .learning_rate = Number(json, "learning_rate"),
+                   .gradient_norm = Number(json, "gradient_norm"),
+                   .target_tokens = Integer(json, "target_tokens"),
+                   .tokens_per_second = Number(json, "tokens_per_second"),
+                   .step_seconds = Number(json, "step_seconds"),
+                   .elapsed_seconds = Number(json, "elapsed_seconds"),
+                   .epoch = Number(json, "epoch"),
+                   .skipped = json.contains("skipped") && json["skipped"] == true,
+                   .measured_bubble = OptionalNumber(json, "measured_bubble"),
+                   .analytic_bubble = OptionalNumber(json, "analytic_bubble")};
+  ReadStages(json, step);
+  if (json.contains("depth_gradient_norms")) {
+    for (const Json& norm : json["depth_gradient_norms"]) {
+      step.depth_gradient_norms.push_back(norm.is_number() ? norm.get<float>() : NAN);
+    }
+  }
+  return step;
+}
+
+DepthMetrics ReadDepth(const Json& json) {
+  DepthMetrics depth{.step = Integer(json, "step"),
+                     .update = Integer(json, "update"),
+                     .model_update = OptionalNumber(json, "model_update"),
+                     .seconds = Number(json, "seconds")};
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    const auto found = json.find(kDepthSeries[s].name);
+    if (found == json.end() || !found->is_array()) continue;
+    for (const Json& value : *found) {
+      depth.series[s].push_back(value.is_number() ? value.get<float>() : value.is_string() ? INFINITY : NAN);
+    }
+  }
+  return depth;
+}
+
+void ReadLine(const Json& json, RunRecord& run) {
+  const std::string event = String(json, "event");
+  if (event == "run") {
+    run.model = String(json, "model");
+    run.parameters = Integer(json, "parameters");
+    run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));
+    run.target_vocabulary = static_cast<int32_t>(Integer(json, "target_vocabulary"));
+    run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
+    run.ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
+    run.threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
+  } else if (event == "step") {
+    run.steps.push_back(ReadStep(json));
+  } else if (event == "depth") {
+    run.depth.push_back(ReadDepth(json));
+  } else if (event == "validation") {
+    run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu")});
+  } else if (event == "warning") {
+    run.warnings.push_back({Integer(json, "step"), String(json, "text")});
+  } else if (event == "finish") {
+    run.finish = String(json, "reason");
+  }
+}
+
+std::optional<LayoutRecord> ReadLayout(const RunRecord& run) {
+  const absl::StatusOr<config::RunConfig> config =
+      LoadConfig({JoinPath(run.directory, "config.resolved.textproto")}, {});
+  if (!config.ok()) return std::nullopt;
+  const absl::StatusOr<RunOptions> options = MakeRunOptions(*config);
+  if (!options.ok()) return std::nullopt;
+  const PipelineOptions& pipeline = options->train.pipeline;
+  return LayoutRecord{.schedule = pipeline.schedule,
+                      .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
+                                .chunks = pipeline.chunks,
+                                .micro_batches = options->train.batch.micro_batches},
+                      .replicas = pipeline.replicas,
+                      .outstanding_sends = pipeline.outstanding_sends,
+                      .checkpoint_every = pipeline.checkpoint_every};
+}
+
+// "steps_90-92.json" → 90; −1 for other names.
+int64_t FirstStepOf(const std::string& name) {
+  if (!name.starts_with(kTracePrefix)) return -1;
+  const size_t end = std::min(name.find_first_not_of("0123456789", kTracePrefix.size()), name.size());
+  int64_t step = -1;
+  return absl::SimpleAtoi(name.substr(kTracePrefix.size(), end - kTracePrefix.size()), &step) ? step : -1;
+}
+
+// The trace of the latest steps; "" where there is none.
+std::string ReadTrace(const std::string& directory) {
+  const std::string traces = JoinPath(directory, "trace");
+  absl::StatusOr<std::vector<std::string>> names = ListDirectory(traces);
+  if (!names.ok()) return "";
+  std::ranges::stable_sort(*names, {}, FirstStepOf);
+  for (auto name = names->rbegin(); name != names->rend(); ++name) {
+    if (!absl::EndsWith(*name, ".json")) continue;
+    const absl::StatusOr<std::string> text = ReadFile(JoinPath(traces, *name), kMostTraceBytes);
+    if (text.ok()) return *text;
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
+  const std::string path = JoinPath(directory, "metrics.jsonl");
+  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // refuses what is not a file, in the system's words
+  std::ifstream in(path, std::ios::binary);
+  RunRecord run{.directory = directory};
+  const std::string trimmed = directory.substr(0, directory.find_last_not_of('/') + 1);
+  run.name = BaseName(trimmed);
+  for (std::string line; std::getline(in, line);) {  // a line at a time: long runs of many stages write gigabytes
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object()) ReadLine(json, run);
+  }
+  if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed; is the disk all right?"));
+  if (run.steps.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": holds no step; has the run begun?"));
+  }
+  run.layout = ReadLayout(run);
+  run.trace_json = ReadTrace(directory);
+  return run;
+}
+
+}  // namespace hadal

@@ -1,0 +1,182 @@
+#include "tools/report/run_summary.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "pipeline/pipeline_plan.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+#include "tools/plan/step_breakdown.h"
+
+namespace hadal {
+namespace {
+
+// Runs of many stages have their times at every step in the beginning and seldom later (pipeline/step_report.h): of these steps those that lie
+// as far apart as the last ones do, so that the beginning weighs no more than the rest.
+std::vector<const StepMetrics*> EvenlySpaced(std::vector<const StepMetrics*> steps) {
+  constexpr size_t kLast = 4;
+  if (steps.size() < kLast) return steps;
+  int64_t gap = std::numeric_limits<int64_t>::max();
+  for (size_t i = steps.size() - kLast + 1; i < steps.size(); ++i)
+    gap = std::min(gap, steps[i]->step - steps[i - 1]->step);
+  if (gap <= 1) return steps;
+  const int64_t last = steps.back()->step;
+  std::erase_if(steps, [&](const StepMetrics* step) { return (last - step->step) % gap != 0; });
+  return steps;
+}
+
+std::vector<const StepMetrics*> SteadySteps(const RunRecord& run) {
+  std::vector<const StepMetrics*> with_stages, all;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    const StepMetrics& step = run.steps[i];
+    if (step.skipped || (i == 0 && run.steps.size() > 1)) continue;
+    all.push_back(&step);
+    if (!step.stages.empty()) with_stages.push_back(&step);
+  }
+  if (!with_stages.empty()) return EvenlySpaced(std::move(with_stages));
+  if (!all.empty()) return all;
+  return {&run.steps.back()};
+}
+
+void Add(const StageTimes& times, double share, StageTimes& sum) {
+  sum.forward_seconds += share * times.forward_seconds;
+  sum.recompute_seconds += share * times.recompute_seconds;
+  sum.backward_seconds += share * times.backward_seconds;
+  sum.wait_seconds += share * times.wait_seconds;
+  sum.communication_seconds += share * times.communication_seconds;
+  sum.optimizer_seconds += share * times.optimizer_seconds;
+  sum.checkpoint_seconds += share * times.checkpoint_seconds;
+  sum.core_wait_seconds += share * times.core_wait_seconds;
+}
+
+double Compute(const StageTimes& times) {
+  return times.forward_seconds + times.recompute_seconds + times.backward_seconds;
+}
+
+// The schedule's own idle time in one replica, with the measured compute of each stage spread evenly over its chunks and its
+// replica's micro-batches.
+absl::StatusOr<StepBreakdown> ReplayReplica(const LayoutRecord& layout, int replica,
+                                            const std::vector<StageTimes>& stages) {
+  ScheduleShape shape = layout.shape;
+  shape.micro_batches = ShareOf(layout.shape.micro_batches, layout.replicas, replica).count;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(layout.schedule, shape));
+  ReplayCosts costs;
+  const double visits = static_cast<double>(shape.chunks) * shape.micro_batches;
+  for (int g = 0; g < shape.global_chunks(); ++g) {
+    const StageTimes& times = stages[shape.RankOf(g)];
+    costs.forward_seconds.push_back(times.forward_seconds / visits);
+    costs.backward_seconds.push_back((times.recompute_seconds + times.backward_seconds) / visits);
+  }
+  HADAL_ASSIGN_OR_RETURN(const BrokenDownReplay result,
+                         BreakDownStep(programs, shape, costs, {.outstanding_sends = layout.outstanding_sends}));
+  return result.breakdown;
+}
+
+// Mean over the replicas.
+absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& stages) {
+  StepBreakdown mean;
+  for (int replica = 0; replica < layout.replicas; ++replica) {
+    HADAL_ASSIGN_OR_RETURN(const StepBreakdown one, ReplayReplica(layout, replica, stages));
+    mean.bubble_seconds += one.bubble_seconds / layout.replicas;
+    mean.imbalance_seconds += one.imbalance_seconds / layout.replicas;
+  }
+  return mean;
+}
+
+// Of a stage's compute and optimizer.
+double ShareWithoutCore(const StageTimes& times) {
+  const double busy = Compute(times) + times.optimizer_seconds;
+  return busy > 0 ? std::min(1.0, times.core_wait_seconds / busy) : 0;
+}
+
+// Takes the time without a core out of the parts it lies in, from each its share.
+void MoveCoreWait(double seconds, TimeParts& parts) {
+  double TimeParts::*const kWhere[] = {&TimeParts::forward, &TimeParts::recompute, &TimeParts::backward,
+                                       &TimeParts::optimizer};
+  double busy = 0;
+  for (const auto part : kWhere) busy += parts.*part;
+  if (busy <= 0) return;
+  parts.core_wait = std::min(seconds, busy);
+  for (const auto part : kWhere) parts.*part *= 1 - parts.core_wait / busy;
+}
+
+absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
+  StageTimes mean;
+  for (const StageTimes& times : summary.stages) Add(times, 1.0 / static_cast<double>(summary.stages.size()), mean);
+  TimeParts parts{.forward = mean.forward_seconds,
+                  .recompute = mean.recompute_seconds,
+                  .backward = mean.backward_seconds,
+                  .optimizer = mean.optimizer_seconds,
+                  .checkpoint = mean.checkpoint_seconds,
+                  .exposed_transfers = mean.wait_seconds,
+                  .communication = mean.communication_seconds};
+  if (run.layout && run.layout->shape.stages == std::ssize(summary.stages)) {
+    HADAL_ASSIGN_OR_RETURN(const StepBreakdown replay, ReplayWait(*run.layout, summary.stages));
+    parts.bubble = replay.bubble_seconds;
+    parts.imbalance = replay.imbalance_seconds;
+    parts.exposed_transfers = mean.wait_seconds - parts.bubble - parts.imbalance;
+    summary.wait_is_split = true;
+  }
+  parts.other = summary.step_seconds - parts.sum();
+  MoveCoreWait(mean.core_wait_seconds, parts);
+  summary.parts = parts;
+  for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
+    const double excess = Compute(summary.stages[stage]) / Compute(mean) - 1;
+    if (summary.slowest_stage >= 0 && excess <= summary.slowest_excess) continue;
+    summary.slowest_stage = static_cast<int>(stage);
+    summary.slowest_excess = excess;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary) {
+  if (!summary.parts) return;
+  HADAL_CHECK_EQ(costs.size(), summary.stages.size());
+  ComputeCosts mean;
+  for (size_t stage = 0; stage < costs.size(); ++stage) {
+    const double share = 1.0 / static_cast<double>(costs.size());
+    mean.forward += share * costs[stage].forward;
+    mean.recompute += share * costs[stage].recompute;
+    mean.backward += share * costs[stage].backward;
+    const StageTimes& times = summary.stages[stage];
+    const double had_core = Compute(times) * (1 - ShareWithoutCore(times));
+    summary.beyond_costs.push_back(costs[stage].sum() > 0 ? had_core / costs[stage].sum() - 1 : 0);
+  }
+  TimeParts& parts = *summary.parts;
+  parts.slower = parts.forward + parts.recompute + parts.backward - mean.sum();
+  parts.forward = mean.forward;
+  parts.recompute = mean.recompute;
+  parts.backward = mean.backward;
+}
+
+absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
+  RunSummary summary;
+  const std::vector<const StepMetrics*> steps = SteadySteps(run);
+  summary.steps = std::ssize(steps);
+  const double share = 1.0 / static_cast<double>(steps.size());
+  for (const StepMetrics* step : steps) {
+    summary.step_seconds += share * step->step_seconds;
+    summary.tokens += share * static_cast<double>(step->target_tokens);
+    summary.stages.resize(step->stages.size());
+    for (size_t stage = 0; stage < step->stages.size(); ++stage) {
+      Add(step->stages[stage], share, summary.stages[stage]);
+    }
+  }
+  const StepMetrics &first = run.steps.front(), &last = run.steps.back();
+  if (run.steps.size() > 1 && last.elapsed_seconds > first.elapsed_seconds) {
+    double inside = 0;
+    for (size_t i = 1; i < run.steps.size(); ++i) inside += run.steps[i].step_seconds;
+    const double outside = last.elapsed_seconds - first.elapsed_seconds - inside;
+    summary.outside_seconds = std::max(0.0, outside / static_cast<double>(run.steps.size() - 1));
+  }
+  for (const StepMetrics& step : run.steps) {
+    if (!step.memory.empty()) summary.memory = step.memory;
+  }
+  if (!summary.stages.empty()) HADAL_RETURN_IF_ERROR(SplitTime(run, summary));
+  return summary;
+}
+
+}  // namespace hadal

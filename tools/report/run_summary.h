@@ -1,0 +1,89 @@
+// Where a run's time went: means over its steady steps, by rank and by cause.
+//
+//   step = compute + optimizer + waiting for a core + bubble + imbalance + exposed transfers + communication + other
+//                                                     (seconds, mean over the stages, each of which is the mean over its replicas)
+//   compute = forward + recompute + backward          as measured on each rank; of these and the optimizer's the time without a core
+//                                                     (a neighbour, or more ranks than cores) is a part of its own
+//           = the same as predicted + slower          where costs are given (CompareWithCosts): what goes beyond a profile's or a
+//                                                     machine's costs is a part of its own too, negative where a stage was faster
+//   wait = bubble + imbalance + exposed transfers     as measured; the first two by replaying the run's schedule with the stages'
+//                                                     measured compute (step_breakdown.h), the third is what remains: transfers
+//                                                     that were not hidden, and jitter from micro-batch to micro-batch
+//   other = step - everything that was measured
+// so the parts sum to the step exactly. A remainder can be slightly negative: ranks waited less than the replay of their means says.
+// Steady steps: those that carry stage times, without the first (it pages memory in) and without skipped updates.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/report/run_record.h"
+
+namespace hadal {
+
+// The parts of a step. kCauses names them in order.
+struct TimeParts {
+  double forward = 0, recompute = 0, backward = 0, slower = 0, optimizer = 0, core_wait = 0, checkpoint = 0;
+  double bubble = 0, imbalance = 0, exposed_transfers = 0;
+  double communication = 0, other = 0;
+
+  double sum() const {
+    return forward + recompute + backward + slower + optimizer + core_wait + checkpoint + bubble + imbalance +
+           exposed_transfers + communication + other;
+  }
+};
+
+struct TimePart {
+  const char* name;
+  double TimeParts::*seconds;
+  const char* colour;
+};
+inline constexpr TimePart kTimeParts[] = {
+    {"forward", &TimeParts::forward, "#3b7dd8"},
+    {"recompute", &TimeParts::recompute, "#7fb3f0"},
+    {"backward", &TimeParts::backward, "#d9822b"},
+    {"compute slower than profiled", &TimeParts::slower, "#8c3b3b"},
+    {"optimizer", &TimeParts::optimizer, "#6b4fa0"},
+    {"waiting for a core", &TimeParts::core_wait, "#b59a00"},
+    {"checkpoint", &TimeParts::checkpoint, "#c2559d"},
+    {"bubble", &TimeParts::bubble, "#c9c9c9"},
+    {"imbalance", &TimeParts::imbalance, "#e05a5a"},
+    {"exposed transfers", &TimeParts::exposed_transfers, "#3aa675"},
+    {"communication", &TimeParts::communication, "#14746f"},
+    {"other", &TimeParts::other, "#8d6e63"},
+};
+
+struct RunSummary {
+  int64_t steps = 0;                // averaged over
+  double step_seconds = 0;          // mean
+  double tokens = 0;                // target tokens a step, mean
+  double outside_seconds = 0;       // a step: data, metrics, validation, checkpoints; 0 where unknown
+  std::vector<StageTimes> stages;   // [stages] mean; empty where not recorded
+  std::vector<StageMemory> memory;  // [stages] of the last step that has it; or empty
+  std::optional<TimeParts> parts;   // mean over the stages; absent without stage times
+  bool wait_is_split = false;       // else all waiting stands under exposed transfers (the config could not be read)
+  int slowest_stage = -1;           // computes longest; -1 where not recorded
+  double slowest_excess = 0;        // its compute over the stages' mean, minus 1
+  std::vector<double>
+      beyond_costs;  // [stages] compute with a core over what the costs predict, minus 1; empty without costs
+
+  double tokens_per_second() const { return step_seconds > 0 ? tokens / step_seconds : 0; }
+};
+
+// Errors: those of the replay.
+absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
+
+// What a stage computes in a step, at the speed that a profile or a machine's description says: full speed, nothing beside it.
+struct ComputeCosts {
+  double forward = 0, recompute = 0, backward = 0;  // seconds, mean over the replicas
+
+  double sum() const { return forward + recompute + backward; }
+};
+
+// Splits the compute of a run's step into what `costs` say of it and what goes beyond. Without stage times there is nothing to split.
+// REQUIRES: one entry a stage of the summary.
+void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
+
+}  // namespace hadal

@@ -1,0 +1,47 @@
+// How well runs of one model on more and more cores use them, and what each lost percent went to.
+//
+// The unit is the core-second a target token: a run on P cores (ranks × threads) that takes T seconds for a step of N tokens spends
+//   c = P·T / N          and is efficient to  c_0 / c,  where run 0 is the one on the fewest cores.
+// That is strong scaling where all steps have as many tokens, weak scaling where tokens grow with the cores; the formula is the same.
+// Every part of a run's step (run_summary.h) is a part of c, so what a run loses against run 0, c - c_0, is the sum of the parts'
+// differences: each lost percent has a cause. `causes` are shares of c: they sum to 1 - efficiency. A negative cause is a gain.
+// Where the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted work, and "compute
+// slower than profiled" is what went beyond it; else the three are as measured, and slower compute shows as their loss against run 0.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/report/run_record.h"
+#include "tools/report/run_summary.h"
+
+namespace hadal {
+
+enum class ScalingKind { kStrong, kWeak, kMixed };
+
+struct ScalingRow {
+  size_t run = 0;  // index into the runs given
+  int cores = 1;
+  double step_seconds = 0;
+  double tokens = 0;  // a step
+  double tokens_per_second = 0;
+  double speedup = 1;  // tokens/s over run 0's
+  double efficiency = 1;
+  TimeParts causes;  // shares of this run's core time
+};
+
+struct Scaling {
+  ScalingKind kind = ScalingKind::kStrong;
+  std::vector<ScalingRow> rows;  // by cores, fewest first
+};
+
+std::string ToString(ScalingKind kind);
+
+// Errors: InvalidArgument: fewer than two runs, different models, or a run without stage times; the run is named.
+absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
+
+// The largest cause of a row's loss, in words, with its remedy; "" for a row that loses less than half a percent.
+std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary);
+
+}  // namespace hadal

@@ -1,0 +1,21 @@
+// One step of a traced run (tools/metrics/trace_json.h) as a timeline: what each rank did when.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/report/timeline_svg.h"
+
+namespace hadal {
+
+struct TracedStep {
+  int64_t step = 0;
+  double clock_error_seconds = 0;
+  Timeline timeline;  // forward, recompute, backward, wait, update; one row a rank; from the step's first event
+};
+
+// The middle one of the trace's steps. Errors: DataLoss when the text is no trace, NotFound when it holds no step.
+absl::StatusOr<TracedStep> TimelineFromTrace(const std::string& json);
+
+}  // namespace hadal

@@ -1,0 +1,115 @@
+#include "tools/translate/bleu.h"
+
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+#include "runtime/data/tokenize_13a.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/text_lines.h"
+
+namespace hadal {
+namespace {
+
+// The lines of `in`, without white space at their ends. `name` is what errors call it.
+absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::string& name) {
+  TextLines text(in, name);
+  std::vector<std::string> lines;
+  std::string line;
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(const bool another, text.Next(line));
+    if (!another) break;
+    lines.emplace_back(StripTrailingSpace(line));
+  }
+  if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no line"));
+  return lines;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened for reading"));
+  return ReadLines(in, path);
+}
+
+std::string FormatJson(const BleuScore& score, int references, int digits) {
+  const std::string signature = BleuSignature(references);
+  nlohmann::ordered_json json;
+  json["name"] = "BLEU";
+  json["score"] = std::stod(absl::StrFormat("%.*f", digits, score.score));
+  json["signature"] = signature;
+  json["verbose_score"] = BleuDetails(score);
+  for (const auto field : absl::StrSplit(signature, '|')) {
+    const std::pair<std::string, std::string> entry = absl::StrSplit(field, absl::MaxSplits(':', 1));
+    json[entry.first] = entry.second;
+  }
+  return json.dump(1);
+}
+
+}  // namespace
+
+std::string FormatBleu(const BleuScore& score, int references, BleuFormat format, int digits) {
+  switch (format) {
+    case BleuFormat::kJson:
+      return FormatJson(score, references, digits);
+    case BleuFormat::kText:
+      return absl::StrFormat("BLEU|%s = %.*f %s", BleuSignature(references), digits, score.score, BleuDetails(score));
+    case BleuFormat::kScoreOnly:
+      break;
+  }
+  return absl::StrFormat("%.*f", digits, score.score);
+}
+
+absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_input, std::ostream& out) {
+  std::vector<std::vector<std::string>> references;
+  for (const std::string& path : options.references) {
+    HADAL_ASSIGN_OR_RETURN(references.emplace_back(), ReadFile(path));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hypotheses, options.hypotheses.empty()
+                                                                        ? ReadLines(standard_input, "standard input")
+                                                                        : ReadFile(options.hypotheses));
+  for (size_t r = 0; r < references.size(); ++r) {
+    if (references[r].size() == hypotheses.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(options.references[r], " has ", references[r].size(),
+                                                   " lines, but there are ", hypotheses.size(),
+                                                   " hypotheses; both need one line a sentence, empty lines included"));
+  }
+  HADAL_ASSIGN_OR_RETURN(const BleuScore score, CorpusBleu(hypotheses, references));
+  out << FormatBleu(score, static_cast<int>(references.size()), options.format, options.digits) << "\n";
+  return absl::OkStatus();
+}
+
+void AddBleuCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("bleu", "Score translations: corpus BLEU, equal to sacreBLEU's default");
+  auto options = std::make_shared<BleuCommandOptions>();
+  command
+      ->add_option("-r,--reference", options->references,
+                   "Reference file, detokenised; repeat it for several references")
+      ->required();
+  command->add_option("-i,--input", options->hypotheses, "File of translations (default: standard input)");
+  command->add_option("-w,--width", options->digits, "Digits after the point")
+      ->check(CLI::Range(0, 12))
+      ->capture_default_str();
+  const auto set_format = [options](BleuFormat format) {
+    return [options, format](int64_t) { options->format = format; };
+  };
+  CLI::Option* json = command->add_flag("--json", set_format(BleuFormat::kJson), "Print a JSON object (the default)");
+  CLI::Option* text = command->add_flag("--text", set_format(BleuFormat::kText), "Print one line");
+  CLI::Option* bare = command->add_flag("--score-only", set_format(BleuFormat::kScoreOnly), "Print the number alone");
+  text->excludes(json);
+  bare->excludes(json)->excludes(text);
+  command->callback([options, &exit_code] {
+    const absl::Status status = RunBleu(*options, std::cin, std::cout);
+    if (!status.ok()) std::cerr << "hadal bleu: " << status.message() << "\n";
+    exit_code = status.ok() ? 0 : 1;
+  });
+}
+
+}  // namespace hadal

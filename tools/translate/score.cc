@@ -1,0 +1,203 @@
+#include "tools/translate/score.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "pipeline/pair_scorer.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config/named_values.h"
+#include "tools/corpus/parallel_text.h"
+#include "tools/corpus/token_lists.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+// Words between ASCII white space.
+int64_t CountWords(absl::string_view line) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
+  return static_cast<int64_t>(words.size());
+}
+
+class Scoring {
+ public:
+  Scoring(const ScoreOptions& options, Communicator& communicator, std::ostream& out, std::ostream& log)
+      : options_(options),
+        is_main_(communicator.rank() == 0),
+        collectives_(communicator, absl::Seconds(options.wait_timeout_seconds)),
+        standard_output_(out),
+        log_(log) {}
+
+  absl::Status Run(Communicator& communicator, const Stream& stream) {
+    absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
+    has_source_ = checkpoint->plan().options.has_encoder();
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
+                           PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
+                                              absl::Seconds(options_.wait_timeout_seconds)));
+    bool more = true;
+    while (more) HADAL_RETURN_IF_ERROR(ScoreBuffer(*checkpoint, *scorer, more));
+    if (is_main_) Summarize();
+    return absl::OkStatus();
+  }
+
+ private:
+  std::ostream& out() { return options_.output.empty() ? standard_output_ : output_; }
+
+  absl::Status OpenFiles() {
+    if (has_source_ && options_.source.empty()) {
+      return absl::InvalidArgumentError("the model translates: give its --source as well");
+    }
+    if (!has_source_ && !options_.source.empty()) {
+      return absl::InvalidArgumentError("the model is a language model and reads no --source; give --target alone");
+    }
+    HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({options_.source, options_.target}));
+    reader_.emplace(std::move(reader));
+    if (options_.output.empty()) return absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.source, options_.target}));
+    output_.open(options_.output, std::ios::binary | std::ios::trunc);
+    return output_ ? absl::OkStatus() : CreationError(errno, options_.output);
+  }
+
+  // Rank 0: the next pairs, source and target in turn; scored_[i] says whether line i is among them.
+  absl::Status Read(const ModelCheckpoint& checkpoint, int64_t longest, TokenLists& lists) {
+    ParallelLine line;
+    scored_.clear();
+    while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs) {
+      HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
+      if (!more) return absl::OkStatus();
+      if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
+      std::vector<int32_t> source;
+      if (has_source_) source = checkpoint.source_vocabulary().Encode(line.source);
+      std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);
+      const auto tokens = static_cast<int64_t>(std::max(source.size(), target.size()));
+      scored_.push_back(tokens <= longest);
+      if (tokens > longest) {
+        if (options_.over_long == OverLong::kError) {
+          return absl::InvalidArgumentError(absl::StrCat("line ", line.number, " has ", tokens, " tokens, more than ",
+                                                         longest, "; give --on-long skip or a higher --batch-tokens"));
+        }
+        continue;
+      }
+      words_ += CountWords(line.target) + 1;  // the end of the line
+      lists.push_back(std::move(source));
+      lists.push_back(std::move(target));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ScoreBuffer(const ModelCheckpoint& checkpoint, PairScorer& scorer, bool& more) {
+    TokenLists lists;
+    const absl::Status read = is_main_ ? Read(checkpoint, scorer.longest_tokens(), lists) : absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(read, "reading text"));
+    HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!scored_.empty(), "reading text"));
+    if (!more) return absl::OkStatus();
+    std::string bytes = is_main_ ? TokenListsToBytes(lists) : "";
+    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
+    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    std::vector<SampleView> pairs;
+    for (size_t i = 0; i + 1 < lists.size(); i += 2) {
+      pairs.push_back({.source = lists[i], .target = lists[i + 1], .has_source = has_source_});
+    }
+    std::vector<PairScore> scores;
+    if (!pairs.empty()) {
+      HADAL_ASSIGN_OR_RETURN(scores, scorer.Score(pairs));
+    }
+    return collectives_.AllOk(is_main_ ? Write(scores) : absl::OkStatus(), "writing scores");
+  }
+
+  absl::Status Write(const std::vector<PairScore>& scores) {
+    size_t next = 0;
+    for (const bool scored : scored_) {
+      const PairScore score = scored ? scores[next++] : PairScore{NAN, 0};
+      out() << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
+      if (!scored) {
+        ++skipped_;
+        continue;
+      }
+      ++pairs_;
+      total_.log_probability += score.log_probability;
+      total_.tokens += score.tokens;
+    }
+    out().flush();
+    if (out()) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
+                                                     ": writing failed; is the disk full?"));
+  }
+
+  const char* What() const { return has_source_ ? "pairs" : "lines"; }
+
+  void Summarize() {
+    if (total_.tokens > 0) {
+      const double nll = -total_.log_probability / static_cast<double>(total_.tokens);
+      const double nll_of_word = -total_.log_probability / static_cast<double>(words_);
+      log_ << absl::StrFormat(
+          "scored %s %s, %s target tokens: nll %.4f, perplexity %s a token; %s words: perplexity %s a word\n",
+          HumanCount(pairs_), What(), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4), HumanCount(words_),
+          HumanValue(std::exp(nll_of_word), 4));
+    }
+    if (skipped_ > 0) log_ << absl::StrFormat("skipped %s %s that are too long\n", HumanCount(skipped_), What());
+  }
+
+  const ScoreOptions& options_;
+  bool is_main_;
+  Collectives collectives_;
+  std::ostream& standard_output_;
+  std::ostream& log_;
+  std::ofstream output_;
+  std::optional<ParallelReader> reader_;
+  std::vector<bool> scored_;
+  PairScore total_;
+  int64_t pairs_ = 0, skipped_ = 0;
+  int64_t words_ = 0;  // of the scored targets, ends of lines counted
+  bool has_source_ = true;
+};
+
+}  // namespace
+
+absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
+                      std::ostream& log) {
+  if (options.buffer_pairs < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1"));
+  }
+  return Scoring(options, communicator, out, log).Run(communicator, stream);
+}
+
+void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
+  command
+      .add_option("-c,--checkpoint", options.checkpoint,
+                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      ->required()
+      ->type_name("DIR");
+  command.add_option("-s,--source", options.source, "Source sentences, one a line; none for a language model")
+      ->type_name("FILE");
+  command.add_option("-t,--target", options.target, "Their translations, line by line; or plain text")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("-o,--out", options.output, "File of scores (default: standard output)");
+  command.add_option("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
+      ->check(CLI::Range(64, 1 << 20))
+      ->capture_default_str();
+  NameValues<OverLong>(command.add_option("--on-long", options.over_long, "A pair that is too long (default: error)"),
+                       {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
+  command.add_option("--buffer", options.buffer_pairs, "Pairs read before they are scored")->capture_default_str();
+  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+      ->check(CLI::Range(0, 1024));
+}
+
+}  // namespace hadal

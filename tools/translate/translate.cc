@@ -1,0 +1,256 @@
+#include "tools/translate/translate.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "pipeline/decoder.h"
+#include "pipeline/inference_model.h"
+#include "runtime/clock.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config/named_values.h"
+#include "tools/corpus/text_lines.h"
+#include "tools/corpus/token_lists.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+// Other ranks wait while rank 0 waits for somebody to type.
+constexpr absl::Duration kReadingTimeout = absl::Hours(24 * 30);
+
+// Lines read together, and which of them there is something to translate in.
+struct Buffer {
+  int64_t first_line = 0;  // number of the line before the first
+  int64_t lines = 0;
+  TokenLists sources;            // of the lines that are translated
+  std::vector<int64_t> line_of;  // [sources] their place among the lines
+};
+
+class Translator {
+ public:
+  Translator(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
+             const TranslateStreams& streams)
+      : options_(options),
+        communicator_(communicator),
+        stream_(stream),
+        streams_(streams),
+        patient_(communicator, kReadingTimeout) {}
+
+  absl::Status Run() {
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
+    HADAL_RETURN_IF_ERROR(Load());
+    bool more = true;
+    while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
+    if (IsMain()) Summarize();
+    return absl::OkStatus();
+  }
+
+ private:
+  bool IsMain() const { return communicator_.rank() == 0; }
+  std::ostream& out() { return options_.output.empty() ? streams_.out : output_; }
+
+  absl::Status OpenFiles() {
+    if (!options_.input.empty()) {
+      input_.open(options_.input, std::ios::binary);
+      if (!input_) return ErrnoStatus(errno, "open", options_.input);
+    }
+    if (!options_.output.empty()) {
+      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input}));
+      output_.open(options_.output, std::ios::binary | std::ios::trunc);
+      if (!output_) return CreationError(errno, options_.output);
+    }
+    if (options_.input.empty()) {
+      lines_.emplace(streams_.in, "standard input");
+    } else {
+      lines_.emplace(input_, options_.input);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Load() {
+    const absl::Duration timeout = absl::Seconds(options_.wait_timeout_seconds);
+    HADAL_ASSIGN_OR_RETURN(
+        model_, InferenceModel::Load(options_.checkpoint, options_.decoder.beam.beam, communicator_, stream_, timeout));
+    HADAL_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->plan(), model_->pipeline(), model_->parameters(), stream_,
+                                                     communicator_, options_.decoder, timeout));
+    if (!IsMain()) return absl::OkStatus();
+    streams_.log << absl::StrFormat("translating with %s: %.0f MiB of weights and %.0f MiB for decoding on rank 0\n",
+                                    model_->checkpoint().directory(), model_->bytes() / 1048576.0,
+                                    decoder_->bytes() / 1048576.0);
+    return absl::OkStatus();
+  }
+
+  // Rank 0: reads up to a buffer of lines.
+  absl::Status Read(Buffer& buffer) {
+    buffer.first_line = lines_->lines();
+    std::string line;
+    while (buffer.lines < options_.buffer_lines) {
+      HADAL_ASSIGN_OR_RETURN(const bool more, lines_->Next(line));
+      if (!more) return absl::OkStatus();
+      std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
+      const int64_t place = buffer.lines++;
+      const auto length = static_cast<int64_t>(tokens.size());
+      if (length == 0) continue;
+      if (length > decoder_->longest_source_tokens()) {
+        if (options_.over_long == OverLong::kError) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
+              options_.decoder.longest_source > decoder_->longest_source_tokens() + 1
+                  ? "the model has positions for no more (its max_positions): split it, or give --on-long skip"
+                  : "split it, or give --on-long skip or a higher --longest-source"));
+        }
+        ++skipped_;
+        continue;
+      }
+      buffer.sources.push_back(std::move(tokens));
+      buffer.line_of.push_back(place);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TranslateBuffer(bool& more) {
+    Buffer buffer;
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? Read(buffer) : absl::OkStatus(), "reading text"));
+    HADAL_ASSIGN_OR_RETURN(more, patient_.AnyRank(buffer.lines > 0, "reading text"));
+    if (!more) return absl::OkStatus();
+    const Stopwatch watch;
+    std::string bytes = IsMain() ? TokenListsToBytes(buffer.sources) : "";
+    HADAL_RETURN_IF_ERROR(patient_.Broadcast(bytes, 0, "source tokens"));
+    HADAL_ASSIGN_OR_RETURN(const TokenLists sources, TokenListsFromBytes(bytes));
+    HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations,
+                           decoder_->Translate(sources, model_->checkpoint().progress().update));
+    seconds_ += watch.Seconds();
+    return patient_.AllOk(IsMain() ? Write(buffer, translations) : absl::OkStatus(), "writing translations");
+  }
+
+  absl::Status Write(const Buffer& buffer, std::span<const Translation> translations) {
+    size_t next = 0;
+    for (int64_t place = 0; place < buffer.lines; ++place) {
+      const bool translated = next < buffer.line_of.size() && buffer.line_of[next] == place;
+      WriteLine(buffer.first_line + place + 1, translated ? translations[next] : Translation());
+      next += translated ? 1 : 0;
+    }
+    translated_ += static_cast<int64_t>(buffer.sources.size());
+    out().flush();
+    if (out()) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
+                                                     ": writing failed; is the disk full?"));
+  }
+
+  void WriteLine(int64_t number, const Translation& translation) {
+    const size_t count = std::clamp<size_t>(translation.size(), 1, options_.nbest);
+    for (size_t h = 0; h < count; ++h) {
+      if (options_.nbest > 1) out() << number << '\t';
+      if (h < translation.size()) {
+        if (options_.print_scores) out() << absl::StrFormat("%.6f\t", translation[h].score);
+        out() << model_->checkpoint().target_vocabulary().Decode(translation[h].tokens, options_.joining);
+        if (h == 0) tokens_ += static_cast<int64_t>(translation[h].tokens.size()) + 1;
+      } else if (options_.print_scores) {
+        out() << '\t';  // nothing was translated: no score
+      }
+      out() << '\n';
+    }
+  }
+
+  void Summarize() {
+    streams_.log << absl::StrFormat("translated %s sentences (%s target tokens) in %s: %s sentences/s, beam %d\n",
+                                    HumanCount(translated_), HumanCount(tokens_), HumanDuration(seconds_),
+                                    HumanRate(seconds_ > 0 ? static_cast<double>(translated_) / seconds_ : 0),
+                                    options_.decoder.beam.beam);
+    if (skipped_ > 0) {
+      streams_.log << absl::StrFormat("skipped %s sentences longer than %d tokens: their lines are empty\n",
+                                      HumanCount(skipped_), decoder_->longest_source_tokens());
+    }
+  }
+
+  const TranslateOptions& options_;
+  Communicator& communicator_;
+  Stream stream_;
+  TranslateStreams streams_;
+  Collectives patient_;
+  std::ifstream input_;
+  std::ofstream output_;
+  std::optional<TextLines> lines_;
+  std::unique_ptr<InferenceModel> model_;
+  std::unique_ptr<Decoder> decoder_;
+  double seconds_ = 0;
+  int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
+};
+
+absl::Status CheckOptions(const TranslateOptions& options) {
+  HADAL_RETURN_IF_ERROR(ValidateBeamOptions(options.decoder.beam));
+  if (options.nbest < 1 || options.nbest > options.decoder.beam.beam) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nbest ", options.nbest, " is outside 1 … beam = ", options.decoder.beam.beam));
+  }
+  if (options.buffer_lines < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
+                          const TranslateStreams& streams) {
+  HADAL_RETURN_IF_ERROR(CheckOptions(options));
+  return Translator(options, communicator, stream, streams).Run();
+}
+
+void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
+  DecoderOptions& decoder = options.decoder;
+  command
+      .add_option("-c,--checkpoint", options.checkpoint,
+                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      ->required()
+      ->type_name("DIR");
+  command.add_option("-i,--input", options.input, "File of sentences, one a line (default: standard input)");
+  command.add_option("-o,--out", options.output, "File of translations (default: standard output)");
+  command.add_option("--beam", decoder.beam.beam, "Hypotheses kept")->check(CLI::Range(1, 64))->capture_default_str();
+  command
+      .add_option("--length-penalty", decoder.beam.length_penalty,
+                  "Exponent of the length in the score; higher is longer")
+      ->capture_default_str();
+  command.add_option("--max-len-a", decoder.beam.max_length_a, "Longest translation: a times the source's tokens + b")
+      ->capture_default_str();
+  command.add_option("--max-len-b", decoder.beam.max_length_b)->capture_default_str();
+  command.add_option("--min-len", decoder.beam.min_length, "Fewest tokens of a translation")->capture_default_str();
+  command.add_option("--nbest", options.nbest, "Translations printed a sentence, best first")->capture_default_str();
+  command.add_flag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");
+  NameValues<OverLong>(
+      command.add_option("--on-long", options.over_long, "A sentence over --longest-source (default: error)"),
+      {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
+  command.add_option("--longest-source", decoder.longest_source, "Longest source in tokens, </s> counted")
+      ->capture_default_str();
+  NameValues<PieceJoining>(
+      command.add_option("--join", options.joining, "How tokens become text (default: as the vocabulary says)"),
+      {{"default", PieceJoining::kDefault},
+       {"spaces", PieceJoining::kSpaces},
+       {"bpe", PieceJoining::kBpe},
+       {"sentencepiece", PieceJoining::kSentencePiece}});
+  command.add_option("--batch", decoder.sentences, "Sentences translated together; 0: as memory allows")
+      ->capture_default_str();
+  command
+      .add_option_function<int64_t>(
+          "--cache-mib", [&decoder](int64_t mib) { decoder.cache_limit_bytes = mib << 20; },
+          "Limit of a rank's caches (default: 512, or what one sentence needs)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->type_name("MIB");
+  command.add_option("--buffer", options.buffer_lines, "Lines read before they are translated")->capture_default_str();
+  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+      ->check(CLI::Range(0, 1024));
+}
+
+}  // namespace hadal
