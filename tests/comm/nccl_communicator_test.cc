@@ -399,18 +399,19 @@ TEST(NcclCommunicator, AStalledMessageEndsWithItsDeadline) {
 TEST(NcclCommunicator, AllItsLinksAreAbortedAtOnce) {
   EmulatedNccl nccl(4);
   const absl::Status status = RunRanks(3, nccl, [&](Rank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));  // making an event would wait for what stalls
+    // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its post on where the other
+    // rank was quicker.
+    HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
+    std::vector<TransferBuffer> values;
+    for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{1});
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
     if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
-    std::vector<TransferBuffer> values;
     CommRequest last;
-    for (int peer = 0; peer < 3; ++peer) {
+    for (int peer = 0, value = 0; peer < 3; ++peer) {
       if (peer == rank.host.rank()) continue;
-      values.emplace_back(rank.memory, std::vector<int32_t>{1});
-      HADAL_RETURN_IF_ERROR(rank.nccl.Send(values.back().data(), 4, peer, 0).status());
-      values.emplace_back(rank.memory, std::vector<int32_t>{1});
-      HADAL_ASSIGN_OR_RETURN(last, rank.nccl.Receive(values.back().data(), 4, peer, 0));
+      HADAL_RETURN_IF_ERROR(rank.nccl.Send(values[value++].data(), 4, peer, 0).status());
+      HADAL_ASSIGN_OR_RETURN(last, rank.nccl.Receive(values[value++].data(), 4, peer, 0));
     }
     const absl::Status waited = rank.nccl.Wait(last, absl::Now() + absl::Milliseconds(200), "activations");
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
