@@ -1,6 +1,8 @@
 #include "launch/watchdog.h"
 
 #include <algorithm>
+#include <functional>
+#include <mutex>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -17,49 +19,78 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kHang = absl::Seconds(60);
 
-// Rank 0 waits for a message that rank 1 sends after `delay`, under a watchdog of `timeout`. What the watchdog says.
-std::string Watch(absl::Duration timeout, absl::Duration delay) {
-  std::string log;
+// What a watchdog says, on its own thread.
+class Said {
+ public:
+  Watchdog::Say Listener() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      text_ += line + "\n";
+    };
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  // However late a thread of a busy machine is.
+  void AwaitWord() const {
+    for (const absl::Time start = absl::Now(); text().empty() && absl::Now() - start < kHang;) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
+// Rank 0 waits for a message under a watchdog of `timeout`; rank 1 sends it after `pause`. What the watchdog says.
+std::string Watch(absl::Duration timeout, const std::function<void(const Said&)>& pause) {
+  Said said;
   InProcessWorld world(2);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     char byte = 0;
     if (communicator.rank() == 1) {
-      absl::SleepFor(delay);
+      pause(said);
       HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(&byte, 1, 0, 7));
       return communicator.Wait(send, absl::Now() + kHang, "a test");
     }
     ProgramPlace place;
     place.Set(12, 4, 9, {.operation = Operation::kReceiveForward, .chunk = 1, .micro_batch = 3});
-    const Watchdog watchdog(communicator, place, timeout, [&log](const std::string& line) { log += line + "\n"; });
+    const Watchdog watchdog(communicator, place, timeout, said.Listener());
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
     return communicator.Wait(receive, absl::Now() + kHang, "the morning post");
   });
   EXPECT_TRUE(status.ok()) << status;
-  return log;
+  return said.text();
 }
 
 TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
-  const std::string said = Watch(absl::Milliseconds(100), absl::Milliseconds(700));
+  const std::string said = Watch(absl::Milliseconds(100), [](const Said& said) {
+    said.AwaitWord();
+    absl::SleepFor(absl::Milliseconds(500));  // time to say it again
+  });
   EXPECT_THAT(said, AllOf(HasSubstr("watchdog [rank 0]: waiting for"), HasSubstr("receive from rank 1, tag 7"),
                           HasSubstr("for the morning post"),
                           HasSubstr("step 12, instruction 5 of 9: receive_forward(chunk 1, micro-batch 3)")));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "one wait is reported once:\n" << said;
 }
 
-TEST(WatchdogTest, IsSilentWhileARankGetsOn) { EXPECT_EQ(Watch(kHang, absl::Milliseconds(50)), ""); }
+TEST(WatchdogTest, IsSilentWhileARankGetsOn) {
+  EXPECT_EQ(Watch(kHang, [](const Said& /*said*/) { absl::SleepFor(absl::Milliseconds(50)); }), "");
+}
 
 TEST(WatchdogTest, SaysThatARankIsBusy) {
-  std::string log;
+  Said said;
   InProcessWorld world(1);
   ProgramPlace place;
   EXPECT_EQ(place.Describe(), "before the first step");
   {
-    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100),
-                            [&log](const std::string& line) { log += line; });
+    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), said.Listener());
     place.Set(0, 0, 4, {});
-    absl::SleepFor(absl::Milliseconds(700));
+    said.AwaitWord();
   }
-  EXPECT_THAT(log, HasSubstr("busy for"));
+  EXPECT_THAT(said.text(), HasSubstr("busy for"));
 }
 
 }  // namespace
