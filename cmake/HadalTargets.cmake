@@ -26,9 +26,10 @@ if(HADAL_SANITIZE)
 endif()
 
 # A test's own source is compiled more often than it runs long: half of -O3's time. What it tests and its references are libraries.
+# (At -O1 g++ 12 takes the buffer of a short std::string for overrun where one is moved, a false alarm of two of its warnings.)
 add_library(hadal_test_flags INTERFACE)
 target_link_libraries(hadal_test_flags INTERFACE hadal_build_flags)
-target_compile_options(hadal_test_flags INTERFACE -O1)
+target_compile_options(hadal_test_flags INTERFACE -O1 -Wno-array-bounds -Wno-stringop-overflow)
 
 # hadal_library(NAME SOURCES file... [DEPENDS target...] [COMMANDS])
 # COMMANDS: most of its files read command lines or JSON.
