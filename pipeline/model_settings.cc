@@ -1,11 +1,10 @@
 #include "pipeline/model_settings.h"
 
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "layers/model_fields.h"
+#include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
 
@@ -30,81 +29,20 @@ Json ToJson(const StackMethod& stack) {
   return json;
 }
 
-// Takes fields out of an object and remembers the first thing that is wrong.
-class FieldReader {
- public:
-  FieldReader(const nlohmann::json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {
-    if (!object.is_object()) Fail("", "is no object");
-  }
-
-  void Read(const char* name, double& value) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_number()) return Fail(name, "is no number");
-    value = field->get<double>();
-  }
-  void Read(const char* name, int32_t& value) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_number_integer()) return Fail(name, "is no whole number");
-    const auto number = field->get<int64_t>();
-    if (number < 0 || number > std::numeric_limits<int32_t>::max()) return Fail(name, "is out of range");
-    value = static_cast<int32_t>(number);
-  }
-  void Read(const char* name, bool& value) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_boolean()) return Fail(name, "is neither true nor false");
-    value = field->get<bool>();
-  }
-  template <typename Enum, size_t kWords>
-  void Read(const char* name, Enum& value, const Word<Enum> (&words)[kWords]) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_string()) return Fail(name, "is no word");
-    const Enum* const meaning = FindWord(words, field->get_ref<const std::string&>());
-    if (meaning == nullptr) return Fail(name, "has an unknown value");
-    value = *meaning;
-  }
-  // A visitor that reads each field into its member of `options`; where settings lack one that came later, it keeps its value.
-  template <typename Options>
-  auto Into(Options& options) {
-    return [this, &options](const char* name, auto member, FieldAge age, const auto&... words) {
-      if (age == FieldAge::kFirst || object_.contains(name)) Read(name, options.*member, words...);
-    };
-  }
-  void Read(const char* name, StackMethod& stack) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    FieldReader reader(*field, absl::StrCat(name, "."));
-    ForEachStackField(reader.Into(stack));
-    status_.Update(reader.Done());
-  }
-
-  // OK when everything was right and no field is left over.
-  absl::Status Done() {
-    if (status_.ok() && object_.size() != fields_) Fail("", "has fields that this version does not know");
-    return status_;
-  }
-
- private:
-  const nlohmann::json* Find(const char* name) {
-    ++fields_;
-    if (!status_.ok()) return nullptr;
-    const auto field = object_.find(name);
-    if (field != object_.end()) return &*field;
-    Fail(name, "is missing");
-    return nullptr;
-  }
-  void Fail(const std::string& name, const std::string& what) {
-    if (status_.ok()) status_ = absl::DataLossError(absl::StrCat("model settings: ", prefix_, name, " ", what));
-  }
-
-  const nlohmann::json& object_;
-  std::string prefix_;
-  size_t fields_ = 0;
-  absl::Status status_;
-};
+void Read(JsonFields& fields, const char* name, double& value) { fields.Read(name, value); }
+void Read(JsonFields& fields, const char* name, int32_t& value) { fields.Read(name, value, 0); }
+void Read(JsonFields& fields, const char* name, bool& value) { fields.Read(name, value); }
+template <typename Enum, size_t kWords>
+void Read(JsonFields& fields, const char* name, Enum& value, const Word<Enum> (&words)[kWords]) {
+  fields.Read(name, value, words);
+}
+void Read(JsonFields& fields, const char* name, StackMethod& stack) {
+  JsonFields of_stack = fields.Object(name);
+  ForEachStackField([&](const char* field, auto member, FieldAge age, const auto&... words) {
+    if (age == FieldAge::kFirst || of_stack.Has(field)) Read(of_stack, field, stack.*member, words...);
+  });
+  of_stack.NoOthers();
+}
 
 }  // namespace
 
@@ -113,12 +51,14 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
   HADAL_ASSIGN_OR_RETURN(const nlohmann::json json,
                          ParseStrictJson(text, {.max_bytes = kMostBytes, .max_depth = 3}, "model settings"));
   ModelOptions options;
-  FieldReader reader(json, "");
-  ForEachModelField(reader.Into(options));
-  HADAL_RETURN_IF_ERROR(reader.Done());
-  if (const absl::Status valid = ValidateModelOptions(options); !valid.ok()) {
-    return absl::DataLossError(absl::StrCat("model settings: ", valid.message()));
-  }
+  absl::Status status;
+  JsonFields fields(json, "", status);
+  ForEachModelField([&](const char* name, auto member, FieldAge age, const auto&... words) {
+    if (age == FieldAge::kFirst || fields.Has(name)) Read(fields, name, options.*member, words...);
+  });
+  fields.NoOthers();
+  if (status.ok()) status = ValidateModelOptions(options);
+  if (!status.ok()) return absl::DataLossError(absl::StrCat("model settings: ", status.message()));
   return options;
 }
 
