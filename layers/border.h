@@ -10,6 +10,7 @@
 // Forward carries the tensors, backward their gradients, each as it is stored: the stream as ModelPlan::stream_storage says, what products
 // read (the memory, the head's input) as compute_storage. The memory is relayed hop by hop; its gradient, which several readers add to, is
 // fp32 in any case, and is added to in descending sublayer order on the way back.
+// Thread safety: pure.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 // (1F1B calls the two in a row). The bias of the last product (out_proj.bias, fc2.bias) is added, and its gradient
 // summed, by the residual connection's kernel, which reads the product anyway. Shapes: x, y and their gradients [R, d];
 // R = source rows in the encoder, target rows in the decoder. Storage: ModelPlan::compute_storage, but for d_x, which may be as the residual
-// stream's is. Thread safety: const; one micro-batch at a time a
-// workspace.
+// stream's is. Gradients of weights are added to in fp32, in the order of the calls: ascending micro-batches in every schedule.
+// Thread safety: const; one micro-batch at a time a workspace. Only launches, on a device; allocates nothing.
 #pragma once
 
 #include <cstddef>

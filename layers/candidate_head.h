@@ -8,6 +8,7 @@
 // as B is always the same.
 // A row with a NaN among its logits has only candidates of log-probability NaN. Allocates nothing.
 // Forward only launches, the same every time for as many rows, so that a device may record it; Table waits for the answer.
+// Thread safety: one step at a time.
 #pragma once
 
 #include <cstdint>

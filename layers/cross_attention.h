@@ -1,9 +1,10 @@
 // Cross-attention: queries from the stream, keys and values from the encoder's memory m (not normalised again).
 //   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
+// Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
 // Source: Vaswani et al. 2017 section 3.2.
 // R-Fixup takes a scalar off the queries' input (input_shift.h).
 // Saved: q [Rt, d], k|v [Rs, 2d], context [Rt, d], log-sum-exp [Rt, H], the shifted input [Rt, d].
-// The memory's gradient is accumulated in fp32, readers in descending sublayer order.
+// The memory's gradient is accumulated in fp32, readers in descending sublayer order. What else calls may count on: branch.h, kernels/attention.h.
 #pragma once
 
 #include "layers/branch.h"

@@ -1,13 +1,12 @@
 // Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ (b_2 is added by the residual connection); inner: a
 // LayerNorm over d_ff (Sub-LN, NormFormer) or a shift by s_3, where the method has one. s_1, s_2, s_3: R-Fixup's scalars (Zhang,
 // Dauphin and Ma 2019), which has no biases.
-// Source: Vaswani et al. 2017 eq. 2.
+// Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
 // Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, where they exist, what W_2
 // reads instead [R, d_ff], the inner norm's statistics [2R], the shifted input [R, d] and the bias of the hidden layer [d_ff]. Where nothing
 // but the ReLU stands between the two products (no activation dropout, norm or shift) and they are bf16, a bit for each element of the hidden
-// layer too: the products write and read it (kernels/linear.h, ReluMaskArgs), where the device's library can (ModelPlan::relu_masks: at some size of
-// micro-batch; at which, UsesMask asks). In fp32 a product takes too long
-// for the trips that it spares to matter, and CPUs have none.
+// layer too: the products write and read it (kernels/linear.h, ReluMaskArgs), where the device's library can (ModelPlan::relu_masks: at some
+// size of micro-batch; at which, UsesMask asks). In fp32 a product takes too long for the trips that it spares to matter, and CPUs have none.
 #pragma once
 
 #include "layers/branch.h"

@@ -2,7 +2,8 @@
 //
 // Source: R-Fixup (Zhang, Dauphin and Ma 2019).
 // Shapes: x, its shifted copy and gradients [R, W]; b [1].
-// Numerics: kernels/shift_scale.h. Storage: x and its copy as products read them; dx may be as the residual stream. Thread safety: const; one micro-batch at a time a workspace.
+// Numerics: kernels/shift_scale.h. Storage: x and its copy as products read them; dx may be as the residual stream.
+// Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
 #include <cstdint>

@@ -78,6 +78,7 @@ enum class ResidualMethod : int32_t {
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();
+// The table's names, both ways.  Errors: InvalidArgument, with all names.
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name);
 std::string ResidualMethodName(ResidualMethod method);
 

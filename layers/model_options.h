@@ -36,7 +36,7 @@ enum class DepthInit : int32_t {
   kInverseSqrt,  // 1/sqrt(l): higher layers start smaller (DS-Init, Zhang, Titov and Sennrich 2019)
   kFromTop,      // 1/(n - l + 1): lower layers start smaller (Post-LN-init, DeepNet section 3)
 };
-double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // `layer` from 0
+double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // REQUIRES: 0 ≤ layer < layers
 
 // The learned vector ω of r·ω ⊙ x, one a sublayer (Admin, Liu et al. 2020), and where it starts.
 enum class Omega : int32_t {

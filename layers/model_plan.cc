@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <type_traits>
+
+#include "runtime/bytes.h"
 
 namespace hadal {
 namespace {
@@ -13,38 +13,6 @@ uint64_t HashBytes(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
   for (unsigned char c : bytes) hash = (hash ^ c) * 0x100000001b3;
   return hash;
-}
-
-static_assert(std::is_trivially_copyable_v<ModelOptions> && std::is_trivially_copyable_v<SublayerRecord> &&
-              std::is_trivially_copyable_v<ParameterRecord>);
-
-template <typename T>
-void AppendBytes(const T& value, std::string& out) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-template <typename T>
-bool TakeBytes(std::string_view& in, T& value) {
-  if (in.size() < sizeof(value)) return false;
-  std::memcpy(&value, in.data(), sizeof(value));
-  in.remove_prefix(sizeof(value));
-  return true;
-}
-
-template <typename Record>
-void AppendRecords(const std::vector<Record>& records, std::string& out) {
-  AppendBytes(uint64_t{records.size()}, out);
-  out.append(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record));
-}
-
-template <typename Record>
-bool TakeRecords(std::string_view& in, std::vector<Record>& records) {
-  uint64_t count = 0;
-  if (!TakeBytes(in, count) || count > in.size() / sizeof(Record)) return false;
-  records.resize(count);
-  std::memcpy(records.data(), in.data(), count * sizeof(Record));
-  in.remove_prefix(count * sizeof(Record));
-  return true;
 }
 
 }  // namespace
@@ -80,19 +48,19 @@ bool ParameterRecord::is_vector() const {
 
 std::string ModelPlan::Serialize() const {
   std::string body;
-  AppendBytes(options, body);
-  AppendRecords(sublayers, body);
-  AppendRecords(parameters, body);
+  AppendValue(options, body);
+  AppendList(sublayers, body);
+  AppendList(parameters, body);
   std::string bytes;
-  AppendBytes(HashBytes(body), bytes);
+  AppendValue(HashBytes(body), bytes);
   return bytes + body;
 }
 
 absl::StatusOr<ModelPlan> ModelPlan::Parse(std::string_view bytes) {
   uint64_t hash = 0;
   ModelPlan plan;
-  if (!TakeBytes(bytes, hash) || hash != HashBytes(bytes) || !TakeBytes(bytes, plan.options) ||
-      !TakeRecords(bytes, plan.sublayers) || !TakeRecords(bytes, plan.parameters) || !bytes.empty()) {
+  if (!TakeValue(bytes, hash) || hash != HashBytes(bytes) || !TakeValue(bytes, plan.options) ||
+      !TakeList(bytes, plan.sublayers) || !TakeList(bytes, plan.parameters) || !bytes.empty()) {
     return absl::DataLossError(
         "the model plan that rank 0 sent is damaged or comes from another build of hadal. "
         "Start the same binary on every rank.");
@@ -103,9 +71,9 @@ absl::StatusOr<ModelPlan> ModelPlan::Parse(std::string_view bytes) {
 uint64_t ModelPlan::Hash() const {
   // Records, not options: two option sets that expand to the same list are the same model.
   std::string body;
-  AppendRecords(sublayers, body);
-  AppendRecords(parameters, body);
-  AppendBytes(options.heads, body);
+  AppendList(sublayers, body);
+  AppendList(parameters, body);
+  AppendValue(options.heads, body);
   return HashBytes(body);
 }
 

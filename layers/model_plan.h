@@ -52,7 +52,7 @@ struct SublayerRecord {
   int32_t cut_before = 1;     // whether stages, chunks and segments may begin here; 0: tied to the sublayer in front
 };
 
-// b of the residual connection at an update (1-based), without its learned factor.
+// b of the residual connection at an update, without its learned factor; BranchGrowth has the formulas.  REQUIRES: update ≥ 1.
 float BranchGain(const SublayerRecord& sublayer, int64_t update);
 // Whether it is another number than 1 at some update: where not, no kernel reads it.
 bool HasBranchGain(const SublayerRecord& sublayer);
@@ -131,7 +131,7 @@ struct ModelPlan {
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
 
-  // The records as bytes, with a hash in front; Parse checks the hash. Same binary on both sides.
+  // The records as bytes, with a hash in front; Parse checks the hash. Same binary on both sides.  Errors: DataLoss.
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
   // A function of the records and the heads: of what gives state its names, shapes and first values, and of each sublayer's gains, norm

@@ -3,7 +3,9 @@
 //
 // Logits exist for Workspace::kLogitRows rows at a time: they are made, reduced to a loss, overwritten by their
 // gradient and multiplied into dx and dE before the next rows, so that neither the whole logits nor a second product to
-// rebuild them is ever needed. Numerics: row blocks are fixed.
+// rebuild them is ever needed.
+// Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and dE is added to block
+// after block in ascending order. Threads, blocking: loss_head.h.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
 // the decoder. What some methods put around W_o: attention_output.h; in front of W_qkv: input_shift.h. Source: Vaswani et al. 2017
 // section 3.2.
+// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
 // Saved: q|k|v [R, 3d], context [R, d], log-sum-exp [R, H], the shifted input [R, d], then what the output keeps.
 #pragma once
 

@@ -1,5 +1,6 @@
 // What the verbs of a sublayer see besides their own tensors: where to run, which micro-batch, the step's scalars,
 // scratch.
+// Thread safety: views and plain values; a workspace serves one micro-batch at a time.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ struct StepScalars {
 // Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write, where not said otherwise.
 class Workspace {
  public:
+  // Reserves it; `training`: what backward needs as well.
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
             ArenaLayout& layout);
   void Bind(const Arena& arena);

@@ -1,5 +1,5 @@
 // The two embeddings: x = dropout(sqrt(d)·E[token] + PE[position]) of the source, or of the decoder's input.
-// Source: fairseq's conventions (kernels/embedding.h).
+// Shapes: x [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation, source: fairseq's conventions (kernels/embedding.h).
 #pragma once
 
 #include <cstdint>

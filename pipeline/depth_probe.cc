@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/bytes.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
@@ -17,10 +18,6 @@ namespace hadal {
 namespace {
 
 constexpr char kTensorName[] = "first_output";
-
-std::string_view Bytes(const std::vector<float>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
 
 }  // namespace
 
@@ -105,7 +102,7 @@ absl::Status DepthProbe::Write() const {
   HADAL_ASSIGN_OR_RETURN(
       SafetensorsWriter writer,
       SafetensorsWriter::Create(unfinished, {{.name = kTensorName, .shape = {output_rows(), d}}}, Identity()));
-  HADAL_RETURN_IF_ERROR(writer.Append(Bytes(first_output_)));
+  HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(first_output_)));
   HADAL_RETURN_IF_ERROR(writer.Finish().status());
   return RenamePath(unfinished, path_);
 }

@@ -1,10 +1,13 @@
 #include "pipeline/pair_scorer.h"
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
+#include "runtime/check.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/status_macros.h"
@@ -60,10 +63,11 @@ absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleV
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};
   HADAL_RETURN_IF_ERROR(engine_->Evaluate(batches, scalars, &row_nll).status());
   const int head = pipeline_.RankOfSublayer(checkpoint_.plan().output_head());
-  std::string bytes(reinterpret_cast<const char*>(row_nll.data()), row_nll.size() * sizeof(float));
+  std::string bytes(AsBytes(row_nll));
   HADAL_RETURN_IF_ERROR(Collectives(communicator_, timeout_).Broadcast(bytes, head, "log-probabilities"));
   row_nll.resize(bytes.size() / sizeof(float));
-  std::memcpy(row_nll.data(), bytes.data(), bytes.size());
+  std::string_view left = bytes;
+  HADAL_CHECK(TakeValues(left, std::span(row_nll)));
 
   std::vector<PairScore> scores(pairs.size());
   size_t row = 0;

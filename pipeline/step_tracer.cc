@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
+#include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/host_name.h"
@@ -25,7 +28,6 @@ struct Header {
   int64_t dropped = 0;
   int64_t events = 0;
 };
-static_assert(std::is_trivially_copyable_v<Header>);
 
 absl::Status Transfer(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(posted.status());
@@ -46,17 +48,16 @@ absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, a
   return bytes;
 }
 
-absl::StatusOr<RankTrace> Unpack(const std::string& bytes, int rank) {
+absl::StatusOr<RankTrace> Unpack(std::string_view bytes, int rank) {
   Header header;
-  if (bytes.size() < sizeof(header)) return absl::InternalError(absl::StrCat("trace of rank ", rank, ": too short"));
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (bytes.size() != sizeof(header) + header.events * sizeof(TraceEvent)) {
+  if (!TakeValue(bytes, header)) return absl::InternalError(absl::StrCat("trace of rank ", rank, ": too short"));
+  if (bytes.size() != header.events * sizeof(TraceEvent)) {
     return absl::InternalError(absl::StrCat("trace of rank ", rank, ": ", bytes.size(), " bytes for ", header.events,
                                             " events. Start every rank with the same binary."));
   }
   RankTrace trace{.host = header.host, .clock_error_seconds = header.clock_error_seconds, .dropped = header.dropped};
   trace.events.resize(static_cast<size_t>(header.events));
-  std::memcpy(trace.events.data(), bytes.data() + sizeof(header), header.events * sizeof(TraceEvent));
+  HADAL_CHECK(TakeValues(bytes, std::span(trace.events)));
   return trace;
 }
 
@@ -99,14 +100,13 @@ std::string StepTracer::Pack(const ClockOffset& end) const {
                 .events = static_cast<int64_t>(trace_.events().size())};
   const std::string host = HostName();
   std::memcpy(header.host, host.data(), std::min(host.size(), sizeof(header.host) - 1));
-  std::string bytes(sizeof(header) + trace_.events().size_bytes(), '\0');
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  char* at = bytes.data() + sizeof(header);
+  std::string bytes;
+  bytes.reserve(sizeof(header) + trace_.events().size_bytes());
+  AppendValue(header, bytes);
   for (TraceEvent event : trace_.events()) {
     event.begin_seconds -= OffsetAt(begin_, end, event.begin_seconds);
     event.end_seconds -= OffsetAt(begin_, end, event.end_seconds);
-    std::memcpy(at, &event, sizeof(event));
-    at += sizeof(event);
+    AppendValue(event, bytes);
   }
   return bytes;
 }

@@ -1,45 +1,16 @@
 #include "pipeline/translation_bytes.h"
 
-#include <cstring>
-
 #include "absl/status/status.h"
+#include "runtime/bytes.h"
 
 namespace hadal {
 namespace {
 
-template <typename T>
-void Append(std::span<const T> values, std::string& bytes) {
-  bytes.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-}
-
-template <typename T>
-void AppendOne(const T& value, std::string& bytes) {
-  Append(std::span<const T>(&value, 1), bytes);
-}
-
-template <typename T>
-bool Take(std::string_view& bytes, std::span<T> values) {
-  if (bytes.size() < values.size_bytes()) return false;
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size_bytes());
-  bytes.remove_prefix(values.size_bytes());
-  return true;
-}
-
-// A count of things of at least `least_bytes` each.
-bool TakeCount(std::string_view& bytes, size_t least_bytes, size_t& count) {
-  uint64_t value = 0;
-  if (!Take(bytes, std::span(&value, 1)) || value > bytes.size() / least_bytes) return false;
-  count = value;
-  return true;
-}
-
 bool TakeHypothesis(std::string_view& bytes, Hypothesis& hypothesis) {
-  size_t tokens = 0;
-  if (!TakeCount(bytes, sizeof(int32_t), tokens)) return false;
-  hypothesis.tokens.resize(tokens);
-  hypothesis.token_log_probabilities.resize(tokens + 1);
-  return Take(bytes, std::span(hypothesis.tokens)) && Take(bytes, std::span(hypothesis.token_log_probabilities)) &&
-         Take(bytes, std::span(&hypothesis.log_probability, 1)) && Take(bytes, std::span(&hypothesis.score, 1));
+  if (!TakeList(bytes, hypothesis.tokens)) return false;
+  hypothesis.token_log_probabilities.resize(hypothesis.tokens.size() + 1);
+  return TakeValues(bytes, std::span(hypothesis.token_log_probabilities)) &&
+         TakeValue(bytes, hypothesis.log_probability) && TakeValue(bytes, hypothesis.score);
 }
 
 bool TakeAll(std::string_view bytes, std::vector<std::vector<Hypothesis>>& translations) {
@@ -61,15 +32,14 @@ bool TakeAll(std::string_view bytes, std::vector<std::vector<Hypothesis>>& trans
 
 std::string TranslationsToBytes(std::span<const std::vector<Hypothesis>> translations) {
   std::string bytes;
-  AppendOne(uint64_t{translations.size()}, bytes);
+  AppendValue(uint64_t{translations.size()}, bytes);
   for (const std::vector<Hypothesis>& translation : translations) {
-    AppendOne(uint64_t{translation.size()}, bytes);
+    AppendValue(uint64_t{translation.size()}, bytes);
     for (const Hypothesis& hypothesis : translation) {
-      AppendOne(uint64_t{hypothesis.tokens.size()}, bytes);
-      Append(std::span<const int32_t>(hypothesis.tokens), bytes);
-      Append(std::span<const float>(hypothesis.token_log_probabilities), bytes);
-      AppendOne(hypothesis.log_probability, bytes);
-      AppendOne(hypothesis.score, bytes);
+      AppendList(hypothesis.tokens, bytes);
+      bytes += AsBytes(hypothesis.token_log_probabilities);
+      AppendValue(hypothesis.log_probability, bytes);
+      AppendValue(hypothesis.score, bytes);
     }
   }
   return bytes;

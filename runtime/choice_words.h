@@ -1,4 +1,5 @@
 // A choice among words, in a config or a file, and the enumerator that each word stands for: a table, read both ways.
+// Thread safety: pure.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +33,7 @@ Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
   return *value;
 }
 
+// The word of `value`.  REQUIRES: the table has it.
 template <typename Enum, size_t kSize>
 std::string ToWord(const Word<Enum> (&words)[kSize], Enum value) {
   const auto* found =

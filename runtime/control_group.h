@@ -4,6 +4,7 @@
 // pages of files too, a mapped corpus for one; those that nobody touched lately the kernel gives back before it ends a process, so they
 // count as free here.
 // Versions 1 and 2 of control groups. Limitation: groups mounted elsewhere than `mount` are not seen.
+// Threads: any. Blocking: for the kernel's own small files.
 #pragma once
 
 #include <cstdint>

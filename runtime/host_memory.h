@@ -1,5 +1,6 @@
 // How much memory this host can still give: the smaller of what the kernel calls available and what the process's control groups leave it
 // (control_group.h).
+// Threads: any. Blocking: for the kernel's own small files.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
 // Safetensors files: named tensors behind a JSON header, as Hugging Face's `safetensors` package reads and writes them.
 //
 //   8 bytes   length n of the header, little-endian
-//   n bytes   JSON: {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin,
-//   end]}, …},
+//   n bytes   JSON: {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …},
 //             padded with spaces so that the data begins at a multiple of 8
 //   the rest  the tensors' bytes, row-major little-endian, without gaps; offsets count from here
 //

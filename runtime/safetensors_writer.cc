@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/safetensors.h"
@@ -14,8 +13,6 @@ namespace hadal {
 namespace {
 
 using Json = nlohmann::json;
-
-static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
@@ -32,10 +29,9 @@ std::string MakeHeader(const std::vector<SafetensorsTensor>& tensors, const Safe
   }
   json += "}";
   json.append((8 - json.size() % 8) % 8, ' ');
-  std::string header(kSafetensorsLengthBytes, '\0');
-  const auto length = static_cast<uint64_t>(json.size());
-  std::memcpy(header.data(), &length, sizeof(length));
-  return header + json;
+  std::string header;
+  AppendList(json, header);
+  return header;
 }
 
 }  // namespace

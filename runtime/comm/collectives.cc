@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -19,26 +19,15 @@ constexpr int kVoteTag = Communicator::kFirstCollectiveTag;
 constexpr int kLengthTag = Communicator::kFirstCollectiveTag + 1;
 constexpr int kBytesTag = Communicator::kFirstCollectiveTag + 2;
 
-// Gathered bytes travel as a list of (length, bytes), ranks ascending.
-void AppendEntry(std::string_view data, std::string& entries) {
-  const uint64_t length = data.size();
-  entries.append(reinterpret_cast<const char*>(&length), sizeof(length));
-  entries.append(data);
-}
-
+// `entries`: gathered bytes, a list a rank, ranks ascending.
 absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, int count, std::string_view what) {
-  std::vector<std::string> result;
-  result.reserve(count);
-  while (!entries.empty()) {
-    uint64_t length = 0;
-    if (entries.size() >= sizeof(length)) std::memcpy(&length, entries.data(), sizeof(length));
-    if (entries.size() < sizeof(length) || entries.size() - sizeof(length) < length) break;
-    result.emplace_back(entries.substr(sizeof(length), length));
-    entries.remove_prefix(sizeof(length) + length);
-  }
-  if (static_cast<int>(result.size()) != count || !entries.empty()) {
-    return absl::InternalError(absl::StrCat("gathering ", std::string(what), ": ", result.size(), " of ", count,
-                                            " ranks' entries arrived; do all ranks call the same collectives?"));
+  std::vector<std::string> result(count);
+  int arrived = 0;
+  while (arrived < count && TakeList(entries, result[arrived])) ++arrived;
+  if (arrived < count || !entries.empty()) {
+    return absl::InternalError(absl::StrCat("gathering ", std::string(what), ": ", arrived, " of ", count,
+                                            " ranks' entries arrived", entries.empty() ? "" : ", and bytes behind them",
+                                            "; do all ranks call the same collectives?"));
   }
   return result;
 }
@@ -121,7 +110,7 @@ absl::StatusOr<std::vector<std::string>> Collectives::AllGather(std::string_view
   const int rank = communicator_.rank();
   const int size = communicator_.size();
   std::string entries;
-  AppendEntry(data, entries);
+  AppendList(data, entries);
   for (int distance = 1; distance < size; distance *= 2) {
     if ((rank & distance) != 0) {
       HADAL_RETURN_IF_ERROR(SendBytes(communicator_, entries, rank - distance, timeout_, what));
@@ -137,14 +126,13 @@ absl::StatusOr<std::vector<std::string>> Collectives::AllGather(std::string_view
 
 absl::StatusOr<std::vector<std::vector<double>>> Collectives::AllGather(std::span<const double> values,
                                                                         std::string_view what) {
-  const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered, AllGather(bytes, what));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered, AllGather(AsBytes(values), what));
   std::vector<std::vector<double>> result;
   result.reserve(gathered.size());
-  for (const std::string& entry : gathered) {
+  for (std::string_view entry : gathered) {
     HADAL_CHECK_EQ(entry.size() % sizeof(double), 0u);
     std::vector<double>& of_rank = result.emplace_back(entry.size() / sizeof(double));
-    std::copy_n(entry.data(), entry.size(), reinterpret_cast<char*>(of_rank.data()));
+    HADAL_CHECK(TakeValues(entry, std::span(of_rank)));
   }
   return result;
 }

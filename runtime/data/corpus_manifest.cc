@@ -2,13 +2,12 @@
 
 #include <limits>
 #include <string_view>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "runtime/crc32c.h"
 #include "runtime/data/packed_batch.h"
-#include "runtime/files.h"
+#include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
 
@@ -20,9 +19,7 @@ using OrderedJson = nlohmann::ordered_json;  // written for people: fields in th
 
 constexpr std::string_view kFormat = "hadal corpus";
 constexpr StrictJsonLimits kLimits = {.max_bytes = int64_t{64} << 20, .max_depth = 4};
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxUint32 = std::numeric_limits<uint32_t>::max();
-constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMostSamples = std::numeric_limits<uint32_t>::max();
 
 // One line without the checksum: what the checksum is of. Invalid UTF-8 in a name cannot make it fail.
 std::string Canonical(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -47,110 +44,46 @@ OrderedJson ToJson(const CorpusStatistics& statistics) {
           {"longest_source", statistics.longest_source}, {"longest_target", statistics.longest_target}};
 }
 
-// Reads fields of one object. The first field that is missing or wrong is remembered, later reads give zeros.
-class FieldReader {
- public:
-  FieldReader(const Json& object, std::string place, absl::Status& status)
-      : object_(object), place_(std::move(place)), status_(status) {}
-
-  int64_t Integer(const std::string& name, int64_t min, int64_t max) {
-    const Json* field = Find(name);
-    if (field == nullptr) return 0;
-    // Beyond int64 the parser makes an unsigned or floating-point number of it.
-    const bool integer = field->is_number_integer() &&
-                         !(field->is_number_unsigned() && field->get<uint64_t>() > static_cast<uint64_t>(kMaxInt64));
-    const int64_t value = integer ? field->get<int64_t>() : 0;
-    if (!integer || value < min || value > max) {
-      Fail(name, absl::StrCat("is ", Canonical(*field), ", a whole number from ", min, " to ", max, " is wanted"));
-      return 0;
-    }
-    return value;
-  }
-
-  std::string Text(const std::string& name) {
-    const Json* field = Find(name);
-    if (field == nullptr) return "";
-    if (!field->is_string()) {
-      Fail(name, "is not text");
-      return "";
-    }
-    return field->get<std::string>();
-  }
-
-  // A file beside the manifest: a name that leads elsewhere is refused.
-  std::string FileName(const std::string& name) {
-    std::string file = Text(name);
-    if (status_.ok() && !IsPlainFileName(file))
-      Fail(name, absl::StrCat("is '", file, "', a plain file name is wanted"));
-    return file;
-  }
-
-  // The field where it has the wanted type, an empty one otherwise.
-  const Json& Typed(const std::string& name, Json::value_t type) {
-    static const Json* const kNothing = new Json();
-    const Json* field = Find(name);
-    if (field == nullptr) return *kNothing;
-    if (field->type() == type) return *field;
-    Fail(name, absl::StrCat("has the wrong type (", field->type_name(), ")"));
-    return *kNothing;
-  }
-  FieldReader Object(const std::string& name) {
-    return FieldReader(Typed(name, Json::value_t::object), absl::StrCat(place_, name, "."), status_);
-  }
-
- private:
-  const Json* Find(const std::string& name) {
-    if (!status_.ok()) return nullptr;
-    const auto field = object_.find(name);
-    if (field != object_.end()) return &*field;
-    Fail(name, "is missing");
-    return nullptr;
-  }
-  void Fail(const std::string& name, absl::string_view what) {
-    if (status_.ok()) status_ = absl::DataLossError(absl::StrCat("the field ", place_, name, " ", what));
-  }
-
-  const Json& object_;
-  std::string place_;
-  absl::Status& status_;
-};
-
-VocabularyReference ReadVocabulary(FieldReader reader) {
-  return {.file = reader.FileName("file"),
-          .size = static_cast<int32_t>(reader.Integer("size", kSpecialTokens, kMaxInt32)),
-          .crc32c = static_cast<uint32_t>(reader.Integer("crc32c", 0, kMaxUint32))};
+VocabularyReference ReadVocabulary(JsonFields fields) {
+  VocabularyReference vocabulary;
+  fields.ReadFileName("file", vocabulary.file);
+  fields.Read("size", vocabulary.size, kSpecialTokens);
+  fields.Read("crc32c", vocabulary.crc32c);
+  return vocabulary;
 }
 
-CorpusStatistics ReadStatistics(FieldReader reader) {
-  const auto count = [&reader](const std::string& name) { return reader.Integer(name, 0, kMaxInt64); };
-  return {.source_tokens = count("source_tokens"),
-          .target_tokens = count("target_tokens"),
-          .source_unknown = count("source_unknown"),
-          .target_unknown = count("target_unknown"),
-          .longest_source = count("longest_source"),
-          .longest_target = count("longest_target")};
+CorpusStatistics ReadStatistics(JsonFields fields) {
+  CorpusStatistics statistics;
+  fields.Read("source_tokens", statistics.source_tokens, 0);
+  fields.Read("target_tokens", statistics.target_tokens, 0);
+  fields.Read("source_unknown", statistics.source_unknown, 0);
+  fields.Read("target_unknown", statistics.target_unknown, 0);
+  fields.Read("longest_source", statistics.longest_source, 0);
+  fields.Read("longest_target", statistics.longest_target, 0);
+  return statistics;
 }
 
 std::vector<ShardReference> ReadShards(const Json& list, absl::Status& status) {
   std::vector<ShardReference> shards;
   for (const Json& item : list) {
-    const std::string place = absl::StrCat("shards[", shards.size(), "].");
-    if (!item.is_object()) status.Update(absl::DataLossError(absl::StrCat("the field ", place, " is not an object")));
+    JsonFields fields(item, absl::StrCat("shards[", shards.size(), "]"), status);
+    ShardReference& shard = shards.emplace_back();
+    fields.ReadFileName("file", shard.file);
+    fields.Read("bytes", shard.bytes, 0);
+    fields.Read("samples", shard.samples, 0, kMostSamples);
+    fields.Read("crc32c", shard.crc32c);
     if (!status.ok()) break;
-    FieldReader reader(item, place, status);
-    shards.push_back({.file = reader.FileName("file"),
-                      .bytes = reader.Integer("bytes", 0, kMaxInt64),
-                      .samples = reader.Integer("samples", 0, kMaxUint32),
-                      .crc32c = static_cast<uint32_t>(reader.Integer("crc32c", 0, kMaxUint32))});
   }
   return shards;
 }
 
-std::vector<std::string> ReadCorpora(const Json& list, absl::Status& status) {
+std::vector<std::string> ReadCorpora(JsonFields& fields) {
   std::vector<std::string> corpora;
-  for (const Json& item : list) {
-    if (!item.is_string()) status.Update(absl::DataLossError("the field corpora has an entry that is not text"));
-    if (!status.ok()) break;
+  for (const Json& item : fields.List("corpora")) {
+    if (!item.is_string()) {
+      fields.Fail("corpora", "has an entry that is not text");
+      break;
+    }
     corpora.push_back(item.get<std::string>());
   }
   return corpora;
@@ -159,16 +92,15 @@ std::vector<std::string> ReadCorpora(const Json& list, absl::Status& status) {
 // The content of an object whose checksum has been found right; the message of an error lacks the manifest's name.
 absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   absl::Status status;
-  FieldReader reader(json, "", status);
+  JsonFields fields(json, "", status);
   CorpusManifest manifest;
-  manifest.samples = reader.Integer("samples", 0, kMaxUint32);
+  fields.Read("samples", manifest.samples, 0, kMostSamples);
   // A monolingual corpus has none.
-  if (json.contains("source_vocabulary"))
-    manifest.source_vocabulary = ReadVocabulary(reader.Object("source_vocabulary"));
-  manifest.target_vocabulary = ReadVocabulary(reader.Object("target_vocabulary"));
-  manifest.shards = ReadShards(reader.Typed("shards", Json::value_t::array), status);
-  manifest.corpora = ReadCorpora(reader.Typed("corpora", Json::value_t::array), status);
-  manifest.statistics = ReadStatistics(reader.Object("statistics"));
+  if (fields.Has("source_vocabulary")) manifest.source_vocabulary = ReadVocabulary(fields.Object("source_vocabulary"));
+  manifest.target_vocabulary = ReadVocabulary(fields.Object("target_vocabulary"));
+  manifest.shards = ReadShards(fields.List("shards"), status);
+  manifest.corpora = ReadCorpora(fields);
+  manifest.statistics = ReadStatistics(fields.Object("statistics"));
   HADAL_RETURN_IF_ERROR(status);
   int64_t samples = 0;
   for (const ShardReference& shard : manifest.shards) samples += shard.samples;
@@ -206,9 +138,11 @@ absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const s
     return damaged("it is not the manifest of a corpus");
   }
   absl::Status status;
-  FieldReader reader(parsed, "", status);
-  const int64_t version = reader.Integer("version", 0, kMaxInt32);
-  const int64_t crc32c = reader.Integer("crc32c", 0, kMaxUint32);
+  JsonFields fields(parsed, "", status);
+  int32_t version = 0;
+  uint32_t crc32c = 0;
+  fields.Read("version", version, 0);
+  fields.Read("crc32c", crc32c);
   if (!status.ok()) return damaged(status.message());
   if (version != CorpusManifest::kFormatVersion) {
     return damaged(

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/packed_batch.h"
@@ -132,9 +133,7 @@ int64_t ShardBuilder::bytes() const {
 
 std::array<std::string_view, 3> ShardBuilder::Pieces() {
   header_ = {.samples = samples(), .tokens = static_cast<int64_t>(tokens_.size())};
-  return {std::string_view(reinterpret_cast<const char*>(&header_), sizeof(header_)),
-          std::string_view(reinterpret_cast<const char*>(records_.data()), records_.size() * sizeof(SampleRecord)),
-          std::string_view(reinterpret_cast<const char*>(tokens_.data()), tokens_.size() * sizeof(int32_t))};
+  return {AsBytes(std::span(&header_, 1)), AsBytes(records_), AsBytes(tokens_)};
 }
 
 void ShardBuilder::Clear() {

@@ -9,14 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/device/launch_device.h"
-#include "pipeline/engine.h"
 #include "pipeline/pair_scorer.h"
-#include "pipeline/parameter_broadcast.h"
-#include "pipeline/training_checkpoints.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_device.h"
 
@@ -27,30 +25,13 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 constexpr int kVocabulary = 61;
 constexpr int kBatchTokens = 300;  // more than a block of logits, and no whole number of them
 
-// A small model as initialised, as a run leaves it behind.
-absl::Status SaveModel(const std::string& run_directory, Communicator& communicator) {
+SavedModel SmallSavedModel() {
   ModelOptions model = SmallModel(ResidualMethod::kPreLn, 16, kVocabulary);
   model.encoder_layers = model.decoder_layers = 1;
   ApplyResidualMethod(ResidualMethod::kPreLn, model);
-  const ModelPlan plan = ModelPlan::Make(model);
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, 1));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(
-      InitializeParameters(pipeline, engine->stage().parameters(), 7, Stream::Cpu(1), communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
   std::vector<std::string> tokens;
   for (int32_t id = kSpecialTokens; id < kVocabulary; ++id) tokens.push_back(absl::StrCat("w", id));
-  const Vocabulary words = *Vocabulary::FromTokens(tokens);
-  Collectives collectives(communicator, kTimeout);
-  const TrainingCheckpointsOptions saving{
-      .run_directory = run_directory,
-      .config_text = "none",
-      .attachments = {{"vocabulary" + std::string(words.extension()), words.contents()}}};
-  TrainingCheckpoints checkpoints(saving, engine->state(), communicator.rank(), collectives);
-  HADAL_RETURN_IF_ERROR(checkpoints.Claim(1));
-  checkpoints.Begin({.step = 1, .update = 1}, false);
-  return checkpoints.Finish().status();
+  return {.model = model, .vocabularies = {VocabularyFile("vocabulary", *Vocabulary::FromTokens(tokens))}};
 }
 
 // Sizes of products, by which a GPU's library chooses how it adds.
@@ -59,11 +40,7 @@ using Products = std::set<std::tuple<int64_t, int64_t, int64_t>>;
 class DeviceScoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    InProcessWorld world(1);
-    const absl::Status status = world.Run([&](Communicator& c) {
-      PrepareComputeThread();
-      return SaveModel(directory_ / "run", c);
-    });
+    const absl::Status status = SaveModel(SmallSavedModel(), directory_ / "run");
     ASSERT_TRUE(status.ok()) << status;
   }
 

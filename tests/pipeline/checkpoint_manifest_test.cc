@@ -123,11 +123,11 @@ TEST(CheckpointManifestTest, DeclaredSizesAllocateNothing) {
 }
 
 TEST(CheckpointManifestTest, WrongTypesAreRefused) {
-  EXPECT_THAT(Reason("\"step\":3", "\"step\":-3"), HasSubstr("make no sense"));
-  EXPECT_THAT(Reason("\"step\":3", "\"step\":1"), HasSubstr("make no sense"));
-  EXPECT_THAT(Reason("\"step\":3", "\"step\":3.5"), HasSubstr("\"step\""));
-  EXPECT_THAT(Reason("\"step\":3", "\"step\":\"3\""), HasSubstr("\"step\""));
-  EXPECT_THAT(Reason("\"step\":3", "\"stop\":3"), HasSubstr("\"step\" is missing"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":-3"), HasSubstr("progress.step is -3"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":1"), HasSubstr("progress.update is 2, a whole number from 0 to 1"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":3.5"), HasSubstr("progress.step is 3.5"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":\"3\""), HasSubstr("progress.step is \"3\""));
+  EXPECT_THAT(Reason("\"step\":3", "\"stop\":3"), HasSubstr("progress.step is missing"));
   EXPECT_THAT(Reason("{\"d_model\":4}", "[[[[[[]]]]]]"), HasSubstr("deeper"));
   EXPECT_THAT(Reason("\"slice_elements\": 1048576", "\"slice_elements\": 1000"), HasSubstr("slices of 1000"));
   EXPECT_THAT(Reason("\"attempt\": ", "\"format\": 1,\n\"attempt\": "), HasSubstr("twice"));

@@ -86,12 +86,13 @@ TEST(ModelSettingsTest, NamesWhatIsWrong) {
     return std::string(ParseModelSettings(altered).status().message());
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(message("\"heads\":3", "\"heads\":\"3\""), HasSubstr("heads is no whole number"));
-  EXPECT_THAT(message("\"heads\":3", "\"heads\":-3"), HasSubstr("heads is out of range"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":\"3\""), HasSubstr("heads is \"3\", a whole number from 0"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":-3"), HasSubstr("heads is -3, a whole number from 0"));
   EXPECT_THAT(message("\"heads\":3", "\"heads\":5"), HasSubstr("heads"));
   EXPECT_THAT(message("\"heads\":3,", ""), HasSubstr("heads is missing"));
   EXPECT_THAT(message("\"heads\":3", "\"heads\":3,\"tails\":1"), HasSubstr("does not know"));
-  EXPECT_THAT(message("\"norm\":\"post\"", "\"norm\":\"past\""), HasSubstr("norm has an unknown value"));
+  EXPECT_THAT(message("\"norm\":\"post\"", "\"norm\":\"past\""),
+              HasSubstr("coder.norm has an unknown value, \"past\""));
   EXPECT_FALSE(ParseModelSettings("[]").ok());
   EXPECT_FALSE(ParseModelSettings("{").ok());
 }

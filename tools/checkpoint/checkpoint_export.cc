@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint.h"
 #include "pipeline/exported_tensors.h"
+#include "runtime/bytes.h"
 #include "runtime/files.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
@@ -27,10 +28,6 @@ std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& e
   return tensors;
 }
 
-absl::Status Append(const std::vector<float>& values, SafetensorsWriter& writer) {
-  return writer.Append({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-}
-
 // Appends the weights of one parameter, slice by slice.
 absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWriter& writer) {
   const CheckpointParameter& parameter = reader.manifest().parameters[p];
@@ -40,7 +37,7 @@ absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWri
     SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
     state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
     HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
-    HADAL_RETURN_IF_ERROR(Append(values, writer));
+    HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(values)));
   }
   return absl::OkStatus();
 }
@@ -52,7 +49,7 @@ absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
   for (const ExportedTensor& tensor : tensors) {
     for (size_t row = 0; row < tensor.parameters.size(); ++row) {
       HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], writer));
-      HADAL_RETURN_IF_ERROR(Append(std::vector<float>(tensor.ZerosAfter(row), 0.0f), writer));
+      HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(std::vector<float>(tensor.ZerosAfter(row), 0.0f))));
     }
   }
   return writer.Finish().status();

@@ -5,24 +5,18 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
 #include "runtime/crc32c.h"
 
 namespace hadal {
-namespace {
-
-void AppendLittleEndian(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
-}
-
-}  // namespace
 
 std::string FrameRecord(std::string_view data) {
   std::string frame;
   frame.reserve(data.size() + 16);
-  AppendLittleEndian(frame, data.size(), 8);
-  AppendLittleEndian(frame, MaskCrc32c(Crc32c(frame.data(), 8)), 4);
+  AppendValue(uint64_t{data.size()}, frame);
+  AppendValue(MaskCrc32c(Crc32c(frame.data(), frame.size())), frame);
   frame += data;
-  AppendLittleEndian(frame, MaskCrc32c(Crc32c(data.data(), data.size())), 4);
+  AppendValue(MaskCrc32c(Crc32c(data.data(), data.size())), frame);
   return frame;
 }
 

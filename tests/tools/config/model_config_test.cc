@@ -1,11 +1,13 @@
 #include "tools/config/model_config.h"
 
+#include <set>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
 
 namespace hadal {
@@ -74,6 +76,14 @@ TEST(ModelConfig, FieldsOverrideTheMethodOneByOne) {
   EXPECT_EQ(model.distribution, WeightDistribution::kXavierUniform);
   EXPECT_EQ(model.branch_growth, BranchGrowth::kExponential);
   EXPECT_EQ(model.branch_growth_steepness, 5) << "the growth's own";
+}
+
+TEST(ModelConfig, TheSchemaHasTheFieldsOfAStackAndNoOther) {
+  std::set<std::string> fields, schema;
+  ForEachStackField([&](const char* name, auto, FieldAge, const auto&...) { fields.insert(name); });
+  const auto& descriptor = *config::StackResidual::descriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) schema.insert(descriptor.field(i)->name());
+  EXPECT_EQ(schema, fields);
 }
 
 TEST(ModelConfig, TorchscaleCompatIsAboutDeepNorm) {

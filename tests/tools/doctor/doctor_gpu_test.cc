@@ -8,6 +8,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/healthy_cluster.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/doctor_gpu_probe.h"
@@ -21,57 +22,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Four ranks on two hosts, each with a GPU of its own.
-struct Cluster {
-  std::vector<RankFacts> ranks;
-  std::vector<RankMeasurements> measured;
-
-  Cluster() {
-    for (int rank = 0; rank < 4; ++rank) {
-      RankFacts facts{.rank = rank, .host = rank < 2 ? "n1" : "n2", .cpus = {2 * rank, 2 * rank + 1}, .threads = 2};
-      facts.gpu = {.asked = true,
-                   .device = {.model = "NVIDIA A100-SXM4-80GB",
-                              .architecture = "sm_80",
-                              .bus = rank % 2 == 0 ? "0000:07:00.0" : "0000:0f:00.0",
-                              .identity = absl::StrCat("GPU-", rank),
-                              .memory_bytes = int64_t{80} << 30,
-                              .free_bytes = int64_t{79} << 30,
-                              .driver = 13000,
-                              .runtime = 13000,
-                              .cublas = 130002},
-                   .nccl = 22809};
-      ranks.push_back(std::move(facts));
-      measured.push_back({.next_bytes_per_second = 1e9,
-                          .next_latency_seconds = 1e-6,
-                          .ring_bytes_per_second = 1e9,
-                          .gflops = 100,
-                          .write_bytes_per_second = 2e8,
-                          .sees_others = true,
-                          .lock_excludes = true,
-                          .gpu_flops = 2.5e14,
-                          .gpu_copy_bytes_per_second = 1.6e12});
-    }
-    PlaceOnHosts(ranks);
-  }
-  void LoseGpu(int rank, const std::string& why, bool absent) {
-    ranks[rank].gpu = {.asked = true, .why_none = why, .absent = absent};
-    measured[rank].gpu_flops = measured[rank].gpu_copy_bytes_per_second = 0;
-  }
-  std::vector<Finding> Findings() const { return FindFaults(ranks, measured); }
-  // The only one there should be.
-  Finding Only() const {
-    const std::vector<Finding> findings = Findings();
-    if (findings.size() == 1) return findings[0];
-    ADD_FAILURE() << findings.size() << " findings";
-    for (const Finding& finding : findings) ADD_FAILURE() << finding.text;
-    return {};
-  }
-};
-
-TEST(DoctorGpuFindings, HealthyGpusHaveNone) { EXPECT_THAT(Cluster().Findings(), IsEmpty()); }
+TEST(DoctorGpuFindings, HealthyGpusHaveNone) { EXPECT_THAT(GpuCluster().Findings(), IsEmpty()); }
 
 TEST(DoctorGpuFindings, ARankWithoutAGpuBesideOthersIsBad) {
-  Cluster cluster;
+  GpuCluster cluster;
   cluster.LoseGpu(2, "no GPU is visible", /*absent=*/true);
   const Finding finding = cluster.Only();
   EXPECT_EQ(finding.severity, Severity::kBad);
@@ -81,7 +35,7 @@ TEST(DoctorGpuFindings, ARankWithoutAGpuBesideOthersIsBad) {
 
 // Said once, and no reason to refuse a run on CPUs.
 TEST(DoctorGpuFindings, RanksWithoutAnyGpuAreANote) {
-  Cluster cluster;
+  GpuCluster cluster;
   for (int rank = 0; rank < 4; ++rank) cluster.LoseGpu(rank, "no NVIDIA driver", /*absent=*/true);
   EXPECT_EQ(cluster.Only().severity, Severity::kNote);
   EXPECT_EQ(cluster.Only().text, "no GPU: no NVIDIA driver");
@@ -100,7 +54,7 @@ TEST(DoctorGpuFindings, RanksWithoutAnyGpuAreANote) {
 }
 
 TEST(DoctorGpuFindings, TwoRanksOnOneGpu) {
-  Cluster cluster;
+  GpuCluster cluster;
   cluster.ranks[3].gpu.device.bus = cluster.ranks[2].gpu.device.bus;
   EXPECT_EQ(cluster.Only().severity, Severity::kBad);
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(2, 3));
@@ -113,7 +67,7 @@ TEST(DoctorGpuFindings, TwoRanksOnOneGpu) {
   for (const Finding& finding : both) EXPECT_EQ(finding.severity, Severity::kWarning);
 
   // Where no place is known the device's own name says it.
-  cluster = Cluster();
+  cluster = GpuCluster();
   for (RankFacts& facts : cluster.ranks) facts.gpu.device.bus.clear();
   EXPECT_THAT(cluster.Findings(), IsEmpty());
   cluster.ranks[1].gpu.device.identity = "GPU-3";
@@ -121,20 +75,20 @@ TEST(DoctorGpuFindings, TwoRanksOnOneGpu) {
 }
 
 TEST(DoctorGpuFindings, UnlikeGpusAndLibraries) {
-  Cluster cluster;
+  GpuCluster cluster;
   cluster.ranks[1].gpu.device.memory_bytes /= 2;
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(1));
   EXPECT_THAT(cluster.Only().text, HasSubstr("another GPU, NVIDIA A100-SXM4-80GB, sm_80, 40 GiB, than the others'"));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   cluster.ranks[3].gpu.device.cublas = 120405;
   EXPECT_THAT(cluster.Only().text, HasSubstr("another cuBLASLt, 12.4.5, than the others', 13.0.2"));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   cluster.ranks[3].gpu.device.driver = 13010;
   EXPECT_THAT(cluster.Only().text, HasSubstr("another driver, 13.1, than the others', 13.0"));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   for (RankFacts& facts : cluster.ranks) facts.gpu.device.driver = 12080;
   for (RankFacts& facts : cluster.ranks) facts.gpu.device.runtime = 12090;
   EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
@@ -143,7 +97,7 @@ TEST(DoctorGpuFindings, UnlikeGpusAndLibraries) {
 }
 
 TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
-  Cluster cluster;
+  GpuCluster cluster;
   cluster.ranks[2].gpu.nccl = 0;
   cluster.ranks[2].gpu.why_no_nccl = "NCCL is not found";
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(2));
@@ -153,12 +107,12 @@ TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
   EXPECT_THAT(cluster.Only().text, HasSubstr("another NCCL, 2.27.3, than the others', 2.28.9"));
 
   // Ranks that share GPUs do without.
-  cluster = Cluster();
+  cluster = GpuCluster();
   for (RankFacts& facts : cluster.ranks) facts.gpu.nccl = 0;
   for (RankFacts& facts : cluster.ranks) facts.gpu.device.bus = "0000:07:00.0";
   for (const Finding& finding : cluster.Findings()) EXPECT_THAT(finding.text, Not(HasSubstr("NCCL")));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   for (RankFacts& facts : cluster.ranks) facts.gpu.nccl_variables = "NCCL_DEBUG=INFO";
   EXPECT_EQ(cluster.Only().severity, Severity::kNote);
   EXPECT_EQ(cluster.Only().text, "set for NCCL: NCCL_DEBUG=INFO");
@@ -171,30 +125,30 @@ TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
 
 // Beside its like: an A100 is not slow because others have H100s.
 TEST(DoctorGpuFindings, TheSlowOneIsNamed) {
-  Cluster cluster;
+  GpuCluster cluster;
   cluster.measured[1].gpu_flops = 1e14;
   EXPECT_EQ(cluster.Only().severity, Severity::kBad);
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(1));
   EXPECT_THAT(cluster.Only().text, HasSubstr("products in bf16: 100.00 TFLOP/s, the median is 250.00 TFLOP/s"));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   cluster.measured[3].gpu_copy_bytes_per_second = 1.1e12;
   EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
   EXPECT_THAT(cluster.Only().text, HasSubstr("copies within its GPU: 1100.00 GB/s"));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   cluster.measured[3].gpu_flops = 0;
   cluster.measured[3].gpu_trouble = "out of memory";
   EXPECT_THAT(cluster.Only().text, HasSubstr("not measured: out of memory"));
 
-  cluster = Cluster();
+  cluster = GpuCluster();
   for (const int rank : {2, 3}) cluster.ranks[rank].gpu.device.model = "NVIDIA H100";
   for (const int rank : {2, 3}) cluster.measured[rank].gpu_flops = 7e14;
   EXPECT_THAT(cluster.Only().text, HasSubstr("another GPU"));
 }
 
 TEST(DoctorGpu, FactsSurviveTheTrip) {
-  Cluster cluster;
+  GpuCluster cluster;
   cluster.ranks[0].gpu.nccl_variables = "NCCL_DEBUG=\"WARN\"";
   cluster.LoseGpu(1, "no driver", /*absent=*/true);
   for (const int rank : {0, 1}) {

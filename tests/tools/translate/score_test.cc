@@ -12,13 +12,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
-#include "pipeline/engine.h"
-#include "pipeline/parameter_broadcast.h"
-#include "pipeline/training_checkpoints.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/status_macros.h"
+#include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/metrics/human_units.h"
 
@@ -27,10 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kTimeout = absl::Seconds(60);
-
-// A language model as initialised, with its vocabulary.
-absl::Status SaveLanguageModel(const std::string& run_directory, Communicator& communicator) {
+SavedModel LanguageModel() {
   const Vocabulary vocabulary = *TrainVocabulary({.size = 40}, {"the old cat sat on the mat", "a dog", "a red door"});
   ModelOptions model{.encoder_layers = 0,
                      .decoder_layers = 3,
@@ -40,32 +35,13 @@ absl::Status SaveLanguageModel(const std::string& run_directory, Communicator& c
                      .target_vocabulary = vocabulary.size(),
                      .max_positions = 40};
   ApplyResidualMethod(ResidualMethod::kPreLn, model);
-  const ModelPlan plan = ModelPlan::Make(model);
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, 1));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(
-      InitializeParameters(pipeline, engine->stage().parameters(), 7, Stream::Cpu(1), communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
-  Collectives collectives(communicator, kTimeout);
-  const TrainingCheckpointsOptions saving{
-      .run_directory = run_directory,
-      .config_text = "none",
-      .attachments = {{"vocabulary" + std::string(vocabulary.extension()), vocabulary.contents()}}};
-  TrainingCheckpoints checkpoints(saving, engine->state(), communicator.rank(), collectives);
-  HADAL_RETURN_IF_ERROR(checkpoints.Claim(1));
-  checkpoints.Begin({.step = 1, .update = 1}, false);
-  return checkpoints.Finish().status();
+  return {.model = model, .vocabularies = {VocabularyFile("vocabulary", vocabulary)}};
 }
 
 class ScoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    InProcessWorld world(1);
-    const absl::Status status = world.Run([&](Communicator& c) {
-      PrepareComputeThread();
-      return SaveLanguageModel(directory_ / "run", c);
-    });
+    const absl::Status status = SaveModel(LanguageModel(), directory_ / "run");
     ASSERT_TRUE(status.ok()) << status;
   }
 

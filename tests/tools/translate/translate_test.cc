@@ -1,7 +1,5 @@
 // Text to text from a checkpoint alone, on any number of ranks; and what `hadal score` says of it.
 #include "tools/translate/translate.h"
-#include "layers/method_presets.h"
-#include "runtime/compute_thread.h"
 
 #include <cmath>
 #include <sstream>
@@ -13,13 +11,14 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/method_presets.h"
 #include "pipeline/engine.h"
-#include "pipeline/parameter_broadcast.h"
-#include "pipeline/training_checkpoints.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/status_macros.h"
+#include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/translate/score.h"
 
@@ -27,8 +26,6 @@ namespace hadal {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 const std::vector<std::string>& Sentences() {
   static const auto* const sentences =
@@ -73,43 +70,21 @@ absl::StatusOr<int64_t> Learn(const Vocabulary& vocabulary, Engine& engine) {
   return kSteps;
 }
 
-// Trains, and saves the model with the vocabularies as training attaches them.
-absl::Status SaveModel(const std::string& run_directory, const Vocabulary& vocabulary, bool shared,
-                       Communicator& communicator) {
-  const ModelPlan plan = ModelPlan::Make(TinyModel(vocabulary.size()));
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(plan, {.micro_batches = 1}, {}, communicator.size()));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kTimeout));
-  const ParameterStore& parameters = engine->stage().parameters();
-  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 7, Stream::Cpu(1), communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
-  HADAL_ASSIGN_OR_RETURN(const int64_t steps, Learn(vocabulary, *engine));
-  Collectives collectives(communicator, kTimeout);
-  TrainingCheckpointsOptions saving{.run_directory = run_directory, .config_text = "none"};
-  const std::string extension(vocabulary.extension());
-  if (shared) {
-    saving.attachments = {{"vocabulary" + extension, vocabulary.contents()}};
-  } else {
-    saving.attachments = {{"source.vocabulary" + extension, vocabulary.contents()},
-                          {"target.vocabulary" + extension, vocabulary.contents()}};
-  }
-  TrainingCheckpoints checkpoints(saving, engine->state(), communicator.rank(), collectives);
-  HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
-  checkpoints.Begin({.step = steps, .update = steps}, false);
-  return checkpoints.Finish().status();
-}
-
 class TranslateTest : public ::testing::Test {
  protected:
   void SetUp() override { Save(/*shared=*/true, /*ranks=*/1); }
 
   void Save(bool shared, int ranks) {
-    InProcessWorld world(ranks);
-    const absl::Status status = world.Run([&](Communicator& c) {
-      PrepareComputeThread();
-      return SaveModel(directory_ / "run", MakeVocabulary(), shared, c);
-    });
+    const Vocabulary vocabulary = MakeVocabulary();
+    SavedModel saved{.model = TinyModel(vocabulary.size()),
+                     .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                     .ranks = ranks,
+                     .train = [&](Engine& engine) { return Learn(vocabulary, engine); }};
+    if (!shared) {
+      saved.vocabularies = {VocabularyFile("source.vocabulary", vocabulary),
+                            VocabularyFile("target.vocabulary", vocabulary)};
+    }
+    const absl::Status status = SaveModel(saved, directory_ / "run");
     ASSERT_TRUE(status.ok()) << status;
   }
 

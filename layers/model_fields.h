@@ -1,0 +1,72 @@
+// Every field of a model's options, once, by its name in checkpoints' settings (pipeline/model_settings.h); a stack's also has it in configs
+// (StackResidual of configs/run.proto). What reads or writes them all goes through here, so that a new field cannot be forgotten in one
+// place of several; tests/layers/model_fields_test.cc counts them.
+#pragma once
+
+#include "layers/model_options.h"
+#include "layers/model_words.h"
+
+namespace hadal {
+
+enum class FieldAge {
+  kFirst,  // in all settings there are
+  kLater,  // missing from older checkpoints' settings: its default in StackMethod is what they mean
+};
+
+// Calls visit(name, member, age) for a number, a flag or a stack, visit(name, member, age, words) for a choice, in the order of checkpoints'
+// settings. A new field is the last, and kLater.
+template <typename Visit>
+void ForEachStackField(Visit visit) {
+  constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;
+  visit("norm", &StackMethod::norm, kFirst, kNormWords);
+  visit("residual_gain", &StackMethod::residual_gain, kFirst);
+  visit("omega", &StackMethod::omega, kLater, kOmegaWords);
+  visit("initial_omega", &StackMethod::initial_omega, kLater);
+  visit("branch_gain", &StackMethod::branch_gain, kFirst);
+  visit("skip_gain", &StackMethod::skip_gain, kFirst);
+  visit("layer_gain", &StackMethod::layer_gain, kFirst);
+  visit("combine_layers", &StackMethod::combine_layers, kLater);
+  visit("learned_branch_gain", &StackMethod::learned_branch_gain, kFirst);
+  visit("attention_inner_norm", &StackMethod::attention_inner_norm, kFirst);
+  visit("attention_output_norm", &StackMethod::attention_output_norm, kFirst);
+  visit("head_scale", &StackMethod::head_scale, kFirst);
+  visit("ffn_inner_norm", &StackMethod::ffn_inner_norm, kFirst);
+  visit("fixup_scalars", &StackMethod::fixup_scalars, kLater);
+  visit("linear_bias", &StackMethod::linear_bias, kLater);
+  visit("query_key_gain", &StackMethod::query_key_gain, kFirst);
+  visit("value_gain", &StackMethod::value_gain, kFirst);
+  visit("output_gain", &StackMethod::output_gain, kFirst);
+  visit("cross_value_gain", &StackMethod::cross_value_gain, kFirst);
+  visit("cross_output_gain", &StackMethod::cross_output_gain, kFirst);
+  visit("ffn_gain", &StackMethod::ffn_gain, kFirst);
+  visit("ffn_output_factor", &StackMethod::ffn_output_factor, kLater);
+  visit("depth_init", &StackMethod::depth_init, kFirst, kDepthInitWords);
+  visit("embedding_gain", &StackMethod::embedding_gain, kFirst);
+  visit("projection_gain", &StackMethod::projection_gain, kLater);
+}
+
+template <typename Visit>
+void ForEachModelField(Visit visit) {
+  constexpr FieldAge kFirst = FieldAge::kFirst;
+  visit("encoder_layers", &ModelOptions::encoder_layers, kFirst);
+  visit("decoder_layers", &ModelOptions::decoder_layers, kFirst);
+  visit("d_model", &ModelOptions::d_model, kFirst);
+  visit("d_ff", &ModelOptions::d_ff, kFirst);
+  visit("heads", &ModelOptions::heads, kFirst);
+  visit("source_vocabulary", &ModelOptions::source_vocabulary, kFirst);
+  visit("target_vocabulary", &ModelOptions::target_vocabulary, kFirst);
+  visit("max_positions", &ModelOptions::max_positions, kFirst);
+  visit("sharing", &ModelOptions::sharing, kFirst, kSharingWords);
+  visit("dropout", &ModelOptions::dropout, kFirst);
+  visit("attention_dropout", &ModelOptions::attention_dropout, kFirst);
+  visit("activation_dropout", &ModelOptions::activation_dropout, kFirst);
+  visit("label_smoothing", &ModelOptions::label_smoothing, kFirst);
+  visit("encoder", &ModelOptions::encoder, kFirst);
+  visit("decoder", &ModelOptions::decoder, kFirst);
+  visit("distribution", &ModelOptions::distribution, kFirst, kDistributionWords);
+  visit("branch_growth", &ModelOptions::branch_growth, kFirst, kBranchGrowthWords);
+  visit("branch_growth_updates", &ModelOptions::branch_growth_updates, kFirst);
+  visit("branch_growth_steepness", &ModelOptions::branch_growth_steepness, kFirst);
+}
+
+}  // namespace hadal

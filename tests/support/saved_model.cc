@@ -1,0 +1,51 @@
+#include "tests/support/saved_model.h"
+
+#include <memory>
+
+#include "pipeline/parameter_broadcast.h"
+#include "pipeline/training_checkpoints.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr uint64_t kSeed = 7;
+
+absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_directory, Communicator& communicator) {
+  PrepareComputeThread();
+  const ModelPlan plan = ModelPlan::Make(saved.model);
+  const Stream stream = Stream::Cpu(1);
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, saved.ranks));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         Engine::Create(plan, pipeline, stream, /*training=*/true, communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(
+      InitializeParameters(pipeline, engine->stage().parameters(), kSeed, stream, communicator, kTimeout));
+  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+  int64_t steps = 1;
+  if (saved.train) {
+    HADAL_ASSIGN_OR_RETURN(steps, saved.train(*engine));
+  }
+  Collectives collectives(communicator, kTimeout);
+  TrainingCheckpoints checkpoints(
+      {.run_directory = run_directory, .config_text = "none", .attachments = saved.vocabularies}, engine->state(),
+      communicator.rank(), collectives);
+  HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
+  checkpoints.Begin({.step = steps, .update = steps}, /*is_best=*/false);
+  return checkpoints.Finish().status();
+}
+
+}  // namespace
+
+absl::Status SaveModel(const SavedModel& saved, const std::string& run_directory) {
+  InProcessWorld world(saved.ranks);
+  return world.Run([&](Communicator& communicator) { return SaveOnRank(saved, run_directory, communicator); });
+}
+
+Attachment VocabularyFile(const std::string& name, const Vocabulary& vocabulary) {
+  return {.name = name + std::string(vocabulary.extension()), .contents = vocabulary.contents()};
+}
+
+}  // namespace hadal
