@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pipeline/channels.h"
-#include "pipeline/decoder_parts.h"
+#include "pipeline/decode/decoder_parts.h"
 #include "pipeline/gradient_norm.h"
 #include "pipeline/parameter_update.h"
 #include "pipeline/pipeline_plan.h"
@@ -99,7 +99,7 @@ class Engine {
   const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
-  // What translates with the weights as they are (decoder.h), between two calls of the engine, whose scratch it overwrites, gradients
+  // What translates with the weights as they are (decode/decoder.h), between two calls of the engine, whose scratch it overwrites, gradients
   // included; null where the plan has no decoder.
   DecoderParts* decoder() { return layout_.decoder_ ? &*layout_.decoder_ : nullptr; }
   // What the device's free memory fell by as graphs were made.

@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
+#include "pipeline/decode/validation_bleu.h"
 #include "pipeline/depth_recorder.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
@@ -28,7 +29,6 @@
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
 #include "pipeline/training_checkpoints.h"
-#include "pipeline/validation_bleu.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"

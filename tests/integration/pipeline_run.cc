@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "pipeline/decode/validation_bleu.h"
 #include "pipeline/depth_recorder.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/transfer_pairs.h"
-#include "pipeline/validation_bleu.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
