@@ -6,7 +6,7 @@
 // it on all ranks alike).
 // Health: after `health.skipped_steps` skipped steps in a row, weights, moments and update go back to the newest good checkpoint
 // while data and random numbers go on behind the steps that failed; a second time from the same weights ends the run.
-// Checkpoints are written beside training (save_cycle.h).
+// Checkpoints are written beside training (checkpoint/save_cycle.h).
 // Threads: one a rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -20,15 +20,15 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
+#include "pipeline/checkpoint/save_cycle.h"
+#include "pipeline/checkpoint/training_checkpoints.h"
 #include "pipeline/decode/validation_bleu.h"
 #include "pipeline/depth_recorder.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
-#include "pipeline/save_cycle.h"
 #include "pipeline/step_report.h"
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
-#include "pipeline/training_checkpoints.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
-#include "pipeline/model_checkpoint.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"

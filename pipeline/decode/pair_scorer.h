@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/engine.h"
-#include "pipeline/model_checkpoint.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/data/corpus.h"
 
