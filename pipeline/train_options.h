@@ -113,7 +113,7 @@ struct HealthOptions {
   int32_t skipped_steps = 10;  // not finite so often in a row: back to the last checkpoint, and the second time the end
 };
 
-// The instruments that see the depth (depth_recorder.h).
+// The instruments that see the depth (instruments/depth_recorder.h).
 struct DepthOptions {
   bool enabled = true;
   int64_t dense_steps = 100;   // the first steps, all recorded

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "pipeline/instruments/non_finite_search.h"
 #include "pipeline/learning_rate.h"
-#include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/depth_statistics.h"
 #include "pipeline/engine.h"
+#include "pipeline/instruments/depth_statistics.h"
 #include "pipeline/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"

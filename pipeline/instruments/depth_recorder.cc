@@ -1,4 +1,4 @@
-#include "pipeline/depth_recorder.h"
+#include "pipeline/instruments/depth_recorder.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pipeline/recording_schedule.h"
+#include "pipeline/instruments/recording_schedule.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 

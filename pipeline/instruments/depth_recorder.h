@@ -1,5 +1,5 @@
 // The instruments that see the depth, on one rank: when to look (recording_schedule.h), at what (depth_statistics.h, depth_probe.h,
-// parameter_update.h), and one exchange that brings it together (runtime/depth_metrics.h says what each number is).
+// pipeline/parameter_update.h), and one exchange that brings it together (runtime/depth_metrics.h says what each number is).
 //
 //   BeforeStep(s)   recording: the engine's observer and the update's measurement are switched on
 //   AfterStep(s)    recording: probe forward, all-gather, DepthMetrics
@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/depth_probe.h"
-#include "pipeline/depth_statistics.h"
 #include "pipeline/engine.h"
+#include "pipeline/instruments/depth_probe.h"
+#include "pipeline/instruments/depth_statistics.h"
 #include "pipeline/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"

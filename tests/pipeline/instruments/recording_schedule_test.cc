@@ -1,4 +1,4 @@
-#include "pipeline/recording_schedule.h"
+#include "pipeline/instruments/recording_schedule.h"
 
 #include <vector>
 

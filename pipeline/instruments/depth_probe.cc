@@ -1,4 +1,4 @@
-#include "pipeline/depth_probe.h"
+#include "pipeline/instruments/depth_probe.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-#include "pipeline/non_finite_search.h"
+#include "pipeline/instruments/non_finite_search.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "pipeline/depth_statistics.h"
+#include "pipeline/instruments/depth_statistics.h"
 
 #include <cmath>
 #include <vector>
