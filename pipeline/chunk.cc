@@ -147,10 +147,10 @@ void Chunk::RunPhase(SublayerContext& context, GraphPhase phase, const std::func
     SublayerContext recorded = context;  // transfers wait until the graph is launched
     recorded.progress = nullptr;
     recorded.trace = nullptr;
-    context.complete_from == nullptr ? work(recorded) : RecordInParts(recorded, *recording, work);
+    context.complete == nullptr ? work(recorded) : RecordInParts(recorded, *recording, work);
   };
-  graphs_->Run(*context.stream.device(), key, launch, [&context](int32_t complete_from) {
-    context.MarkComplete(complete_from);
+  graphs_->Run(*context.stream.device(), key, launch, [&context](int32_t first) {
+    context.MarkComplete(first);
     context.Progress();
   });
 }
@@ -159,14 +159,13 @@ void Chunk::RecordInParts(SublayerContext& context, const GraphCache::Cut& cut,
                           const std::function<void(SublayerContext&)>& work) const {
   const int32_t sublayers = spec_.last - spec_.first;
   const int32_t of_a_part = (sublayers + GraphCache::kMostParts - 1) / GraphCache::kMostParts;
-  int32_t complete = spec_.last, cut_at = spec_.last;
-  const std::function<void()> progress = [&] {
-    if (cut_at - complete < of_a_part || complete == spec_.first) return;
-    cut_at = complete;
-    cut(complete);
+  int32_t cut_at = spec_.last;
+  const std::function<void(int32_t)> complete = [&](int32_t first) {
+    if (cut_at - first < of_a_part || first == spec_.first) return;
+    cut_at = first;
+    cut(first);
   };
-  context.complete_from = &complete;
-  context.progress = &progress;
+  context.complete = &complete;
   work(context);
 }
 
@@ -262,7 +261,7 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> o
   context.memory = MemoryView(batch);
   context.d_memory = d_memory;
   StageTimes parts;
-  const GraphPhase phase = context.complete_from == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward;
+  const GraphPhase phase = context.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward;
   RunPhase(context, phase, [&](SublayerContext& c) { BackwardPieces(c, parts); });
   WaitForDevice(context);
   times.recompute_seconds += parts.recompute_seconds;

@@ -68,7 +68,8 @@ Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream
       timeout_(timeout),
       layout_(plan, pipeline, grid_.stage(), stream, training),
       norm_(plan, pipeline),
-      progress_([this] { Progress(); }) {
+      progress_([this] { Progress(); }),
+      complete_([this](int32_t first) { Complete(first); }) {
   HADAL_CHECK_EQ(grid_.replica(), pipeline.replica);
   HADAL_CHECK_EQ(devices != nullptr, pipeline.device_transfers);
   if (devices != nullptr) device_grid_.emplace(*devices, pipeline.grid);
@@ -210,7 +211,6 @@ absl::Status Engine::Run(const RankProgram& program) { return WithdrawOnError(Ex
 
 absl::Status Engine::ExecuteAll(const RankProgram& program) {
   losses_.clear();
-  complete_from_ = kNothingComplete;
   HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
     const TraceScope scope(&trace_, EventOf(program[i]));
@@ -334,9 +334,9 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   const bool is_last = &batch == &batches_.back();
   // Replicas start on what is complete: this micro-batch is launched in parts.
-  if (is_last && pipeline_.grid.replicas > 1) context.complete_from = &complete_from_;
+  if (is_last && pipeline_.grid.replicas > 1) context.complete = &complete_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
-  if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);
+  if (is_last) Complete(pipeline_.first_sublayer(grid_.stage(), chunk));
   if (channels.receive_backward) return channels.receive_backward->Release();
   return absl::OkStatus();
 }
@@ -363,20 +363,21 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
   return absl::OkStatus();
 }
 
-// Called between sublayers: whatever can move without waiting does.
 void Engine::Progress() {
   transfers().world().Progress();  // a communicator of devices moves the world's along
   if (!progress_status_.ok()) return;
   if (trace_.recording()) progress_status_ = layout_.channels_.Poll(batches_, trace_);
-  if (complete_from_ == kNothingComplete || !progress_status_.ok()) return;
-  progress_status_ = layout_.reduction_.Advance(stage().stream(), complete_from_);
+  if (progress_status_.ok()) progress_status_ = layout_.reduction_.Progress(stage().stream());
+}
+
+void Engine::Complete(int32_t first) {
+  if (progress_status_.ok()) progress_status_ = layout_.reduction_.Complete(stage().stream(), first);
 }
 
 absl::Status Engine::ReduceOverReplicas() {
   const Stopwatch watch;
   HADAL_RETURN_IF_ERROR(layout_.reduction_.Finish(stage().stream(), timeout_));
   if (!layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherGradients(stage().stream(), timeout_));
-  complete_from_ = kNothingComplete;
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }

@@ -139,7 +139,6 @@ class Engine {
 
   // Who moves what kernels work on.
   ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
-  static constexpr int32_t kNothingComplete = std::numeric_limits<int32_t>::max();
 
   // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
@@ -156,7 +155,10 @@ class Engine {
   absl::Status ReduceOverReplicas();
   absl::Status ComputeNorm();
   absl::Status GatherOverReplicas();
+  // Called between sublayers: whatever can move without waiting does.
   void Progress();
+  // The step's gradients of all sublayers ≥ `first` are complete on this rank: with replicas they leave.
+  void Complete(int32_t first);
   // The rank `chunks` global chunks behind `chunk` of this rank (in front of it: −1).
   int RankBehind(int chunk, int chunks) const;
 
@@ -168,7 +170,8 @@ class Engine {
   RankLayout layout_;
   Arena arena_;
   GradientNorm norm_;
-  std::function<void()> progress_;
+  std::function<void()> progress_;         // Progress
+  std::function<void(int32_t)> complete_;  // Complete
   TraceBuffer trace_;
   RunQueueClock run_queue_;
   ProgramPlace place_;
@@ -179,9 +182,8 @@ class Engine {
   std::vector<PackedBatch> padded_;  // on a device: what batches_ shows
   StepScalars scalars_;
   UpdateSettings update_;
-  std::vector<LossSums> losses_;              // on the head's rank, of each micro-batch so far
-  int32_t complete_from_ = kNothingComplete;  // the gradients of sublayers ≥ this one are complete
-  absl::Status progress_status_;              // of what ran beside the computation: the first error
+  std::vector<LossSums> losses_;  // on the head's rank, of each micro-batch so far
+  absl::Status progress_status_;  // of what ran beside the computation: the first error
   std::vector<float>* row_nll_ = nullptr;
   std::optional<ProfileRelay> profile_;  // while the residual stream is profiled
   StepResult result_;

@@ -80,8 +80,8 @@ absl::Status ReplicaReduction::PostReceives() {
   return absl::OkStatus();
 }
 
-absl::Status ReplicaReduction::PostSends(const Stream& stream, size_t end) {
-  for (; sent_ < end; ++sent_) {
+absl::Status ReplicaReduction::PostSends(const Stream& stream) {
+  for (; sent_ < complete_; ++sent_) {
     const ReplicaBucket& bucket = buckets_[sent_];
     if (Owns(bucket)) continue;
     bucket.Fetch(stream, bucket.gradient.data, bucket.bytes());
@@ -99,16 +99,20 @@ absl::Status ReplicaReduction::Begin() {
   return PostReceives();
 }
 
-absl::Status ReplicaReduction::Advance(const Stream& stream, int32_t first_complete) {
+absl::Status ReplicaReduction::Complete(const Stream& stream, int32_t first) {
   if (!active_) return absl::OkStatus();
   size_t end = complete_;
-  while (end < buckets_.size() && buckets_[end].first_sublayer >= first_complete) ++end;
+  while (end < buckets_.size() && buckets_[end].first_sublayer >= first) ++end;
   MarkComplete(end);
-  HADAL_RETURN_IF_ERROR(PostSends(stream, complete_));
-  while (true) {
+  return PostSends(stream);
+}
+
+absl::Status ReplicaReduction::Progress(const Stream& stream) {
+  while (complete_ > 0) {
     HADAL_ASSIGN_OR_RETURN(const bool added, AddNext(stream));
-    if (!added) return absl::OkStatus();
+    if (!added) break;
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
@@ -172,7 +176,7 @@ void ReplicaReduction::SumOnDevice(const Stream& main, size_t position) const {
 absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
   MarkComplete(buckets_.size());
-  HADAL_RETURN_IF_ERROR(PostSends(stream, complete_));
+  HADAL_RETURN_IF_ERROR(PostSends(stream));
   while (added_ < mine_.size()) {
     if (begun_ < posted_) HADAL_RETURN_IF_ERROR(received_->Wait(begun_, timeout));
     HADAL_ASSIGN_OR_RETURN(const bool begun, AddNext(stream));

@@ -9,8 +9,8 @@
 //
 // What travels are buckets of slices, in descending order of depth (replica_buckets.h). The sum of a step is a small machine, so that it can run
 // beside the last backward, as gradients become complete:
-//   Begin → (Advance)* → Finish
-// Advance(s) says that the gradients of sublayers ≥ s are complete: it posts those buckets' sends and adds what has come, without
+//   Begin → (Complete | Progress)* → Finish
+// Complete(s) says that the gradients of sublayers ≥ s are complete, and posts those buckets' sends; Progress adds what has come, without
 // waiting.
 // On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made too; where it
 // moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts when its pieces have come and its own
@@ -54,8 +54,10 @@ class ReplicaReduction {
 
   // A step starts: gradients of this step are not complete yet.
   absl::Status Begin();
-  // The gradients of all sublayers ≥ `first_complete` are complete on this rank.  REQUIRES: does not rise within a step.
-  absl::Status Advance(const Stream& stream, int32_t first_complete);
+  // The gradients of all sublayers ≥ `first` are complete on this rank.  REQUIRES: `first` does not rise within a step.
+  absl::Status Complete(const Stream& stream, int32_t first);
+  // Adds what has come. Does nothing outside a step, and before its first gradients are complete.
+  absl::Status Progress(const Stream& stream);
   // All gradients are complete, tied tables included. Afterwards owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
@@ -69,7 +71,8 @@ class ReplicaReduction {
   // Buckets [0, end) are complete on this rank.
   void MarkComplete(size_t end);
   absl::Status PostReceives();
-  absl::Status PostSends(const Stream& stream, size_t end);
+  // Of what is complete.
+  absl::Status PostSends(const Stream& stream);
   // Adds the next owned bucket's pieces, or puts that in order, if they have come; false: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
   // Notes the sums that are done, whose pieces' buffers then receive others.
