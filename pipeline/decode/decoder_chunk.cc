@@ -14,37 +14,7 @@ const Edge* EdgeOf(const std::vector<Edge>& edges, Stack rows) {
   return edge == edges.end() ? nullptr : &*edge;
 }
 
-ActivationCapacity Activations(const DecodeCapacity& capacity) {
-  return {.source_rows = capacity.source_rows, .target_rows = 0, .max_length = capacity.longest_source};
-}
-
 }  // namespace
-
-DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream,
-                             ArenaLayout& layout)
-    : width_(plan.options.d_model),
-      workspace_(plan, Activations(capacity), stream, /*training=*/false, layout),
-      scratch_(plan,
-               {.rows = capacity.rows,
-                .memory_rows = capacity.source_rows,
-                .longest = std::max(capacity.longest_source, capacity.longest_path)},
-               stream, layout) {
-  for (ArenaSlice& slice : stream_slices_) {
-    const auto bytes_of = [&](Stack stack, int64_t rows) {
-      return rows * width_ * std::max(BytesOf(plan.compute_storage), BytesOf(plan.stream_storage(stack)));
-    };
-    slice = layout.ReserveBytes("decode workspace", std::max(bytes_of(Stack::kEncoder, capacity.source_rows),
-                                                             bytes_of(Stack::kDecoder, capacity.rows)));
-  }
-}
-
-void DecodeBuffers::Bind(const Arena& arena) {
-  workspace_.Bind(arena);
-  scratch_.Bind(arena);
-  saved_ = arena.Get<std::byte>(saved_slice_);
-  history_ = arena.Get<std::byte>(history_slice_);
-  for (int i = 0; i < 2; ++i) streams_[i] = arena.Get<std::byte>(stream_slices_[i]);
-}
 
 DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity,
                            int32_t candidates, DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout)
@@ -81,7 +51,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     groups_.emplace(BatchSlots::Spec{.first_sublayer = first,
                                      .sublayers = last - first,
                                      .slots = capacity.lanes,
-                                     .capacity = Activations(capacity)},
+                                     .capacity = GroupCapacity(capacity)},
                     layout);
   }
   branch_gains_slice_ = layout.Reserve<float>("decode tables", last - first);
@@ -106,7 +76,7 @@ void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacit
   encode_history_ = AddHistory(plan, first, last, capacity.source_rows, encoder_closing_);
   for (int32_t s = first, end = s; s < last; s = end) {
     end = plan.NextCut(s + 1);
-    encoder_.emplace_back(plan, s, end, Activations(capacity));
+    encoder_.emplace_back(plan, s, end, GroupCapacity(capacity));
     buffers_.RequireSaved(encoder_.back().saved_bytes());
   }
 }
