@@ -5,7 +5,7 @@
 //
 //   content ─ WriteBatch (device_kernels.h) → a block of the host ─ one copy → the device's ─ PlacesIn → arguments of kernels/<op>.h
 //
-// An operation that is given no place brings the values along itself (device/launch_memory.h): tools and tests of one kernel. Decoding has places of its own (pipeline/decode_blocks.h).
+// An operation that is given no place brings the values along itself (device/launch_memory.h): tools and tests of one kernel. Decoding has places of its own (pipeline/decode/decode_blocks.h).
 // Padding rows stand behind the sentences' (runtime/data/packed_batch.h): their token is −1, attention has them as sentences that
 // nobody else sees. So their activations are finite whatever memory held, and every gradient of theirs is 0.
 // Thread safety: plain values.

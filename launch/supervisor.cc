@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "launch/exit_code.h"
 #include "launch/time_limit.h"
-#include "pipeline/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 

@@ -9,7 +9,7 @@
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
 #include "launch/world.h"
-#include "pipeline/model_checkpoint.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 #include "tools/translate/score.h"

@@ -11,7 +11,7 @@
 // never moved: which rows a hypothesis sees is an index (kernels/cached_attention.h), so reordering a beam moves integers only.
 // Storage: weights, caches and what touches products as ModelPlan::compute_storage says, the stream as stream_storage does, in bf16 as in
 // training (layers/segment.h): fp32 masters are not read, but for norms, learned scalars and the biases of residual_norm.
-// What changes from step to step a device may find at places of its memory (pipeline/decode_blocks.h): then a step launches the same every time.
+// What changes from step to step a device may find at places of its memory (pipeline/decode/decode_blocks.h): then a step launches the same every time.
 // Numerics: a row's result does not depend on its neighbours as long as B ≥ 16 (kernels/linear.h), on a device as long as B is always the same;
 // it agrees with the training forward to rounding, not to the bit, because the attention kernel differs.
 // Thread safety: const after construction; one step at a time a scratch. Blocking; allocates nothing.

@@ -1,4 +1,4 @@
-// The words for a model's choices, in configs (tools/config/model_config.h) and in checkpoints' settings (pipeline/model_settings.h) alike.
+// The words for a model's choices, in configs (tools/config/model_config.h) and in checkpoints' settings (pipeline/checkpoint/model_settings.h) alike.
 // A checkpoint holds them for as long as it is kept: a word may be added, none may change.
 #pragma once
 

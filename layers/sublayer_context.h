@@ -92,9 +92,9 @@ struct SublayerContext {
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
   ResidualProfile* profile = nullptr;               // a forward pass that profiles the residual stream
-  // Backward lowers it as it goes: this micro-batch has added its part to the gradients of all sublayers ≥ *complete_from of the
-  // chunk. Null: nobody asks.
-  int32_t* complete_from = nullptr;
+  // Backward calls it as it goes, descending: this micro-batch has added its part to the gradients of all sublayers ≥ `first` of the chunk.
+  // Null: nobody asks.
+  const std::function<void(int32_t first)>* complete = nullptr;
   DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
 
   // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
@@ -103,7 +103,7 @@ struct SublayerContext {
     if (progress != nullptr) (*progress)();
   }
   void MarkComplete(int32_t first_sublayer) const {
-    if (complete_from != nullptr) *complete_from = first_sublayer;
+    if (complete != nullptr) (*complete)(first_sublayer);
   }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }

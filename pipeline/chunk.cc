@@ -16,12 +16,6 @@ void CheckAlike(const ConstAnyMatrix& from, const ConstAnyMatrix& to) {
   HADAL_CHECK_EQ(from.columns, to.columns);
 }
 
-// The last of `entries` matrices on top of each other.
-AnyMatrix LastEntry(const AnyMatrix& history, int64_t entries) {
-  const int64_t rows = history.rows / entries;
-  return history.Rows(history.rows - rows, rows);
-}
-
 void Copy(const Stream& stream, const ConstAnyMatrix& from, const AnyMatrix& to) {
   CheckAlike(from, to);
   stream.Copy(to.data, from.data, from.bytes());
@@ -57,73 +51,6 @@ class ScopedTimer {
 
 }  // namespace
 
-AnyMatrix Chunk::EdgeView(Stack rows, Storage storage, std::byte* data, const PackedBatch& batch) const {
-  return {data, rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows(), d_model_, storage};
-}
-
-AnyMatrix Chunk::SlotView(const SlotTensor& tensor, const PackedBatch& batch) const {
-  return EdgeView(tensor.rows, tensor.storage, Slot(batch) + tensor.offset, batch);
-}
-
-AnyMatrix Chunk::MemoryView(const PackedBatch& batch) const {
-  return memory_ ? SlotView(*memory_, batch) : AnyMatrix();
-}
-
-bool Chunk::MakesMemory(size_t index) const {
-  if (pieces_[index].kind == Piece::Kind::kEmbedding || pieces_[index].stack != Stack::kEncoder) return false;
-  if (index + 1 == pieces_.size()) return spec_.last == plan_.target_embedding();
-  return pieces_[index + 1].kind == Piece::Kind::kEmbedding;
-}
-
-std::byte* Chunk::SavedOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.saved_offset >= 0 ? Slot(batch) + piece.saved_offset : shared_.saved();
-}
-
-AnyMatrix Chunk::InputOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.history_entries > 0 ? HistoryOf(piece).Values(batch, piece.history_entries)
-                                   : SlotView(piece.input, batch);
-}
-
-Matrix Chunk::HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.history_entries > 0 ? HistoryOf(piece).Gradient(batch, piece.history_entries) : Matrix();
-}
-
-int64_t Chunk::EntryOf(size_t index) const {
-  const Piece& piece = pieces_[index];
-  if (piece.kind == Piece::Kind::kSegment) return piece.history_entries > 0 ? piece.history_entries : -1;
-  return piece.kind == Piece::Kind::kEmbedding && histories_[static_cast<size_t>(piece.stack)] ? 0 : -1;
-}
-
-AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
-  if (const int64_t entry = EntryOf(index); entry >= 0) {
-    const Piece& piece = pieces_[index];
-    return LastEntry(HistoryOf(piece).Values(batch, entry + 1), entry + 1);
-  }
-  if (index + 1 == pieces_.size()) return output(0, batch);
-  const Piece& next = pieces_[index + 1];
-  switch (next.kind) {
-    case Piece::Kind::kSegment:
-    case Piece::Kind::kCombination:
-      return InputOf(next, batch);
-    case Piece::Kind::kEmbedding:
-      return MemoryView(batch);
-    case Piece::Kind::kHead:
-      return HeadInput(batch);
-  }
-  return {};
-}
-
-AnyMatrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
-  const Piece& piece = pieces_[index];
-  if (plan_.stream_storage(piece.stack) == Storage::kFloat32 && EntryOf(index) >= 0) return EntryGradient(index, batch);
-  return shared_.gradient(piece.stack, piece.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
-}
-
-AnyMatrix Chunk::EntryGradient(size_t index, const PackedBatch& batch) const {
-  const int64_t entries = EntryOf(index) + 1;
-  return LastEntry(HistoryOf(pieces_[index]).Gradient(batch, entries), entries);
-}
-
 void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyMatrix> inputs) {
   HADAL_CHECK_EQ(inputs.size(), input_edges_.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -147,10 +74,10 @@ void Chunk::RunPhase(SublayerContext& context, GraphPhase phase, const std::func
     SublayerContext recorded = context;  // transfers wait until the graph is launched
     recorded.progress = nullptr;
     recorded.trace = nullptr;
-    context.complete_from == nullptr ? work(recorded) : RecordInParts(recorded, *recording, work);
+    context.complete == nullptr ? work(recorded) : RecordInParts(recorded, *recording, work);
   };
-  graphs_->Run(*context.stream.device(), key, launch, [&context](int32_t complete_from) {
-    context.MarkComplete(complete_from);
+  graphs_->Run(*context.stream.device(), key, launch, [&context](int32_t first) {
+    context.MarkComplete(first);
     context.Progress();
   });
 }
@@ -159,14 +86,13 @@ void Chunk::RecordInParts(SublayerContext& context, const GraphCache::Cut& cut,
                           const std::function<void(SublayerContext&)>& work) const {
   const int32_t sublayers = spec_.last - spec_.first;
   const int32_t of_a_part = (sublayers + GraphCache::kMostParts - 1) / GraphCache::kMostParts;
-  int32_t complete = spec_.last, cut_at = spec_.last;
-  const std::function<void()> progress = [&] {
-    if (cut_at - complete < of_a_part || complete == spec_.first) return;
-    cut_at = complete;
-    cut(complete);
+  int32_t cut_at = spec_.last;
+  const std::function<void(int32_t)> complete = [&](int32_t first) {
+    if (cut_at - first < of_a_part || first == spec_.first) return;
+    cut_at = first;
+    cut(first);
   };
-  context.complete_from = &complete;
-  context.progress = &progress;
+  context.complete = &complete;
   work(context);
 }
 
@@ -262,7 +188,7 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> o
   context.memory = MemoryView(batch);
   context.d_memory = d_memory;
   StageTimes parts;
-  const GraphPhase phase = context.complete_from == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward;
+  const GraphPhase phase = context.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward;
   RunPhase(context, phase, [&](SublayerContext& c) { BackwardPieces(c, parts); });
   WaitForDevice(context);
   times.recompute_seconds += parts.recompute_seconds;

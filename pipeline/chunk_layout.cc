@@ -5,32 +5,15 @@
 #include "runtime/check.h"
 
 namespace hadal {
+namespace {
 
-void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training,
-                                ArenaLayout& layout) {
-  width_ = plan.options.d_model;
-  source_storage_ = plan.stream_storage(Stack::kEncoder);
-  target_storage_ = plan.stream_storage(Stack::kDecoder);
-  saved_slice_ = layout.ReserveBytes("activations", saved_bytes_);
-  if (!training) return;
-  const auto reserve = [&](int64_t rows, Storage storage) {
-    return layout.ReserveBytes("workspace", rows * width_ * BytesOf(storage));
-  };
-  const auto wider = [](Storage a, Storage b) { return BytesOf(a) > BytesOf(b) ? a : b; };
-  const Storage widest = wider(plan.compute_storage, wider(source_storage_, target_storage_));
-  discard_slice_ = reserve(std::max(capacity.source_rows, capacity.target_rows), widest);
-  source_slice_ = reserve(capacity.source_rows, source_storage_);
-  target_slice_ = reserve(capacity.target_rows, target_storage_);
-  if (memory_apart()) memory_slice_ = reserve(capacity.source_rows, Storage::kFloat32);
+// The last of `entries` matrices on top of each other.
+AnyMatrix LastEntry(const AnyMatrix& history, int64_t entries) {
+  const int64_t rows = history.rows / entries;
+  return history.Rows(history.rows - rows, rows);
 }
 
-void SharedActivations::Bind(const Arena& arena) {
-  saved_ = arena.Get<std::byte>(saved_slice_);
-  discard_ = arena.Get<std::byte>(discard_slice_);
-  source_gradient_ = arena.Get<std::byte>(source_slice_);
-  target_gradient_ = arena.Get<std::byte>(target_slice_);
-  memory_gradient_ = arena.Get<float>(memory_apart() ? memory_slice_ : source_slice_);
-}
+}  // namespace
 
 Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapacity& capacity,
              SharedActivations& shared, ArenaLayout& layout)
@@ -170,6 +153,73 @@ void Chunk::Bind(const Arena& arena) {
   for (Piece& piece : pieces_) {
     if (piece.embedding) piece.embedding->Bind(arena);
   }
+}
+
+AnyMatrix Chunk::EdgeView(Stack rows, Storage storage, std::byte* data, const PackedBatch& batch) const {
+  return {data, rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows(), d_model_, storage};
+}
+
+AnyMatrix Chunk::SlotView(const SlotTensor& tensor, const PackedBatch& batch) const {
+  return EdgeView(tensor.rows, tensor.storage, Slot(batch) + tensor.offset, batch);
+}
+
+AnyMatrix Chunk::MemoryView(const PackedBatch& batch) const {
+  return memory_ ? SlotView(*memory_, batch) : AnyMatrix();
+}
+
+bool Chunk::MakesMemory(size_t index) const {
+  if (pieces_[index].kind == Piece::Kind::kEmbedding || pieces_[index].stack != Stack::kEncoder) return false;
+  if (index + 1 == pieces_.size()) return spec_.last == plan_.target_embedding();
+  return pieces_[index + 1].kind == Piece::Kind::kEmbedding;
+}
+
+std::byte* Chunk::SavedOf(const Piece& piece, const PackedBatch& batch) const {
+  return piece.saved_offset >= 0 ? Slot(batch) + piece.saved_offset : shared_.saved();
+}
+
+AnyMatrix Chunk::InputOf(const Piece& piece, const PackedBatch& batch) const {
+  return piece.history_entries > 0 ? HistoryOf(piece).Values(batch, piece.history_entries)
+                                   : SlotView(piece.input, batch);
+}
+
+Matrix Chunk::HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const {
+  return piece.history_entries > 0 ? HistoryOf(piece).Gradient(batch, piece.history_entries) : Matrix();
+}
+
+int64_t Chunk::EntryOf(size_t index) const {
+  const Piece& piece = pieces_[index];
+  if (piece.kind == Piece::Kind::kSegment) return piece.history_entries > 0 ? piece.history_entries : -1;
+  return piece.kind == Piece::Kind::kEmbedding && histories_[static_cast<size_t>(piece.stack)] ? 0 : -1;
+}
+
+AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
+  if (const int64_t entry = EntryOf(index); entry >= 0) {
+    const Piece& piece = pieces_[index];
+    return LastEntry(HistoryOf(piece).Values(batch, entry + 1), entry + 1);
+  }
+  if (index + 1 == pieces_.size()) return output(0, batch);
+  const Piece& next = pieces_[index + 1];
+  switch (next.kind) {
+    case Piece::Kind::kSegment:
+    case Piece::Kind::kCombination:
+      return InputOf(next, batch);
+    case Piece::Kind::kEmbedding:
+      return MemoryView(batch);
+    case Piece::Kind::kHead:
+      return HeadInput(batch);
+  }
+  return {};
+}
+
+AnyMatrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
+  const Piece& piece = pieces_[index];
+  if (plan_.stream_storage(piece.stack) == Storage::kFloat32 && EntryOf(index) >= 0) return EntryGradient(index, batch);
+  return shared_.gradient(piece.stack, piece.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
+}
+
+AnyMatrix Chunk::EntryGradient(size_t index, const PackedBatch& batch) const {
+  const int64_t entries = EntryOf(index) + 1;
+  return LastEntry(HistoryOf(pieces_[index]).Gradient(batch, entries), entries);
 }
 
 }  // namespace hadal

@@ -4,40 +4,13 @@
 #include <utility>
 
 #include "layers/device_support.h"
+#include "pipeline/instruction_event.h"
 #include "pipeline/row_bucket.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
-
-TraceKind KindOf(Operation operation) {
-  switch (operation) {
-    case Operation::kReceiveForward:
-    case Operation::kReceiveBackward:
-      return TraceKind::kReceive;
-    case Operation::kForward:
-      return TraceKind::kForward;
-    case Operation::kSendForward:
-    case Operation::kSendBackward:
-      return TraceKind::kSend;
-    case Operation::kBackward:
-      return TraceKind::kBackward;
-    case Operation::kReduceTiedGradients:
-      return TraceKind::kTiedGradients;
-    case Operation::kReduceOverReplicas:
-      return TraceKind::kReduceOverReplicas;
-    case Operation::kGlobalNorm:
-      return TraceKind::kGlobalNorm;
-    case Operation::kOptimizerStep:
-      return TraceKind::kOptimizer;
-    case Operation::kGatherOverReplicas:
-      return TraceKind::kGatherOverReplicas;
-    case Operation::kShareTiedWeights:
-      return TraceKind::kTiedWeights;
-  }
-  return TraceKind::kStep;
-}
 
 bool IsCompute(Operation operation) {
   return operation == Operation::kForward || operation == Operation::kBackward ||
@@ -46,29 +19,16 @@ bool IsCompute(Operation operation) {
 
 }  // namespace
 
-RankLayout::RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
-                       bool training)
-    : layout_(stream.kind()),
-      stage_(plan, pipeline, stage, stream, training, layout_),
-      state_(plan, pipeline, stage, training, layout_),
-      channels_(plan, pipeline, stage, training, layout_),
-      tied_(plan, pipeline, stage, stream, layout_),
-      reduction_(pipeline, state_, stream, training, layout_) {
-  if (training && pipeline.decoder) {
-    layout_.BeginProgram();
-    decoder_.emplace(plan, pipeline, stage, *pipeline.decoder, pipeline.decode_capacity, stream, layout_);
-  }
-}
-
 Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
                Communicator& world, absl::Duration timeout, Communicator* devices)
     : pipeline_(pipeline),
       grid_(world, pipeline.grid),
       collectives_(world, timeout),
       timeout_(timeout),
-      layout_(plan, pipeline, grid_.stage(), stream, training),
-      norm_(plan, pipeline),
-      progress_([this] { Progress(); }) {
+      parts_(plan, pipeline, grid_.stage(), stream, training),
+      tail_(plan, pipeline, parts_, collectives_, timeout),
+      progress_([this] { Progress(); }),
+      complete_([this](int32_t first) { Complete(first); }) {
   HADAL_CHECK_EQ(grid_.replica(), pipeline.replica);
   HADAL_CHECK_EQ(devices != nullptr, pipeline.device_transfers);
   if (devices != nullptr) device_grid_.emplace(*devices, pipeline.grid);
@@ -83,24 +43,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, co
     return absl::InvalidArgumentError("bf16 needs a GPU: a CPU trains in fp32");
   }
   std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout, devices));
-  RankLayout& layout = engine->layout_;
-  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(layout.layout(), stream.device()));
+  RankParts& parts = engine->parts_;
+  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(parts.layout, stream.device()));
   if (training) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(stream));
-  layout.stage_.Bind(engine->arena_);
-  layout.state_.Bind(engine->arena_, layout.stage_.parameters());
-  ProcessGrid& transfers = engine->transfers();
-  layout.channels_.Bind(engine->arena_, transfers.pipeline());
-  layout.tied_.Bind(engine->arena_, transfers.pipeline());
-  HADAL_RETURN_IF_ERROR(layout.reduction_.Bind(engine->arena_, layout.state_, transfers.replicas(), engine->trace_));
-  HADAL_RETURN_IF_ERROR(
-      transfers.world().Reserve(layout.channels_.transfers() + std::max<int64_t>(layout.reduction_.transfers(), 1)));
-  if (layout.decoder_) layout.decoder_->Bind(engine->arena_, engine->grid_.pipeline(), timeout);
+  HADAL_RETURN_IF_ERROR(parts.Bind(engine->arena_, engine->transfers(), engine->grid_, timeout, engine->trace_));
   if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
   return engine;
 }
 
 int64_t Engine::graph_bytes() const {
-  return layout_.stage_.graph_bytes() + (layout_.decoder_ ? layout_.decoder_->graph_bytes() : 0);
+  return parts_.stage.graph_bytes() + (parts_.decoder ? parts_.decoder->graph_bytes() : 0);
 }
 
 void Engine::UseGraphs(bool use) {
@@ -124,7 +76,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   const Share share = pipeline_.share();
   batches_ = ForKernels(batches.subspan(share.first, share.count));
   scalars_ = scalars;
-  update_ = update;
+  tail_.Begin(update, scalars.update);
   result_ = {};
   const Device* const device = stage().stream().device();
   const int64_t launches = device == nullptr ? 0 : device->launches();
@@ -132,7 +84,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
   result_.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
-  HADAL_RETURN_IF_ERROR(layout_.reduction_.Begin());
+  HADAL_RETURN_IF_ERROR(parts_.reduction.Begin());
   HADAL_RETURN_IF_ERROR(Run(pipeline_.programs[grid_.stage()]));
   result_.seconds = watch.Seconds();
   if (device != nullptr) result_.times.launches = static_cast<double>(device->launches() - launches);
@@ -195,10 +147,10 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
 
 absl::Status Engine::ShareWeights() {
   stage().parameters().RoundMasters(stage().stream());
-  if (layout_.state_.masters_are_spread()) {
-    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
+  if (parts_.state.masters_are_spread()) {
+    HADAL_RETURN_IF_ERROR(parts_.reduction.GatherWeights(stage().stream(), timeout_));
   }
-  return layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_);
+  return parts_.tied.ShareWeights(stage().stream(), stage().parameters(), timeout_);
 }
 
 int Engine::RankBehind(int chunk, int chunks) const {
@@ -210,10 +162,9 @@ absl::Status Engine::Run(const RankProgram& program) { return WithdrawOnError(Ex
 
 absl::Status Engine::ExecuteAll(const RankProgram& program) {
   losses_.clear();
-  complete_from_ = kNothingComplete;
-  HADAL_RETURN_IF_ERROR(layout_.channels_.Begin(program));
+  HADAL_RETURN_IF_ERROR(parts_.channels.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
-    const TraceScope scope(&trace_, EventOf(program[i]));
+    const TraceScope scope(&trace_, EventOf(program[i], pipeline_.shape, grid_.stage(), batches_));
     place_.Set(scalars_.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
@@ -225,72 +176,41 @@ absl::Status Engine::ExecuteAll(const RankProgram& program) {
   }
   const Stopwatch watch;
   const TraceScope scope(&trace_, {.kind = TraceKind::kDrain});
-  HADAL_RETURN_IF_ERROR(layout_.channels_.Drain(timeout_));
+  HADAL_RETURN_IF_ERROR(parts_.channels.Drain(timeout_));
   result_.times.communication_seconds += watch.Seconds();
   stage().stream().Synchronize();  // translation may use the scratch now
   return absl::OkStatus();
 }
 
-TraceEvent Engine::EventOf(const Instruction& instruction) const {
-  TraceEvent event{.kind = KindOf(instruction.operation)};
-  if (!IsTail(instruction.operation)) {
-    event.chunk = instruction.chunk;
-    event.micro_batch = batches_[instruction.micro_batch].micro_batch;
-  }
-  if (IsSend(instruction.operation) || IsReceive(instruction.operation)) {
-    event.channel = ChannelOf(pipeline_.shape, grid_.stage(), instruction).number;
-  }
-  return event;
-}
-
 absl::Status Engine::Execute(const Instruction& instruction) {
   const int c = instruction.chunk;
   const PackedBatch& batch = batches_[IsTail(instruction.operation) ? 0 : instruction.micro_batch];
-  StageTimes& times = result_.times;
-  const Stopwatch watch;
   switch (instruction.operation) {
     case Operation::kReceiveForward:
-      return Receive(*layout_.channels_.chunk(c).receive_forward, batch);
+      return Receive(*parts_.channels.chunk(c).receive_forward, batch);
     case Operation::kForward:
       return Forward(c, batch);
     case Operation::kSendForward:
       return SendForward(c, batch);
     case Operation::kReceiveBackward:
-      return Receive(*layout_.channels_.chunk(c).receive_backward, batch);
+      return Receive(*parts_.channels.chunk(c).receive_backward, batch);
     case Operation::kBackward:
       return Backward(c, batch);
     case Operation::kSendBackward:
       return SendBackward(c, batch);
     case Operation::kReduceTiedGradients:
-      HADAL_RETURN_IF_ERROR(layout_.tied_.ReduceGradients(stage().stream(), stage().parameters(), timeout_));
-      times.communication_seconds += watch.Seconds();
-      return absl::OkStatus();
+      return tail_.ReduceTiedGradients(result_);
     case Operation::kReduceOverReplicas:
-      return ReduceOverReplicas();
+      return tail_.ReduceOverReplicas(result_);
     case Operation::kGlobalNorm:
-      return ComputeNorm();
+      return tail_.ComputeNorm(losses_, result_);
     case Operation::kOptimizerStep:
-      if (result_.applied) {
-        if (update_.before_update) update_.before_update();
-        times.checkpoint_seconds = watch.Seconds();
-        UpdateParameters(stage().stream(), layout_.state_,
-                         {.optimizer = update_.optimizer,
-                          .learning_rate = update_.learning_rate,
-                          .gradient_norm = result_.gradient.norm,
-                          .update = scalars_.update,
-                          .sizes = update_.sizes});
-        stage().stream().Synchronize();  // its time is the step's
-      }
-      times.optimizer_seconds += watch.Seconds() - times.checkpoint_seconds;
+      tail_.Update(result_);
       return absl::OkStatus();
     case Operation::kGatherOverReplicas:
-      return GatherOverReplicas();
+      return tail_.GatherOverReplicas(result_);
     case Operation::kShareTiedWeights:
-      if (result_.applied) {
-        HADAL_RETURN_IF_ERROR(layout_.tied_.ShareWeights(stage().stream(), stage().parameters(), timeout_));
-      }
-      times.communication_seconds += watch.Seconds();
-      return absl::OkStatus();
+      return tail_.ShareTiedWeights(result_);
   }
   return absl::OkStatus();
 }
@@ -303,7 +223,7 @@ absl::Status Engine::Receive(ReceiveChannel& channel, const PackedBatch& batch) 
 }
 
 absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
-  Channels::OfChunk& channels = layout_.channels_.chunk(chunk);
+  Channels::OfChunk& channels = parts_.channels.chunk(chunk);
   SublayerContext context = stage().Context(batch, scalars_, &progress_);
   context.observer = observer_;
   if (profile_) {
@@ -326,7 +246,7 @@ absl::Status Engine::Forward(int chunk, const PackedBatch& batch) {
 }
 
 absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
-  Channels::OfChunk& channels = layout_.channels_.chunk(chunk);
+  Channels::OfChunk& channels = parts_.channels.chunk(chunk);
   SublayerContext context = stage().Context(batch, scalars_, &progress_);
   context.observer = observer_;
   context.trace = &trace_;
@@ -334,9 +254,11 @@ absl::Status Engine::Backward(int chunk, const PackedBatch& batch) {
   if (channels.receive_backward) gradients = channels.receive_backward->Front(batch);
   const bool is_last = &batch == &batches_.back();
   // Replicas start on what is complete: this micro-batch is launched in parts.
-  if (is_last && pipeline_.grid.replicas > 1) context.complete_from = &complete_from_;
+  if (is_last && pipeline_.grid.replicas > 1) context.complete = &complete_;
   stage().chunk(chunk).Backward(context, gradients, result_.times);
-  if (is_last) complete_from_ = pipeline_.first_sublayer(grid_.stage(), chunk);
+  const Stopwatch watch;
+  if (is_last) Complete(pipeline_.first_sublayer(grid_.stage(), chunk));
+  result_.times.communication_seconds += watch.Seconds();
   if (channels.receive_backward) return channels.receive_backward->Release();
   return absl::OkStatus();
 }
@@ -347,7 +269,7 @@ absl::Status Engine::SendForward(int chunk, const PackedBatch& batch) {
   EdgeViews edges;
   for (size_t i = 0; i < sender.output_edges().size(); ++i) edges.push_back(sender.output(i, batch));
   HADAL_RETURN_IF_ERROR(
-      layout_.channels_.chunk(chunk).send_forward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
+      parts_.channels.chunk(chunk).send_forward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }
@@ -358,47 +280,20 @@ absl::Status Engine::SendBackward(int chunk, const PackedBatch& batch) {
   EdgeViews edges;
   for (size_t i = 0; i < sender.input_edges().size(); ++i) edges.push_back(sender.input_gradient(i, batch));
   HADAL_RETURN_IF_ERROR(
-      layout_.channels_.chunk(chunk).send_backward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
+      parts_.channels.chunk(chunk).send_backward->Send(stage().stream(), batch, scalars_.step, edges, timeout_));
   result_.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }
 
-// Called between sublayers: whatever can move without waiting does.
 void Engine::Progress() {
   transfers().world().Progress();  // a communicator of devices moves the world's along
   if (!progress_status_.ok()) return;
-  if (trace_.recording()) progress_status_ = layout_.channels_.Poll(batches_, trace_);
-  if (complete_from_ == kNothingComplete || !progress_status_.ok()) return;
-  progress_status_ = layout_.reduction_.Advance(stage().stream(), complete_from_);
+  if (trace_.recording()) progress_status_ = parts_.channels.Poll(batches_, trace_);
+  if (progress_status_.ok()) progress_status_ = parts_.reduction.Progress(stage().stream());
 }
 
-absl::Status Engine::ReduceOverReplicas() {
-  const Stopwatch watch;
-  HADAL_RETURN_IF_ERROR(layout_.reduction_.Finish(stage().stream(), timeout_));
-  if (!layout_.state_.sharded()) HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherGradients(stage().stream(), timeout_));
-  complete_from_ = kNothingComplete;
-  result_.times.communication_seconds += watch.Seconds();
-  return absl::OkStatus();
-}
-
-absl::Status Engine::GatherOverReplicas() {
-  const Stopwatch watch;
-  if (result_.applied && layout_.state_.sharded())
-    HADAL_RETURN_IF_ERROR(layout_.reduction_.GatherWeights(stage().stream(), timeout_));
-  result_.times.communication_seconds += watch.Seconds();
-  return absl::OkStatus();
-}
-
-absl::Status Engine::ComputeNorm() {
-  const Stopwatch watch;
-  LossSums loss;
-  for (const LossSums& sums : losses_) loss.Add(sums);
-  HADAL_ASSIGN_OR_RETURN(result_.gradient,
-                         norm_.Compute(stage().stream(), layout_.state_, loss, update_.vote, collectives_));
-  result_.applied =
-      result_.gradient.finite && update_.apply && result_.gradient.loss.MeanLoss() <= update_.highest_loss;
-  result_.times.communication_seconds += watch.Seconds();
-  return absl::OkStatus();
+void Engine::Complete(int32_t first) {
+  if (progress_status_.ok()) progress_status_ = parts_.reduction.Complete(stage().stream(), first);
 }
 
 }  // namespace hadal

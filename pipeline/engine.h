@@ -5,16 +5,13 @@
 // the other replicas and to a table's other uses. The sum over replicas starts beside the last micro-batch's backward, as
 // sublayers become complete.
 // Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and micro-batch.
-// Memory: one arena per rank, of two programs (runtime/arena.h): what steps, evaluations and the profile use, gradients and channels'
-// buffers included, is scratch that the translation of validation sentences lies over. Weights, moments and the checkpoint buffer, which
-// a file's thread reads beside either, last.
+// Memory: one arena per rank (rank_parts.h).
 // Threads: one thread per rank makes all calls. Blocking: all; behind each nothing is under way. After an error the job can only end: a
 // rank's own error (a message of another step, say) also closes its communicators, before the arena can go that its receives lie in.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,19 +19,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pipeline/channels.h"
-#include "pipeline/decoder_parts.h"
-#include "pipeline/gradient_norm.h"
-#include "pipeline/parameter_update.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/profile_relay.h"
 #include "pipeline/program_place.h"
-#include "pipeline/replica_reduction.h"
-#include "pipeline/stage.h"
-#include "pipeline/stage_state.h"
-#include "pipeline/tied_tables.h"
-#include "pipeline/train_options.h"
+#include "pipeline/rank_parts.h"
+#include "pipeline/step_tail.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
@@ -42,44 +32,6 @@
 #include "runtime/trace.h"
 
 namespace hadal {
-
-// What the tail of a training step needs to know.
-struct UpdateSettings {
-  OptimizerOptions optimizer;
-  double learning_rate = 0;
-  StopVote vote = StopVote::kContinue;
-  double highest_loss = std::numeric_limits<double>::infinity();  // a token; the update of a step above it is left out
-  std::function<void()> before_update;  // called just before weights and moments change; may be empty
-  bool apply = true;                    // false: gradients only, no weight changes
-  std::vector<UpdateSize>* sizes =
-      nullptr;  // receives what the update changed of this rank's slices; null: nobody asks
-};
-
-struct StepResult {
-  GlobalGradient gradient;  // with the step's loss sums; the same on every rank
-  bool applied = false;     // false: not finite, nothing was changed
-  StageTimes times;         // of this rank
-  double seconds = 0;
-};
-
-// All buffers of a rank in one layout, training's and then translation's program; `hadal plan` prints it without ever binding it.
-class RankLayout {
- public:
-  // `plan` and `pipeline`, the rank's replica's, must outlive the object.
-  RankLayout(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, bool training);
-
-  const ArenaLayout& layout() const { return layout_; }
-
- private:
-  friend class Engine;
-  ArenaLayout layout_;
-  Stage stage_;
-  StageState state_;
-  Channels channels_;
-  TiedTables tied_;
-  ReplicaReduction reduction_;
-  std::optional<DecoderParts> decoder_;  // of validations, where the plan has one
-};
 
 class Engine {
  public:
@@ -93,15 +45,15 @@ class Engine {
                                                         absl::Duration timeout, Communicator* devices = nullptr);
 
   ProcessGrid& grid() { return grid_; }
-  Stage& stage() { return layout_.stage_; }
-  const StageState& state() const { return layout_.state_; }
+  Stage& stage() { return parts_.stage; }
+  const StageState& state() const { return parts_.state; }
   // Where in its program this rank is; any thread may read it.
   const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
-  // What translates with the weights as they are (decoder.h), between two calls of the engine, whose scratch it overwrites, gradients
+  // What translates with the weights as they are (decode/decoder.h), between two calls of the engine, whose scratch it overwrites, gradients
   // included; null where the plan has no decoder.
-  DecoderParts* decoder() { return layout_.decoder_ ? &*layout_.decoder_ : nullptr; }
+  DecoderParts* decoder() { return parts_.decoder ? &*parts_.decoder : nullptr; }
   // What the device's free memory fell by as graphs were made.
   int64_t graph_bytes() const;
   // What training steps record into while it records (off by default).
@@ -139,7 +91,6 @@ class Engine {
 
   // Who moves what kernels work on.
   ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
-  static constexpr int32_t kNothingComplete = std::numeric_limits<int32_t>::max();
 
   // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
@@ -147,16 +98,15 @@ class Engine {
   absl::Status Run(const RankProgram& program);
   absl::Status ExecuteAll(const RankProgram& program);
   absl::Status Execute(const Instruction& instruction);
-  TraceEvent EventOf(const Instruction& instruction) const;
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
   absl::Status Backward(int chunk, const PackedBatch& batch);
   absl::Status SendForward(int chunk, const PackedBatch& batch);
   absl::Status SendBackward(int chunk, const PackedBatch& batch);
-  absl::Status ReduceOverReplicas();
-  absl::Status ComputeNorm();
-  absl::Status GatherOverReplicas();
+  // Called between sublayers: whatever can move without waiting does.
   void Progress();
+  // The step's gradients of all sublayers ≥ `first` are complete on this rank: with replicas they leave.
+  void Complete(int32_t first);
   // The rank `chunks` global chunks behind `chunk` of this rank (in front of it: −1).
   int RankBehind(int chunk, int chunks) const;
 
@@ -165,10 +115,11 @@ class Engine {
   std::optional<ProcessGrid> device_grid_;
   Collectives collectives_;  // the world's
   absl::Duration timeout_;
-  RankLayout layout_;
+  RankParts parts_;
   Arena arena_;
-  GradientNorm norm_;
-  std::function<void()> progress_;
+  StepTail tail_;
+  std::function<void()> progress_;         // Progress
+  std::function<void(int32_t)> complete_;  // Complete
   TraceBuffer trace_;
   RunQueueClock run_queue_;
   ProgramPlace place_;
@@ -178,10 +129,8 @@ class Engine {
   std::span<const PackedBatch> batches_;
   std::vector<PackedBatch> padded_;  // on a device: what batches_ shows
   StepScalars scalars_;
-  UpdateSettings update_;
-  std::vector<LossSums> losses_;              // on the head's rank, of each micro-batch so far
-  int32_t complete_from_ = kNothingComplete;  // the gradients of sublayers ≥ this one are complete
-  absl::Status progress_status_;              // of what ran beside the computation: the first error
+  std::vector<LossSums> losses_;  // on the head's rank, of each micro-batch so far
+  absl::Status progress_status_;  // of what ran beside the computation: the first error
   std::vector<float>* row_nll_ = nullptr;
   std::optional<ProfileRelay> profile_;  // while the residual stream is profiled
   StepResult result_;

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/channel.h"
-#include "pipeline/decode_capacity.h"
+#include "pipeline/decode/decode_capacity.h"
 #include "pipeline/partition.h"
 #include "pipeline/schedule_check.h"
 #include "pipeline/schedule_replay.h"

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "layers/sublayer_context.h"
-#include "pipeline/decoder_options.h"
+#include "pipeline/decode/decoder_options.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/schedule.h"
 #include "pipeline/train_options.h"

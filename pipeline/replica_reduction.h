@@ -7,28 +7,30 @@
 // the sum to all and everybody updates. Both ways the same sums reach the same Adam, so that sharding changes no bit. Either way a
 // rank sends and receives (R-1)/R of the stage's bytes, twice.
 //
-// Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements. The sum of a step is a
-// small machine, so that it can run beside the last backward: buckets descend in depth, as gradients become complete, and
-//   Begin → (Advance)* → Finish
-// Advance(s) says that the gradients of sublayers ≥ s are complete: it posts those buckets' sends and adds what has come, without
-// waiting. Tied tables come last, since they are summed over their uses first.
+// What travels are buckets of slices, in descending order of depth (replica_buckets.h). The sum of a step is a small machine, so that it can run
+// beside the last backward, as gradients become complete:
+//   Begin → (Complete | Progress)* → Finish
+// Complete(s) says that the gradients of sublayers ≥ s are complete, and posts those buckets' sends; Progress adds what has come, without
+// waiting.
 // On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made too; where it
 // moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts when its pieces have come and its own
 // gradient is complete, and does not stand behind the rest of the backward pass; Finish waits for the sums. Both add the same numbers in the
 // same order: the bits are the CPU's.
-// Memory: kBuffers·(R-1) buckets to receive into; mirrors, where there are any, are as large as the stage's weights.
+// Memory: 2·(R-1) buckets to receive into (received_pieces.h); mirrors, where there are any, are as large as the stage's weights.
 // Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every replica of the
 // stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pipeline/pipeline_plan.h"
+#include "pipeline/received_pieces.h"
+#include "pipeline/replica_buckets.h"
 #include "pipeline/side_queue.h"
 #include "pipeline/stage_state.h"
 #include "runtime/arena.h"
@@ -40,9 +42,6 @@ namespace hadal {
 
 class ReplicaReduction {
  public:
-  // Elements of the largest message: long enough that its latency does not count, short enough to be in a cache when it is added.
-  static constexpr int64_t kBucketElements = int64_t{1} << 18;
-
   // Without `training` or with one replica there is nothing to reduce, and no memory is taken.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, bool training,
                    ArenaLayout& layout);
@@ -55,8 +54,10 @@ class ReplicaReduction {
 
   // A step starts: gradients of this step are not complete yet.
   absl::Status Begin();
-  // The gradients of all sublayers ≥ `first_complete` are complete on this rank.  REQUIRES: does not rise within a step.
-  absl::Status Advance(const Stream& stream, int32_t first_complete);
+  // The gradients of all sublayers ≥ `first` are complete on this rank.  REQUIRES: `first` does not rise within a step.
+  absl::Status Complete(const Stream& stream, int32_t first);
+  // Adds what has come. Does nothing outside a step, and before its first gradients are complete.
+  absl::Status Progress(const Stream& stream);
   // All gradients are complete, tied tables included. Afterwards owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
@@ -65,30 +66,13 @@ class ReplicaReduction {
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
 
  private:
-  static constexpr int kBuffers = 2;  // owned buckets being received at once
-
-  // Consecutive in memory, of one owner.
-  struct Bucket {
-    Vector gradient;
-    AnyMatrix weight;         // as kernels read it.  [1, elements]
-    float* mirror = nullptr;  // null where messages lie where the values are
-    int owner = 0;
-    int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: only at Finish (tied tables)
-  };
-  void AddSlice(const StateSlice& slice, int32_t first_sublayer);
-  bool Owns(const Bucket& bucket) const { return bucket.owner == replica_; }
-  Vector Received(size_t position, int replica) const;
+  bool Owns(const ReplicaBucket& bucket) const { return bucket.owner == replica_; }
+  const ReplicaBucket& Owned(size_t position) const { return buckets_[mine_[position]]; }
   // Buckets [0, end) are complete on this rank.
   void MarkComplete(size_t end);
   absl::Status PostReceives();
-  absl::Status PostSends(const Stream& stream, size_t end);
-  // Where the bucket's values lie for messages.
-  static Vector OnHost(const Bucket& bucket, Vector values) {
-    return bucket.mirror == nullptr ? values : Vector(bucket.mirror, values.size);
-  }
-  // Brings values to the host, and back; nothing without a mirror.
-  static void Fetch(const Stream& stream, const Bucket& bucket, Vector values);
-  static void Store(const Stream& stream, const Bucket& bucket, Vector values);
+  // Of what is complete.
+  absl::Status PostSends(const Stream& stream);
   // Adds the next owned bucket's pieces, or puts that in order, if they have come; false: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
   // Notes the sums that are done, whose pieces' buffers then receive others.
@@ -106,20 +90,18 @@ class ReplicaReduction {
   Communicator* communicator_ = nullptr;
   TraceBuffer* trace_ = nullptr;
   ArenaSlice buffer_slice_, mirror_slice_;
-  int64_t buffer_elements_ = 0;  // of one receive buffer
-  float* buffers_ = nullptr;     // [kBuffers][R-1][buffer_elements_]
+  std::optional<ReceivedPieces> received_;  // where active
 
-  std::vector<Bucket> buckets_;  // in the order in which they travel
-  std::vector<size_t> mine_;     // the buckets this replica owns
+  std::vector<ReplicaBucket> buckets_;  // in the order in which they travel
+  std::vector<size_t> mine_;            // the buckets this replica owns
   // The step in progress. Of buckets_ the first complete_ are complete here, and the first sent_ (≤ complete_) have left for their owners.
   size_t complete_ = 0, sent_ = 0;
   // Of mine_ the first marked_ are complete here, posted_ have or had buffers to receive into, begun_ are being added, added_ are added:
-  //   added_ ≤ begun_ ≤ posted_ ≤ added_ + kBuffers,   begun_ ≤ marked_
+  //   added_ ≤ begun_ ≤ posted_ ≤ added_ + ReceivedPieces::kBuffers,   begun_ ≤ marked_
   size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
   std::vector<double>
       complete_seconds_;  // [mine_] when each became complete here; of marked_ ones, while the trace records
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
-  std::vector<CommRequest> receives_;  // [kBuffers][R-1]
   std::unique_ptr<SideQueue> beside_;  // where sums are the device's
 };
 

@@ -57,7 +57,7 @@ class StageState {
   bool sharded() const { return sharded_; }
   // Whether replicas keep masters for each other, so that a load gives each its part and the rounded weights are to be spread.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
-  // Room for a part of the owned slices' weights and moments, while they are being saved (background_file.h): no more than they
+  // Room for a part of the owned slices' weights and moments, while they are being saved (checkpoint/background_file.h): no more than they
   // take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
   // In the host's memory.
   Vector save_buffer() const { return save_buffer_; }

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "layers/model_plan.h"
-#include "pipeline/checkpoint_manifest.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/train_options.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layers/model_options.h"
-#include "pipeline/decoder_options.h"
+#include "pipeline/decode/decoder_options.h"
 #include "pipeline/loss_spike.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/schedule.h"
@@ -58,7 +58,7 @@ struct PipelineOptions {
   int64_t bucket_rows = 128;               // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
   Transport transport = Transport::kAuto;  // as asked for
   bool device_transfers = false;           // as found: messages lie in the devices' memory (launch/transport_choice.h)
-  // Beam search at validations (validation_bleu.h), whose memory is a part of every rank's arena; none: no BLEU.
+  // Beam search at validations (decode/validation_bleu.h), whose memory is a part of every rank's arena; none: no BLEU.
   std::optional<DecoderOptions> decoder;
 };
 
@@ -113,7 +113,7 @@ struct HealthOptions {
   int32_t skipped_steps = 10;  // not finite so often in a row: back to the last checkpoint, and the second time the end
 };
 
-// The instruments that see the depth (depth_recorder.h).
+// The instruments that see the depth (instruments/depth_recorder.h).
 struct DepthOptions {
   bool enabled = true;
   int64_t dense_steps = 100;   // the first steps, all recorded

@@ -7,9 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "pipeline/instruments/non_finite_search.h"
 #include "pipeline/learning_rate.h"
-#include "pipeline/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
+#include "pipeline/run_info.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -24,20 +25,6 @@ BatchCapacity CapacityOf(const TrainOptions& options) {
           .sentence_rows = options.model.max_positions};
 }
 
-// "12 of 345 training samples …"; empty where all fit.
-std::string LeftOut(const char* what, int64_t too_long, int64_t samples, const TrainOptions& options) {
-  if (too_long == 0) return "";
-  if (!options.model.has_encoder()) {
-    return absl::StrFormat(
-        "%d of %d %s samples are left out: a line is longer than batch.target_tokens = %d or model.max_positions = %d",
-        too_long, samples, what, options.batch.target_tokens, options.model.max_positions);
-  }
-  return absl::StrFormat(
-      "%d of %d %s samples are left out: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or "
-      "model.max_positions = %d",
-      too_long, samples, what, options.batch.source_tokens, options.batch.target_tokens, options.model.max_positions);
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
@@ -48,6 +35,7 @@ Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const Pipel
       surroundings_(surroundings),
       order_(std::move(order)),
       collectives_(surroundings.communicator, WaitTimeout(options)),
+      health_(plan, options.health),
       report_(options_, plan, pipeline, collectives_, IsMain() ? &surroundings.sink : nullptr) {
   progress_.seed = options.seed;
 }
@@ -116,24 +104,6 @@ absl::Status Trainer::InitializeFrom(const std::string& directory) {
   return engine_->ShareWeights();
 }
 
-RunInfo Trainer::DescribeRun() const {
-  const ModelOptions& model = plan_.options;
-  return {.run_directory = options_.run_directory,
-          .model = absl::StrFormat("%s, d_model %d, %d heads, d_ff %d: %d sublayers", DepthName(model), model.d_model,
-                                   model.heads, model.d_ff, model.encoder_sublayers() + model.decoder_sublayers()),
-          .parameters = plan_.ParameterElements(),
-          .source_vocabulary = model.source_vocabulary,
-          .target_vocabulary = model.target_vocabulary,
-          .encoder_sublayers = model.encoder_sublayers(),
-          .decoder_sublayers = model.decoder_sublayers(),
-          .ranks = surroundings_.communicator.size(),
-          .stages = pipeline_.grid.stages,
-          .replicas = pipeline_.grid.replicas,
-          .threads = surroundings_.stream.threads(),
-          .first_step = progress_.step,
-          .total_steps = options_.stop.steps};
-}
-
 StepScalars Trainer::Scalars() const {
   return {.seed = progress_.seed,
           .step = progress_.step,
@@ -159,7 +129,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   if (depth_) depth_->BeforeStep(progress_.step, update);
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
   std::string where;
-  if (!result.gradient.finite && skipped_in_a_row_ == 0) {
+  if (!result.gradient.finite && health_.skipped_in_a_row() == 0) {
     const TracePause pause(engine_->trace());
     HADAL_ASSIGN_OR_RETURN(where, LocateNonFinite(*engine_, batches_.micro_batches, Scalars(), update, collectives_));
   }
@@ -176,7 +146,9 @@ absl::StatusOr<StepResult> Trainer::Step() {
   progress_.training_seconds += result.seconds;
   HADAL_RETURN_IF_ERROR(report_.Send(*engine_, result, progress_, learning_rate));
   if (depth_) HADAL_RETURN_IF_ERROR(RecordDepth(result));
-  HADAL_RETURN_IF_ERROR(CheckHealth(result, where));
+  const std::string left_out = health_.AfterStep(result, progress_.loss_trend, where);
+  if (!left_out.empty()) Warn(left_out);
+  if (health_.must_go_back()) HADAL_RETURN_IF_ERROR(GoBack());
   return result;
 }
 
@@ -191,54 +163,16 @@ void Trainer::Warn(std::string_view text) {
   if (IsMain()) surroundings_.sink.OnText(progress_.step - 1, TextKind::kWarning, text);
 }
 
-std::string Trainer::WhyLeftOut(const GlobalGradient& gradient) const {
-  const int32_t parameter = gradient.first_bad_parameter;
-  if (parameter >= 0) {
-    return absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
-                        plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite");
-  }
-  if (!gradient.finite) return "the loss is not finite";
-  const LossTrend& trend = progress_.loss_trend;  // a spike left it as it was
-  return absl::StrFormat("the loss %.4g lies %.1f deviations above the mean %.4g of the last updates",
-                         gradient.loss.MeanLoss(), (gradient.loss.MeanLoss() - trend.mean) / std::sqrt(trend.variance),
-                         trend.mean);
-}
-
-absl::Status Trainer::CheckHealth(const StepResult& result, const std::string& where) {
-  if (result.applied) {
-    skipped_in_a_row_ = 0;
-    return absl::OkStatus();
-  }
-  ++skipped_steps_;
-  ++skipped_in_a_row_;
-  Warn(absl::StrCat(WhyLeftOut(result.gradient), "; the update was skipped (", skipped_in_a_row_, " in a row, ",
-                    skipped_steps_, " since the start)",
-                    where.empty() ? "" : "; first number that is not finite: ", where));
-  return skipped_in_a_row_ < options_.health.skipped_steps ? absl::OkStatus() : RollBack();
-}
-
-absl::Status Trainer::RollBack() {
+absl::Status Trainer::GoBack() {
   HADAL_RETURN_IF_ERROR(saves_->Finish(progress_.step));
   const TrainingProgress now = progress_;
+  const int32_t skipped = health_.skipped_in_a_row();
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
   const int64_t step = progress_.step;
-  if (!loaded || progress_.update == rolled_back_to_) {
-    return AsShared(absl::OutOfRangeError(absl::StrCat(
-        "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
-        loaded ? absl::StrCat("again after going back to the weights of update ", progress_.update)
-               : std::string("and there is no checkpoint to go back to"),
-        "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth")));
-  }
-  // The data behind the bad steps comes next: the same steps again would fail again.
-  progress_.step = now.step;
-  progress_.epochs_done = now.epochs_done;
-  progress_.epoch_start = now.epoch_start;
-  progress_.samples_seen = now.samples_seen;
-  progress_.target_tokens_seen = now.target_tokens_seen;
-  progress_.training_seconds = now.training_seconds;
-  rolled_back_to_ = progress_.update;
-  Warn(absl::StrCat(skipped_in_a_row_, " steps in a row were left out; went back to the checkpoint of step ", step));
-  skipped_in_a_row_ = 0;
+  absl::StatusOr<TrainingProgress> progress = health_.GoBack(now, loaded ? std::optional(progress_) : std::nullopt);
+  if (!progress.ok()) return AsShared(progress.status());
+  progress_ = *progress;
+  Warn(absl::StrCat(skipped, " steps in a row were left out; went back to the checkpoint of step ", step));
   return absl::OkStatus();
 }
 
@@ -297,10 +231,11 @@ std::optional<StopReason> Trainer::ReachedLimit() const {
 }
 
 void Trainer::Announce() {
-  surroundings_.sink.OnStart(DescribeRun());
-  std::vector<std::string> left_out = {LeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
+  surroundings_.sink.OnStart(DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step));
+  std::vector<std::string> left_out = {
+      DescribeLeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
   if (validation_too_long_ > 0) {
-    left_out.push_back(LeftOut("validation", validation_too_long_, surroundings_.validation->size(), options_));
+    left_out.push_back(DescribeLeftOut("validation", validation_too_long_, surroundings_.validation->size(), options_));
   }
   for (const std::string& text : left_out) {
     if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
@@ -335,7 +270,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     const int64_t save_every = options_.checkpoint.every_steps;
     const bool save_now = save_every > 0 && progress_.step % save_every == 0;
     // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-    if (skipped_in_a_row_ == 0 && (save_now || (is_best && save_every > 0))) {
+    if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
       HADAL_RETURN_IF_ERROR(saves_->Begin(progress_, is_best));
     }
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));

@@ -4,9 +4,8 @@
 // share; metrics leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
 // `step` always advances; `update` only when the update was applied (a gradient that is not finite, or a loss that is a spike, skips
 // it on all ranks alike).
-// Health: after `health.skipped_steps` skipped steps in a row, weights, moments and update go back to the newest good checkpoint
-// while data and random numbers go on behind the steps that failed; a second time from the same weights ends the run.
-// Checkpoints are written beside training (save_cycle.h).
+// After many skipped steps in a row a run goes back to its newest good checkpoint (run_health.h).
+// Checkpoints are written beside training (checkpoint/save_cycle.h).
 // Threads: one a rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -20,15 +19,16 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/depth_recorder.h"
+#include "pipeline/checkpoint/save_cycle.h"
+#include "pipeline/checkpoint/training_checkpoints.h"
+#include "pipeline/decode/validation_bleu.h"
 #include "pipeline/engine.h"
+#include "pipeline/instruments/depth_recorder.h"
 #include "pipeline/pipeline_plan.h"
-#include "pipeline/save_cycle.h"
+#include "pipeline/run_health.h"
 #include "pipeline/step_report.h"
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
-#include "pipeline/training_checkpoints.h"
-#include "pipeline/validation_bleu.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
@@ -92,13 +92,9 @@ class Trainer {
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }
-  RunInfo DescribeRun() const;
   void Announce();  // the run, and what of the corpora it leaves out
-  std::string WhyLeftOut(const GlobalGradient& gradient) const;
   absl::Status RecordDepth(const StepResult& result);
-  // `where`: the first number that was not finite, where it has been looked for.
-  absl::Status CheckHealth(const StepResult& result, const std::string& where);
-  absl::Status RollBack();
+  absl::Status GoBack();  // to the newest good checkpoint, as health_ says
   void Warn(std::string_view text);
 
   const TrainOptions options_;
@@ -111,6 +107,7 @@ class Trainer {
   int64_t validation_sentences_ = 0;
   int64_t validation_too_long_ = 0;
   Collectives collectives_;
+  RunHealth health_;
   StepReport report_;
   std::unique_ptr<Engine> engine_;
   std::optional<StepTracer> tracer_;
@@ -119,9 +116,6 @@ class Trainer {
   std::optional<SaveCycle> saves_;
   TrainingProgress progress_;
   bool weights_loaded_ = false;  // from a checkpoint
-  int64_t skipped_steps_ = 0;    // since Run began
-  int32_t skipped_in_a_row_ = 0;
-  int64_t rolled_back_to_ = -1;  // update of the weights last gone back to
 };
 
 }  // namespace hadal

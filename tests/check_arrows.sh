@@ -20,6 +20,9 @@ forbid runtime "$above_runtime"
 forbid kernels '(layers|pipeline|configs|tools|launch|tests|runtime/comm)/'
 forbid layers '(pipeline|configs|tools|launch|tests|runtime/comm)/'
 forbid pipeline '(configs|tools|launch|tests)/'
+# Within pipeline: what lies on disk and what looks on know no other room.
+forbid pipeline/checkpoint 'pipeline/(decode|instruments)/'
+forbid pipeline/instruments 'pipeline/(decode|checkpoint)/'
 forbid tools '(launch|tests)/'
 forbid launch 'tests/'
 # Within runtime, the machine does not know its neighbours or its corpora.

@@ -16,7 +16,7 @@ enum MessageTag : int {
   kReplicaPieceTag,                     // pipeline/replica_reduction: a piece of a gradient to its owner
   kReplicaResultTag,                    // what the owner made of it, back
   kProfileTag,                          // pipeline/profile_relay: the running value of Admin's profile
-  kDecodeCommandTag,                    // pipeline/decode_links: from the rank that searches
+  kDecodeCommandTag,                    // pipeline/decode/decode_links: from the rank that searches
   kTraceTag,                            // pipeline/step_tracer: a rank's events to rank 0
   kClockTag,                            // pipeline/clock_alignment: what time it is
   kErrorReportTag,                      // launch/error_report: a rank's error to rank 0, and how many have it

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layers/method_presets.h"
-#include "pipeline/decoder.h"
+#include "pipeline/decode/decoder.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/clock.h"

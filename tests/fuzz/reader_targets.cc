@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "pipeline/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_manifest.h"

@@ -125,7 +125,7 @@ TEST(Bf16RunTest, AParameterTakes18Bytes) {
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   const std::unique_ptr<Device> device = MakeTestDevice(1);
   const Stream stream = Stream::On(*device, 1);
-  const ArenaLayout layout = RankLayout(plan, *pipeline, 0, stream, /*training=*/true).layout();
+  const ArenaLayout layout = RankParts(plan, *pipeline, 0, stream, /*training=*/true).layout;
   int64_t state = 0;
   for (const ArenaLayout::Category& category : layout.categories()) {
     if (category.name == "weights" || category.name == "gradients" || category.name == "optimizer") {

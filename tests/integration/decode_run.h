@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layers/model_options.h"
-#include "pipeline/decoder.h"
+#include "pipeline/decode/decoder.h"
 #include "pipeline/train_options.h"
 
 namespace hadal::testing {

@@ -1,5 +1,5 @@
 // Translation over the pipeline: it agrees with the training forward, and nothing around a sentence changes its bits.
-#include "pipeline/decoder.h"
+#include "pipeline/decode/decoder.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // The instruments that see the depth: they change no bit of training, their numbers are the same bits for every layout, and the numbers are
 // what a plain computation in double precision gives.
-#include "pipeline/depth_recorder.h"
+#include "pipeline/instruments/depth_recorder.h"
 
 #include <cmath>
 #include <cstring>

@@ -13,7 +13,7 @@
 #include "launch/rank_device.h"
 #include "layers/method_presets.h"
 #include "nlohmann/json.hpp"
-#include "pipeline/decoder.h"
+#include "pipeline/decode/decoder.h"
 #include "pipeline/engine.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/relu_masks.h"

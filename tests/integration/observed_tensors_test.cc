@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/engine.h"
-#include "pipeline/non_finite_search.h"
+#include "pipeline/instruments/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/comm/in_process_communicator.h"

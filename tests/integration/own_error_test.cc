@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/decoder.h"
+#include "pipeline/decode/decoder.h"
 #include "pipeline/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/nccl_communicator.h"

@@ -6,8 +6,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/checkpoint_directory.h"
-#include "pipeline/checkpoint_reader.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"

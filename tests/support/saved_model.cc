@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "pipeline/parameter_broadcast.h"
-#include "pipeline/training_checkpoints.h"
+#include "pipeline/checkpoint/training_checkpoints.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"

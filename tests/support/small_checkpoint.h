@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint.h"
 
 namespace hadal {
 

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "pipeline/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 
 namespace hadal::torture {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pipeline/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/linear.h"
-#include "pipeline/model_checkpoint.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"

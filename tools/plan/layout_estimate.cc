@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "layers/segment.h"
-#include "pipeline/replica_reduction.h"
+#include "pipeline/replica_buckets.h"
 
 namespace hadal {
 namespace {
@@ -118,7 +118,7 @@ double LayoutEstimate::StageBytesOf(const LayoutPrediction& layout, const std::v
   const int every = layout.pipeline.checkpoint_every;
   if (every > 0) floats += saved * std::min(1.0, every / sublayers);
   constexpr double kReceiveBuffers = 2;
-  const double bucket = std::min<double>(owned / layout.pipeline.replicas, ReplicaReduction::kBucketElements);
+  const double bucket = std::min<double>(owned / layout.pipeline.replicas, ReplicaBucket::kMostElements);
   const double received = kReceiveBuffers * (layout.pipeline.replicas - 1) * bucket;
   const bool half = machine_.precision == Precision::kBf16;
   const double shards = layout.pipeline.shard_optimizer_state ? layout.pipeline.replicas : 1;

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "layers/border.h"
-#include "pipeline/engine.h"
+#include "pipeline/rank_parts.h"
 #include "pipeline/slice_ownership.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/gradient_overlap.h"
@@ -232,10 +232,10 @@ std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePla
   const std::vector<StageElements> elements = CountElements(model, plan);
   std::vector<StageBytes> stages;
   for (int stage = 0; stage < plan.shape.stages; ++stage) {
-    const RankLayout rank(model, plan, stage, stream, /*training=*/true);
+    const RankParts rank(model, plan, stage, stream, /*training=*/true);
     StageBytes bytes;
     std::map<int, int64_t> scratch;  // of each program, over each other
-    for (const ArenaLayout::Category& category : rank.layout().categories()) {
+    for (const ArenaLayout::Category& category : rank.layout.categories()) {
       int64_t of_category = category.bytes;
       // Replicas own a little more or less of the moments than this one.
       if (category.name == "optimizer")

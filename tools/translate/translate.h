@@ -15,7 +15,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "pipeline/decode_capacity.h"
+#include "pipeline/decode/decode_capacity.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/stream.h"

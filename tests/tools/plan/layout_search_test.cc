@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_split.h"
 #include "layers/method_presets.h"
-#include "pipeline/engine.h"
+#include "pipeline/rank_parts.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
@@ -157,9 +157,9 @@ TEST(MemoryOfStages, IsWhatTheFullestReplicaAllocates) {
     for (int rank = 0; rank < 4; ++rank) {
       const auto own = MakePipelinePlan(model, options.batch, options.pipeline, 4, rank);
       ASSERT_TRUE(own.ok());
-      const RankLayout layout(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
+      const RankParts parts(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
       int64_t& most = arena[own->grid.StageOf(rank)];
-      most = std::max(most, layout.layout().total_bytes());
+      most = std::max(most, parts.layout.total_bytes());
     }
     // Categories are rounded up to whole cache lines one by one.
     for (int stage = 0; stage < 2; ++stage) EXPECT_NEAR(stages[stage].total, arena[stage], 1024) << translated;
@@ -198,9 +198,9 @@ TEST(MemoryOfStages, OfAGpuIsWhatTheFullestReplicaAllocates) {
     for (int rank = 0; rank < 6; ++rank) {
       const auto own = MakePipelinePlan(model, options.batch, options.pipeline, 6, rank);
       ASSERT_TRUE(own.ok()) << own.status();
-      const RankLayout layout(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
+      const RankParts parts(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
       int64_t bytes = 0;
-      for (const ArenaLayout::Category& category : layout.layout().categories()) {
+      for (const ArenaLayout::Category& category : parts.layout.categories()) {
         const bool is_state =
             category.name == "weights" || category.name == "gradients" || category.name == "optimizer";
         if (is_state) bytes += category.bytes;

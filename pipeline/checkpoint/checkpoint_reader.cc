@@ -1,0 +1,236 @@
+#include "pipeline/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/check.h"
+#include "runtime/crc32c.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr size_t kMaxOpenFiles = 32;
+constexpr int64_t kChunkBytes = int64_t{4} << 20;
+
+absl::Status CrcError(std::string_view what, std::string_view where, uint32_t actual, uint32_t expected) {
+  return absl::DataLossError(absl::StrFormat("%s in %s is damaged: its CRC32C is %08x, the manifest says %08x", what,
+                                             where, actual, expected));
+}
+
+// Puts the directory in front of a message that does not name it.
+absl::Status In(const std::string& directory, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(directory, ": ", status.message()));
+}
+
+absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string& name) {
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFileIn(directory, name));
+  const std::string path = JoinPath(directory, name);
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
+  std::string buffer(static_cast<size_t>(std::min(bytes, kChunkBytes)), '\0');
+  uint32_t crc = 0;
+  for (int64_t at = 0; at < bytes; at += kChunkBytes) {
+    const int64_t count = std::min(kChunkBytes, bytes - at);
+    HADAL_RETURN_IF_ERROR(ReadAt(file, at, count, buffer.data(), path));
+    crc = Crc32c(buffer.data(), static_cast<size_t>(count), crc);
+  }
+  return crc;
+}
+
+absl::Status CheckSize(const std::string& directory, const std::string& name, int64_t bytes) {
+  const std::string path = JoinPath(directory, name);
+  const absl::StatusOr<FileDescriptor> file = OpenFileIn(directory, name);
+  if (absl::IsNotFound(file.status())) return absl::DataLossError(absl::StrCat(path, " is missing"));
+  HADAL_RETURN_IF_ERROR(file.status());
+  HADAL_ASSIGN_OR_RETURN(const int64_t actual, FileBytes(*file, path));
+  if (actual == bytes) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path, " has ", actual, " bytes, the manifest says ", bytes, actual < bytes ? ": cut short" : ""));
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
+CheckpointReader::~CheckpointReader() = default;
+
+CheckpointReader::CheckpointReader(std::string directory, CheckpointManifest manifest)
+    : directory_(std::move(directory)), manifest_(std::move(manifest)) {
+  IndexPlaces();
+}
+
+absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& directory) {
+  const absl::StatusOr<std::string> text = ReadFileIn(directory, std::string(kManifestName), kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(absl::StrCat(directory, " is not a checkpoint: ", text.status().message(),
+                                            " (`hadal checkpoint ls RUN_DIR` lists those of a run)"));
+  }
+  HADAL_RETURN_IF_ERROR(text.status());
+  absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(*text);
+  if (!manifest.ok()) return In(directory, manifest.status());
+  const std::optional<int64_t> named = ParseCheckpointName(BaseName(directory));
+  if (named && *named != manifest->progress.step) {
+    return absl::DataLossError(absl::StrCat(directory, " is named after step ", *named, ", its manifest is of step ",
+                                            manifest->progress.step));
+  }
+  for (const WrittenFile& file : manifest->files) HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
+  for (const AttachedFile& file : manifest->attachments) {
+    HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
+  }
+  return CheckpointReader(directory, *std::move(manifest));
+}
+
+void CheckpointReader::IndexPlaces() {
+  first_slice_.assign(1, 0);
+  for (const CheckpointParameter& parameter : manifest_.parameters) {
+    first_slice_.push_back(first_slice_.back() + parameter.slices());
+  }
+  places_.resize(static_cast<size_t>(first_slice_.back()) * kStateKinds.size());
+  for (int32_t f = 0; f < static_cast<int32_t>(manifest_.files.size()); ++f) {
+    int32_t tensor = 0;
+    for (const WrittenSlice& slice : manifest_.files[f].slices) {
+      Place* places = &places_[(first_slice_[slice.parameter] + slice.slice) * kStateKinds.size()];
+      for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
+        if (slice.crc32c[kind]) places[kind] = {.file = f, .tensor = tensor++, .crc32c = *slice.crc32c[kind]};
+      }
+    }
+  }
+}
+
+const CheckpointReader::Place& CheckpointReader::PlaceOf(StateKind kind, int32_t parameter, int64_t slice) const {
+  HADAL_CHECK_GE(parameter, 0);
+  HADAL_CHECK_LT(parameter, static_cast<int32_t>(manifest_.parameters.size()));
+  HADAL_CHECK_GE(slice, 0);
+  HADAL_CHECK_LT(slice, manifest_.parameters[parameter].slices());
+  return places_[(first_slice_[parameter] + slice) * kStateKinds.size() + static_cast<size_t>(kind)];
+}
+
+absl::StatusOr<SafetensorsReader*> CheckpointReader::OpenFile(int32_t file) {
+  const auto found =
+      std::find_if(opened_.begin(), opened_.end(), [&](const OpenedFile& opened) { return opened.file == file; });
+  if (found != opened_.end()) {
+    std::rotate(found, found + 1, opened_.end());
+    return opened_.back().reader.get();
+  }
+  if (opened_.size() >= kMaxOpenFiles) opened_.erase(opened_.begin());
+  HADAL_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(directory_, manifest_.files[file].name));
+  HADAL_RETURN_IF_ERROR(CheckHeader(reader, manifest_.files[file]));
+  opened_.push_back({.file = file, .reader = std::make_unique<SafetensorsReader>(std::move(reader))});
+  return opened_.back().reader.get();
+}
+
+absl::Status CheckpointReader::CheckHeader(const SafetensorsReader& reader, const WrittenFile& file) const {
+  if (reader.file_bytes() != file.bytes || reader.header_bytes() != file.header_bytes ||
+      reader.header_crc32c() != file.header_crc32c) {
+    const auto step = reader.metadata().find("step");
+    return absl::DataLossError(absl::StrCat(
+        reader.path(), " is not the file that the manifest means: its header differs",
+        step == reader.metadata().end() || step->second == absl::StrCat(manifest_.progress.step)
+            ? ""
+            : absl::StrCat(" (it is of step ", step->second, ", the manifest of step ", manifest_.progress.step, ")")));
+  }
+  size_t tensor = 0;
+  for (const WrittenSlice& slice : file.slices) {
+    const CheckpointParameter& parameter = manifest_.parameters[slice.parameter];
+    for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
+      if (!slice.crc32c[kind]) continue;
+      const SafetensorsTensor expected = {.name = StateKey(kStateKinds[kind], parameter.name, slice.slice),
+                                          .type = SafetensorsType::kF32,
+                                          .shape = {parameter.slice_elements(slice.slice)}};
+      if (tensor >= reader.tensors().size() || reader.tensors()[tensor] != expected) {
+        return absl::DataLossError(absl::StrCat(reader.path(), ": the manifest lists ", expected.name,
+                                                " as its tensor ", tensor, ", its header something else"));
+      }
+      ++tensor;
+    }
+  }
+  if (tensor != reader.tensors().size()) {
+    return absl::DataLossError(absl::StrCat(reader.path(), " holds tensors that the manifest does not list"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::Verify() {
+  for (int32_t f = 0; f < static_cast<int32_t>(manifest_.files.size()); ++f) HADAL_RETURN_IF_ERROR(VerifyFile(f));
+  for (const AttachedFile& file : manifest_.attachments) {
+    HADAL_RETURN_IF_ERROR(ReadAttachment(file.name).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::VerifyFile(int32_t file) {
+  const WrittenFile& written = manifest_.files[file];
+  // Slice by slice first, because that names what is damaged.
+  HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(file));
+  std::vector<float> buffer;
+  int32_t tensor = 0;
+  for (const WrittenSlice& slice : written.slices) {
+    for (const std::optional<uint32_t>& expected : slice.crc32c) {
+      if (!expected) continue;
+      const SafetensorsTensor& entry = reader->tensors()[tensor];
+      buffer.resize(static_cast<size_t>(entry.shape[0]));
+      HADAL_RETURN_IF_ERROR(reader->Read(tensor, 0, entry.bytes(), buffer.data()));
+      const uint32_t actual = Crc32c(buffer.data(), static_cast<size_t>(entry.bytes()));
+      if (actual != *expected) return CrcError(entry.name, reader->path(), actual, *expected);
+      ++tensor;
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(const uint32_t crc, FileCrc(directory_, written.name));
+  if (crc != written.crc32c) return CrcError("the whole", reader->path(), crc, written.crc32c);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted, Device* device) {
+  struct Read {
+    const Place* place;
+    const Vector* destination;
+  };
+  std::vector<Read> reads;
+  for (const SliceState& slice : wanted) {
+    for (const StateKind kind : kStateKinds) {
+      const Vector& destination = slice.view(kind);
+      if (destination.empty()) continue;
+      const Place& place = PlaceOf(kind, slice.parameter, slice.slice);
+      HADAL_CHECK_EQ(destination.size, manifest_.parameters[slice.parameter].slice_elements(slice.slice));
+      if (place.file < 0) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(directory_,
+                         " holds weights only, without Adam's moments (an average?): training cannot go on from "
+                         "it; start a new run with --init-from, or choose another checkpoint"));
+      }
+      reads.push_back({.place = &place, .destination = &destination});
+    }
+  }
+  std::sort(reads.begin(), reads.end(), [](const Read& a, const Read& b) {
+    return std::pair(a.place->file, a.place->tensor) < std::pair(b.place->file, b.place->tensor);
+  });
+  std::vector<float> passing;  // a slice on its way to the device
+  for (const Read& read : reads) {
+    HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(read.place->file));
+    const SafetensorsTensor& tensor = reader->tensors()[read.place->tensor];
+    if (device != nullptr) passing.resize(read.destination->size);
+    float* const to = device != nullptr ? passing.data() : read.destination->data;
+    HADAL_RETURN_IF_ERROR(reader->Read(read.place->tensor, 0, tensor.bytes(), to));
+    const uint32_t crc = Crc32c(to, static_cast<size_t>(tensor.bytes()));
+    if (crc != read.place->crc32c) return CrcError(tensor.name, reader->path(), crc, read.place->crc32c);
+    if (device != nullptr) device->CopyIn(read.destination->data, to, tensor.bytes());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CheckpointReader::ReadAttachment(const std::string& name) {
+  for (const AttachedFile& file : manifest_.attachments) {
+    if (file.name != name) continue;
+    HADAL_ASSIGN_OR_RETURN(std::string contents, ReadFileIn(directory_, name, file.bytes));
+    const uint32_t crc = Crc32c(contents.data(), contents.size());
+    if (crc != file.crc32c) return CrcError("the content", JoinPath(directory_, name), crc, file.crc32c);
+    return contents;
+  }
+  return absl::NotFoundError(absl::StrCat(directory_, " carries no file named ", name));
+}
+
+}  // namespace hadal

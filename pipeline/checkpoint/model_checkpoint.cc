@@ -1,0 +1,106 @@
+#include "pipeline/checkpoint/model_checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/model_settings.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// The checkpoint that `path` means.
+absl::StatusOr<std::string> Resolve(const std::string& path) {
+  if (PathExists(JoinPath(path, kManifestName))) return path;
+  const std::string checkpoints = CheckpointsDirectory(path);
+  if (!PathExists(checkpoints)) {
+    return absl::NotFoundError(
+        absl::StrCat(path, " is neither a checkpoint (no ", kManifestName, ") nor a run directory (no checkpoints/)"));
+  }
+  if (const absl::StatusOr<int64_t> best = ReadCheckpointPointer(path, CheckpointPointer::kBest); best.ok()) {
+    const std::string directory = JoinPath(checkpoints, CheckpointName(*best));
+    if (PathExists(JoinPath(directory, kManifestName))) return directory;
+  }
+  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(path));
+  return found.checkpoint.directory;
+}
+
+// The attachment whose name is `stem` and an extension; empty where there is none.
+std::string AttachmentNamed(const CheckpointManifest& manifest, const std::string& stem) {
+  for (const AttachedFile& attached : manifest.attachments) {
+    if (absl::StartsWith(attached.name, absl::StrCat(stem, "."))) return attached.name;
+  }
+  return "";
+}
+
+// Of the stems, the first that is attached.
+absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::string& stem, int32_t expected_size) {
+  std::string name = AttachmentNamed(reader.manifest(), stem);
+  if (name.empty()) name = AttachmentNamed(reader.manifest(), "vocabulary");
+  if (name.empty()) {
+    return absl::NotFoundError(absl::StrCat(reader.directory(), " carries neither ", stem,
+                                            ".* nor vocabulary.*: text cannot be turned into its tokens"));
+  }
+  HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(name));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary,
+                         Vocabulary::Parse(std::move(contents), JoinPath(reader.directory(), name)));
+  if (vocabulary.size() != expected_size) {
+    return absl::DataLossError(absl::StrCat(JoinPath(reader.directory(), name), " has ", vocabulary.size(),
+                                            " ids, the model ", expected_size));
+  }
+  return vocabulary;
+}
+
+absl::StatusOr<std::unique_ptr<const ModelPlan>> RebuildPlan(const CheckpointReader& reader) {
+  HADAL_ASSIGN_OR_RETURN(const ModelOptions options, ParseModelSettings(reader.manifest().model_settings));
+  auto plan = std::make_unique<const ModelPlan>(ModelPlan::Make(options));
+  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(*plan)));
+  if (plan->Hash() != reader.manifest().plan_hash) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        reader.directory(), " was written for a model plan of hash ", reader.manifest().plan_hash,
+        "; this version makes one of hash ", plan->Hash(), " from its settings. Use the version that wrote it."));
+  }
+  return plan;
+}
+
+}  // namespace
+
+ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source,
+                                 Vocabulary target)
+    : reader_(std::move(reader)), plan_(std::move(plan)), source_(std::move(source)), target_(std::move(target)) {}
+
+absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
+  HADAL_ASSIGN_OR_RETURN(const std::string directory, Resolve(path));
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary target,
+                         ReadVocabulary(reader, "target.vocabulary", plan->options.target_vocabulary));
+  Vocabulary source = target;
+  if (plan->options.has_encoder()) {
+    HADAL_ASSIGN_OR_RETURN(source, ReadVocabulary(reader, "source.vocabulary", plan->options.source_vocabulary));
+  }
+  return ModelCheckpoint(std::move(reader), std::move(plan), std::move(source), std::move(target));
+}
+
+absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters, const Stream& stream) {
+  HADAL_CHECK_EQ(&parameters.plan(), plan_.get());
+  std::vector<SliceState> slices;
+  for (int32_t p = 0; p < static_cast<int32_t>(plan_->parameters.size()); ++p) {
+    if (!parameters.Holds(p)) continue;
+    const Vector weight = parameters.WeightVector(p);
+    for (int64_t first = 0; first < weight.size; first += kSliceElements) {
+      SliceState& slice = slices.emplace_back();
+      slice.parameter = p;
+      slice.slice = first / kSliceElements;
+      slice.weight = {weight.data + first, std::min(kSliceElements, weight.size - first)};
+    }
+  }
+  return reader_.ReadSlices(slices, stream.device());
+}
+
+}  // namespace hadal

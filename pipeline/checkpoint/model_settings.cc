@@ -1,0 +1,73 @@
+#include "pipeline/checkpoint/model_settings.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "layers/model_fields.h"
+#include "runtime/json_fields.h"
+#include "runtime/status_macros.h"
+#include "runtime/strict_json.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A field's value as settings show it.
+Json ToJson(double value) { return value; }
+Json ToJson(int32_t value) { return value; }
+Json ToJson(bool value) { return value; }
+template <typename Enum, size_t kWords>
+Json ToJson(Enum value, const Word<Enum> (&words)[kWords]) {
+  return ToWord(words, value);
+}
+Json ToJson(const StackMethod& stack) {
+  Json json;
+  ForEachStackField([&](const char* name, auto member, FieldAge, const auto&... words) {
+    json[name] = ToJson(stack.*member, words...);
+  });
+  return json;
+}
+
+void Read(JsonFields& fields, const char* name, double& value) { fields.Read(name, value); }
+void Read(JsonFields& fields, const char* name, int32_t& value) { fields.Read(name, value, 0); }
+void Read(JsonFields& fields, const char* name, bool& value) { fields.Read(name, value); }
+template <typename Enum, size_t kWords>
+void Read(JsonFields& fields, const char* name, Enum& value, const Word<Enum> (&words)[kWords]) {
+  fields.Read(name, value, words);
+}
+void Read(JsonFields& fields, const char* name, StackMethod& stack) {
+  JsonFields of_stack = fields.Object(name);
+  ForEachStackField([&](const char* field, auto member, FieldAge age, const auto&... words) {
+    if (age == FieldAge::kFirst || of_stack.Has(field)) Read(of_stack, field, stack.*member, words...);
+  });
+  of_stack.NoOthers();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
+  constexpr int64_t kMostBytes = 1 << 16;
+  HADAL_ASSIGN_OR_RETURN(const nlohmann::json json,
+                         ParseStrictJson(text, {.max_bytes = kMostBytes, .max_depth = 3}, "model settings"));
+  ModelOptions options;
+  absl::Status status;
+  JsonFields fields(json, "", status);
+  ForEachModelField([&](const char* name, auto member, FieldAge age, const auto&... words) {
+    if (age == FieldAge::kFirst || fields.Has(name)) Read(fields, name, options.*member, words...);
+  });
+  fields.NoOthers();
+  if (status.ok()) status = ValidateModelOptions(options);
+  if (!status.ok()) return absl::DataLossError(absl::StrCat("model settings: ", status.message()));
+  return options;
+}
+
+std::string ModelSettingsJson(const ModelOptions& options) {
+  Json json;
+  ForEachModelField([&](const char* name, auto member, FieldAge, const auto&... words) {
+    json[name] = ToJson(options.*member, words...);
+  });
+  return json.dump();
+}
+
+}  // namespace hadal

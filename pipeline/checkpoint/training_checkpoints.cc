@@ -1,0 +1,201 @@
+#include "pipeline/checkpoint/training_checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/model_settings.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr std::future_status kReady = std::future_status::ready;
+
+// What rank 0's thread does: `files` are every rank's WrittenFile as text.
+absl::StatusOr<CommitResult> Commit(CheckpointWriter& writer, CommitRequest request,
+                                    const std::vector<std::string>& files) {
+  for (const std::string& text : files) {
+    HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
+  }
+  return writer.Commit(request);
+}
+
+}  // namespace
+
+TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
+                                         Collectives& collectives)
+    : options_(std::move(options)), state_(state), rank_(rank), collectives_(collectives) {}
+
+void TrainingCheckpoints::Warn(std::string_view text) const {
+  if (rank_ == 0 && options_.warn) options_.warn(text);
+}
+
+absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& attempt) {
+  HADAL_RETURN_IF_ERROR(writer_->Claim());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> moved,
+                         SetAsideLaterCheckpoints(options_.run_directory, step, attempt));
+  for (const std::string& directory : moved)
+    Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingCheckpoints::Claim(int64_t step) {
+  std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
+  writer_ = std::make_unique<CheckpointWriter>(CheckpointWriterOptions{.run_directory = options_.run_directory,
+                                                                       .attempt = attempt,
+                                                                       .plan_hash = state_.plan().Hash(),
+                                                                       .parameters = DescribeParameters(state_.plan()),
+                                                                       .retention = options_.retention});
+  return collectives_.AllOk(rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus(), "claiming the run directory");
+}
+
+std::vector<SliceState> TrainingCheckpoints::Describe(std::span<const StateSlice> slices, bool weights_only) {
+  std::vector<SliceState> result;
+  for (const StateSlice& slice : slices) {
+    SliceState& state = result.emplace_back();
+    state.parameter = slice.parameter;
+    state.slice = slice.slice;
+    state.weight = slice.weight;  // or empty: another replica keeps it
+    if (weights_only) continue;
+    state.first_moment = slice.first_moment;
+    state.second_moment = slice.second_moment;
+  }
+  return result;
+}
+
+void TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) {
+  HADAL_CHECK(!saving());
+  saving_ = true;
+  since_begin_.Restart();
+  stall_seconds_ = 0;
+  progress_ = progress;
+  is_best_ = is_best;
+  file_ =
+      std::make_unique<BackgroundFile>(*writer_, progress.step, rank_, Describe(state_.owned(), /*weights_only=*/false),
+                                       state_.save_buffer(), state_.device());
+}
+
+void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
+  if (file_ == nullptr) return;
+  const Stopwatch watch;
+  file_->BeforeUpdate(stream);
+  stall_seconds_ += watch.Seconds();
+}
+
+absl::StatusOr<std::optional<SavedCheckpoint>> TrainingCheckpoints::Poll() {
+  HADAL_CHECK(saving());
+  const Stopwatch watch;
+  const bool busy =
+      file_ != nullptr ? !file_->done() : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != kReady;
+  HADAL_ASSIGN_OR_RETURN(const bool anyone_busy, collectives_.AnyRank(busy, "a checkpoint's files"));
+  if (!anyone_busy && file_ == nullptr) return Settle();
+  if (!anyone_busy) HADAL_RETURN_IF_ERROR(BeginCommit());
+  stall_seconds_ += watch.Seconds();
+  return std::nullopt;
+}
+
+absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Finish() {
+  HADAL_CHECK(saving());
+  const Stopwatch watch;
+  if (file_ != nullptr) HADAL_RETURN_IF_ERROR(BeginCommit());
+  if (commit_.valid()) commit_.wait();
+  HADAL_RETURN_IF_ERROR(collectives_.Barrier("a checkpoint's commit"));
+  stall_seconds_ += watch.Seconds();
+  return Settle();
+}
+
+absl::Status TrainingCheckpoints::BeginCommit() {
+  const absl::StatusOr<WrittenFile> file = file_->Finish();
+  file_.reset();
+  absl::Status written = file.status();
+  if (!written.ok()) {
+    // Whoever takes a run directory over removes what others are writing there.
+    if (const absl::Status claim = writer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
+  }
+  if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
+    saving_ = false;
+    if (rank_ == 0) all.Update(writer_->Abandon(progress_.step));
+    return all;
+  }
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                         collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
+  if (rank_ != 0) return absl::OkStatus();
+  commit_ = std::async(std::launch::async, Commit, std::ref(*writer_),
+                       CommitRequest{.progress = progress_,
+                                     .config_text = options_.config_text,
+                                     .model_settings = ModelSettingsJson(state_.plan().options),
+                                     .attachments = options_.attachments,
+                                     .is_best = is_best_},
+                       std::move(texts));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
+  saving_ = false;
+  absl::StatusOr<CommitResult> committed = CommitResult{};
+  if (rank_ == 0) committed = commit_.get();
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(committed.status(), "committing a checkpoint"));
+  if (!committed->retention.ok()) {
+    Warn(absl::StrCat("old checkpoints could not be removed: ", committed->retention.message()));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> stalls,
+                         collectives_.AllGather(std::span(&stall_seconds_, 1), "a checkpoint's times"));
+  SavedCheckpoint saved{.directory = committed->directory, .step = progress_.step, .seconds = since_begin_.Seconds()};
+  for (const std::vector<double>& of_rank : stalls) saved.stall_seconds = std::max(saved.stall_seconds, of_rank[0]);
+  return saved;
+}
+
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string& directory, bool weights_only) {
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
+  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(state_.plan())));
+  HADAL_RETURN_IF_ERROR(reader.ReadSlices(Describe(state_.slices(), weights_only), state_.device()));
+  // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
+  if (rank_ == 0) {
+    for (const AttachedFile& file : reader.manifest().attachments) {
+      HADAL_RETURN_IF_ERROR(reader.ReadAttachment(file.name).status());
+    }
+  }
+  return reader.manifest().progress;
+}
+
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(const std::string& directory, bool weights_only) {
+  absl::StatusOr<TrainingProgress> progress = LoadHere(directory, weights_only);
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(progress.status(), "loading a checkpoint"));
+  return progress;
+}
+
+absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest() {
+  FindOptions find{.need_moments = true};
+  absl::Status refused;
+  while (true) {
+    absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};
+    std::string directory;
+    if (rank_ == 0) {
+      found = FindLatest(options_.run_directory, find);
+      if (found.ok()) {
+        for (const RejectedCheckpoint& rejected : found->rejected) {
+          Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
+        }
+        directory = found->checkpoint.directory;
+      } else if (absl::IsNotFound(found.status())) {
+        // None yet: an empty directory name says so. None but refused ones: an error, never a silent new start.
+        found = refused.ok() ? absl::StatusOr<FoundCheckpoint>(FoundCheckpoint{}) : refused;
+      }
+    }
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(found.status(), "looking for a checkpoint"));
+    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(directory, 0, "checkpoint to load"));
+    if (directory.empty()) return std::nullopt;
+    absl::StatusOr<TrainingProgress> progress = Load(directory, /*weights_only=*/false);
+    if (progress.ok()) return *progress;
+    if (!absl::IsDataLoss(progress.status())) return progress.status();
+    Warn(absl::StrCat("CHECKPOINT REFUSED: ", directory, ": ", progress.status().message(), " — trying an older one"));
+    refused = progress.status();
+    if (rank_ == 0) find.before_step = found->checkpoint.step;
+  }
+}
+
+}  // namespace hadal

@@ -1,0 +1,123 @@
+#include "pipeline/decode/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/data/packed_batch.h"
+
+namespace hadal {
+
+absl::Status ValidateBeamOptions(const BeamOptions& options) {
+  const auto refuse = [](const char* field, auto value, const char* range) {
+    return absl::InvalidArgumentError(absl::StrCat(field, " = ", value, " is outside ", range));
+  };
+  if (options.beam < 1 || options.beam > 64) return refuse("beam", options.beam, "1 … 64");
+  if (!std::isfinite(options.length_penalty)) return refuse("length penalty", options.length_penalty, "finite numbers");
+  if (!(options.max_length_a >= 0 && options.max_length_a <= 1e6)) {
+    return refuse("max length a", options.max_length_a, "0 … 1e6");
+  }
+  if (!(options.max_length_b >= 0 && options.max_length_b <= 1e6)) {
+    return refuse("max length b", options.max_length_b, "0 … 1e6");
+  }
+  if (options.min_length < 0) return refuse("min length", options.min_length, "0 and up");
+  return absl::OkStatus();
+}
+
+int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions) {
+  const auto wanted =
+      static_cast<int64_t>(options.max_length_a * static_cast<double>(source_rows) + options.max_length_b);
+  return std::max<int64_t>(1, std::min(wanted, max_positions - 1));
+}
+
+BeamSearch::BeamSearch(const BeamOptions& options, int64_t longest) : options_(options), longest_(longest) {
+  HADAL_CHECK_GE(longest, 1);
+  nodes_.push_back({.token = kEosToken});
+  live_.push_back({.parent = 0, .token = kEosToken});
+  live_nodes_.push_back(0);
+}
+
+void BeamSearch::Collect(std::span<const Continuations> continuations) {
+  candidates_.clear();
+  const auto offer = [&](int32_t hypothesis, int32_t token, float log_probability) {
+    if (!(log_probability > -INFINITY)) return;  // NaN as well
+    candidates_.push_back({nodes_[live_nodes_[hypothesis]].sum + log_probability, hypothesis, token, log_probability});
+  };
+  for (int32_t h = 0; h < static_cast<int32_t>(continuations.size()); ++h) {
+    const Continuations& next = continuations[h];
+    if (length_ >= longest_) {
+      offer(h, kEosToken, next.end_log_probability);
+      continue;
+    }
+    for (size_t k = 0; k < next.tokens.size() && next.tokens[k] >= 0; ++k) {
+      const int32_t token = next.tokens[k];
+      if (token == kBosToken || token == kPadToken) continue;
+      if (token == kEosToken && length_ < options_.min_length) continue;
+      offer(h, token, next.log_probabilities[k]);
+    }
+  }
+  const size_t kept = std::min(candidates_.size(), 2 * static_cast<size_t>(options_.beam));
+  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(kept), candidates_.end(),
+                    [](const Candidate& a, const Candidate& b) {
+                      if (a.sum != b.sum) return a.sum > b.sum;
+                      return a.hypothesis != b.hypothesis ? a.hypothesis < b.hypothesis : a.token < b.token;
+                    });
+  candidates_.resize(kept);
+}
+
+void BeamSearch::Select() {
+  const size_t beam = options_.beam;
+  std::vector<int32_t> next_nodes;
+  live_.clear();
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    const bool ends = candidate.token == kEosToken;
+    if (ends ? i >= beam || finished_.size() == beam : live_.size() == beam) continue;
+    const auto node = static_cast<int32_t>(nodes_.size());
+    nodes_.push_back({live_nodes_[candidate.hypothesis], candidate.token, candidate.log_probability, candidate.sum});
+    if (ends) {
+      finished_.push_back(node);
+      finished_scores_.push_back(candidate.sum / std::pow(static_cast<double>(length_ + 1), options_.length_penalty));
+    } else {
+      live_.push_back({candidate.hypothesis, candidate.token});
+      next_nodes.push_back(node);
+    }
+  }
+  live_nodes_ = std::move(next_nodes);
+}
+
+void BeamSearch::Advance(std::span<const Continuations> continuations) {
+  HADAL_CHECK(!done_);
+  HADAL_CHECK_EQ(continuations.size(), live_.size());
+  Collect(continuations);
+  Select();
+  ++length_;
+  done_ = static_cast<int32_t>(finished_.size()) == options_.beam || live_.empty();
+  if (done_) live_.clear();
+}
+
+std::vector<Hypothesis> BeamSearch::Finished() const {
+  std::vector<size_t> order(finished_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return finished_scores_[a] > finished_scores_[b]; });
+  std::vector<Hypothesis> hypotheses;
+  for (const size_t f : order) {
+    Hypothesis& hypothesis = hypotheses.emplace_back();
+    const Node& end = nodes_[finished_[f]];
+    hypothesis.log_probability = end.sum;
+    hypothesis.score = finished_scores_[f];
+    hypothesis.token_log_probabilities.push_back(end.log_probability);
+    for (int32_t n = end.parent; n > 0; n = nodes_[n].parent) {
+      hypothesis.tokens.push_back(nodes_[n].token);
+      hypothesis.token_log_probabilities.push_back(nodes_[n].log_probability);
+    }
+    std::reverse(hypothesis.tokens.begin(), hypothesis.tokens.end());
+    std::reverse(hypothesis.token_log_probabilities.begin(), hypothesis.token_log_probabilities.end());
+  }
+  return hypotheses;
+}
+
+}  // namespace hadal

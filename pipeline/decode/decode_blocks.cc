@@ -1,0 +1,71 @@
+#include "pipeline/decode/decode_blocks.h"
+
+#include <algorithm>
+
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+// Writes tables one behind the other, and says where the device will find each.
+class Tables {
+ public:
+  Tables(int32_t* on_host, const int32_t* on_device) : on_host_(on_host), on_device_(on_device) {}
+
+  const int32_t* Add(const ConstTokens& table) {
+    std::copy_n(table.data, table.size, on_host_ + words_);
+    const int32_t* const place = on_device_ + words_;
+    words_ += table.size;
+    return place;
+  }
+  int64_t words() const { return words_; }
+
+ private:
+  int32_t* on_host_;
+  const int32_t* on_device_;
+  int64_t words_ = 0;
+};
+
+constexpr int64_t kWordBytes = sizeof(int32_t);
+
+}  // namespace
+
+DecodeBlocks::DecodeBlocks(const DecodeCapacity& capacity, ArenaLayout& layout)
+    : rows_(capacity.rows),
+      source_rows_(capacity.source_rows),
+      step_words_(capacity.rows * (5 + capacity.longest_path + capacity.longest_source)),
+      group_words_(capacity.source_rows) {
+  const int64_t bytes = capacity.lanes * (step_words_ + group_words_) * kWordBytes;
+  device_slice_ = layout.ReserveBytes("decode tables", bytes);
+  host_slice_ = layout.ReserveHostBytes("decode tables", bytes);
+}
+
+void DecodeBlocks::Bind(const Arena& arena) {
+  on_device_ = arena.Get<int32_t>(device_slice_);
+  on_host_ = arena.Get<int32_t>(host_slice_);
+}
+
+void DecodeBlocks::FillStep(const Stream& stream, int32_t lane, IncrementalRows& rows) const {
+  HADAL_CHECK_EQ(rows.rows(), rows_);
+  const int64_t offset = lane * (step_words_ + group_words_);
+  Tables tables(on_host_ + offset, on_device_ + offset);
+  rows.places.tokens = tables.Add(rows.tokens);
+  rows.places.positions = tables.Add(rows.positions);
+  rows.cache_rows.place = tables.Add(rows.cache_rows.rows);
+  for (CacheIndex* index : {&rows.self, &rows.memory}) {
+    index->lengths_place = tables.Add(index->lengths);
+    index->indices_place = tables.Add(index->indices);
+  }
+  HADAL_CHECK_EQ(tables.words(), step_words_);
+  stream.device()->EnqueueCopyIn(on_device_ + offset, on_host_ + offset, step_words_ * kWordBytes);
+}
+
+void DecodeBlocks::FillGroup(const Stream& stream, int32_t lane, CacheRows& memory) const {
+  HADAL_CHECK_EQ(memory.rows.size, source_rows_);
+  const int64_t offset = lane * (step_words_ + group_words_) + step_words_;
+  Tables tables(on_host_ + offset, on_device_ + offset);
+  memory.place = tables.Add(memory.rows);
+  stream.device()->EnqueueCopyIn(on_device_ + offset, on_host_ + offset, group_words_ * kWordBytes);
+}
+
+}  // namespace hadal

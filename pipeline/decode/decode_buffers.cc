@@ -1,0 +1,37 @@
+#include "pipeline/decode/decode_buffers.h"
+
+#include <algorithm>
+
+namespace hadal {
+
+ActivationCapacity GroupCapacity(const DecodeCapacity& capacity) {
+  return {.source_rows = capacity.source_rows, .target_rows = 0, .max_length = capacity.longest_source};
+}
+
+DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream,
+                             ArenaLayout& layout)
+    : width_(plan.options.d_model),
+      workspace_(plan, GroupCapacity(capacity), stream, /*training=*/false, layout),
+      scratch_(plan,
+               {.rows = capacity.rows,
+                .memory_rows = capacity.source_rows,
+                .longest = std::max(capacity.longest_source, capacity.longest_path)},
+               stream, layout) {
+  for (ArenaSlice& slice : stream_slices_) {
+    const auto bytes_of = [&](Stack stack, int64_t rows) {
+      return rows * width_ * std::max(BytesOf(plan.compute_storage), BytesOf(plan.stream_storage(stack)));
+    };
+    slice = layout.ReserveBytes("decode workspace", std::max(bytes_of(Stack::kEncoder, capacity.source_rows),
+                                                             bytes_of(Stack::kDecoder, capacity.rows)));
+  }
+}
+
+void DecodeBuffers::Bind(const Arena& arena) {
+  workspace_.Bind(arena);
+  scratch_.Bind(arena);
+  saved_ = arena.Get<std::byte>(saved_slice_);
+  history_ = arena.Get<std::byte>(history_slice_);
+  for (int i = 0; i < 2; ++i) streams_[i] = arena.Get<std::byte>(stream_slices_[i]);
+}
+
+}  // namespace hadal

@@ -1,0 +1,57 @@
+// Buffers that the decoder chunks of a rank share: scratch, the streams that their sublayers write in turns, and the history of a stack that
+// combines its layers.
+// Thread safety: read-only after Bind; the buffers are the computing chunk's.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "layers/incremental_sublayer.h"
+#include "layers/sublayer_context.h"
+#include "pipeline/decode/decode_capacity.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// What the encoder's part of a group needs room for.
+ActivationCapacity GroupCapacity(const DecodeCapacity& capacity);
+
+class DecodeBuffers {
+ public:
+  DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
+  // Room for the bytes that one encoder segment or one combination keeps, and for a stack's history.
+  void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
+  void RequireHistory(int64_t bytes) { history_bytes_ = std::max(history_bytes_, bytes); }
+  // Call once, after every chunk has stated what it requires.
+  void ReserveRequired(ArenaLayout& layout) {
+    saved_slice_ = layout.ReserveBytes("decode workspace", saved_bytes_);
+    history_slice_ = layout.ReserveBytes("layer history", history_bytes_);
+  }
+  void Bind(const Arena& arena);
+
+  const Workspace& workspace() const { return workspace_; }
+  const IncrementalScratch& scratch() const { return scratch_; }
+  std::byte* saved() const { return saved_; }
+  // Two streams, which a chunk's sublayers write in turns; the input is in the first.
+  AnyMatrix stream(int index, int64_t rows, Storage storage) const {
+    return {streams_[index % 2], rows, width_, storage};
+  }
+  // The history of the stack under way, `entries` of `rows` rows on top of each other (layers/layer_combination.h).
+  AnyMatrix history(int64_t entries, int64_t rows, Storage storage) const {
+    return {history_, entries * rows, width_, storage};
+  }
+
+ private:
+  int64_t width_, saved_bytes_ = 0, history_bytes_ = 0;
+  Workspace workspace_;
+  IncrementalScratch scratch_;
+  ArenaSlice saved_slice_, history_slice_, stream_slices_[2];
+  std::byte* saved_ = nullptr;
+  std::byte* history_ = nullptr;
+  std::byte* streams_[2] = {};
+};
+
+}  // namespace hadal

@@ -1,0 +1,42 @@
+// What the rank that searches tells every rank to do next: encode a group of sentences, run one step of it, or end.
+//
+// Commands are few and small (five integers a row); every rank executes them in the order they were given. A group's source
+// memory lies in cache rows 1 … of its lane, sentence after sentence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pipeline/decode/decode_capacity.h"
+
+namespace hadal {
+
+// One hypothesis in one step.
+struct StepRow {
+  int32_t token = 0;      // its newest token
+  int32_t position = 0;   // of that token
+  int32_t parent = 0;     // the row of the lane's previous step whose path it continues
+  int32_t cache_row = 0;  // where its key and value go
+  int32_t sentence = 0;   // of the group
+};
+
+struct DecodeCommand {
+  enum class Kind : int32_t { kEncode, kStep, kEnd };
+
+  Kind kind = Kind::kEnd;
+  int32_t lane = 0;
+  std::vector<int32_t> source_offsets;  // kEncode: [sentences + 1]
+  std::vector<int32_t> source;          // kEncode: [source rows], </s> included
+  std::vector<StepRow> rows;            // kStep
+
+  // Integers of the largest command.
+  static int64_t MostIntegers(const DecodeCapacity& capacity);
+  // Writes it to `out` and returns the integers used.  REQUIRES: room.
+  int64_t Write(std::span<int32_t> out) const;
+  // Errors: Internal when `in` is no command.
+  absl::Status Read(std::span<const int32_t> in);
+};
+
+}  // namespace hadal

@@ -1,0 +1,34 @@
+// All lanes' search on the rank of the output head: which command comes next for a lane, and where finished sentences go.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pipeline/decode/decode_group.h"
+#include "pipeline/decode/decode_queue.h"
+
+namespace hadal {
+
+class DecodeDriver {
+ public:
+  // `sources` (with </s>) and `translations` (one for each source, filled as sentences finish) must outlive the driver.
+  DecodeDriver(const DecodeCapacity& capacity, const BeamOptions& beam, int64_t max_positions,
+               std::span<const std::vector<int32_t>> sources, std::span<std::vector<Hypothesis>> translations);
+
+  // The commands that `lane` executes next: a step, or a new group and its first step; none when no sentence is left for it.
+  std::vector<DecodeCommand> Next(int32_t lane);
+  // The model's answer to the lane's last step.
+  void Advance(int32_t lane, const CandidateTable& table);
+
+ private:
+  void Settle(std::vector<DecodeGroup::Left>& left);
+
+  std::span<const std::vector<int32_t>> sources_;
+  std::span<std::vector<Hypothesis>> translations_;
+  DecodeQueue queue_;
+  std::vector<DecodeGroup> groups_;  // [lanes]
+};
+
+}  // namespace hadal

@@ -1,0 +1,69 @@
+// The search's side of one lane: a group of sentences that are encoded together and decoded step by step until all are done.
+//
+// Owns the lane's cache rows: gives one to every live hypothesis a step, and takes back those that no live hypothesis's path
+// holds any more. Where a step needs more rows than are free, the last sentence of the group is put back to be translated in
+// a later group; one sentence alone always fits (decode_capacity.h). As no sentence's result depends on its neighbours, putting
+// one back costs time and changes nothing.
+// Thread safety: one thread. Only on the rank of the output head.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layers/candidate_head.h"
+#include "pipeline/decode/beam_search.h"
+#include "pipeline/decode/decode_capacity.h"
+#include "pipeline/decode/decode_command.h"
+
+namespace hadal {
+
+class DecodeGroup {
+ public:
+  DecodeGroup(const DecodeCapacity& capacity, const BeamOptions& options, int64_t max_positions, int32_t lane);
+
+  // A sentence that left the group.
+  struct Left {
+    int32_t sentence = 0;  // the number given to Start
+    bool finished = true;  // false: put back
+    std::vector<Hypothesis> hypotheses;
+  };
+
+  // Starts a group of `sentences`; sources[s] are the tokens of sentence s with </s>.
+  // REQUIRES: idle(), the sources fit the capacity.
+  DecodeCommand Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources);
+  bool idle() const { return members_.empty(); }
+
+  // The next step; sentences that must be put back are appended to `left`.  REQUIRES: !idle().
+  DecodeCommand Step(std::vector<Left>& left);
+  // Takes the model's answer to that step; sentences that are done are appended to `left`.
+  void Advance(const CandidateTable& table, std::vector<Left>& left);
+
+ private:
+  struct Member {
+    int32_t sentence = 0;  // outside
+    int32_t place = 0;     // in the group
+    int32_t first_source_row = 0, source_rows = 0;
+    BeamSearch search;
+    std::vector<std::vector<int32_t>> paths;  // cache rows of each live hypothesis
+    int32_t first_row = 0;                    // its rows in the step under way
+  };
+
+  void Free(std::span<const int32_t> rows) { free_.insert(free_.end(), rows.begin(), rows.end()); }
+  void FreeMemory(const Member& member);
+  // The paths of the live hypotheses after a step; rows that only dead ones held become free.
+  void FollowPaths(Member& member);
+  void PutBackLast(std::vector<Left>& left);
+  int64_t LiveRows() const;
+
+  BeamOptions options_;
+  int64_t max_positions_;
+  int32_t lane_;
+  int64_t cache_rows_;
+  std::vector<Member> members_;
+  std::vector<int32_t> free_;
+  std::vector<int64_t> seen_;  // [cache rows] the last walk that met the row
+  int64_t walk_ = 0;
+};
+
+}  // namespace hadal

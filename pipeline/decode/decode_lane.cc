@@ -1,0 +1,93 @@
+#include "pipeline/decode/decode_lane.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/check.h"
+
+namespace hadal {
+
+DecodeLane::DecodeLane(const DecodeCapacity& capacity, bool on_device)
+    : capacity_(capacity),
+      on_device_(on_device),
+      path_stride_(capacity.longest_path),
+      memory_stride_(capacity.longest_source),
+      tokens_(capacity.rows),
+      positions_(capacity.rows),
+      cache_rows_(capacity.rows),
+      paths_(capacity.rows * path_stride_),
+      previous_paths_(capacity.rows * path_stride_),
+      path_lengths_(capacity.rows),
+      memory_(capacity.rows * memory_stride_),
+      memory_lengths_(capacity.rows) {
+  batch_.source.reserve(capacity.source_rows);
+  batch_.source_offsets.reserve(capacity.sentences + 1 + kFewestDecodeRows);
+  batch_.samples.reserve(capacity.sentences + kFewestDecodeRows);
+  memory_rows_.reserve(capacity.source_rows);
+}
+
+void DecodeLane::BeginGroup(const DecodeCommand& command) {
+  HADAL_CHECK(command.kind == DecodeCommand::Kind::kEncode);
+  batch_.source = command.source;
+  batch_.source_offsets = command.source_offsets;
+  memory_rows_.resize(command.source.size());
+  std::iota(memory_rows_.begin(), memory_rows_.end(), 1);
+  HADAL_CHECK_LT(batch_.source_rows(), capacity_.cache_rows);
+  if (on_device_) {
+    HADAL_CHECK_LE(batch_.source_rows(), capacity_.source_rows);
+    batch_.source.resize(capacity_.source_rows, kPaddingRow);
+  }
+  while (batch_.source_rows() < kFewestDecodeRows) {
+    batch_.source.push_back(kEosToken);
+    batch_.source_offsets.push_back(static_cast<int32_t>(batch_.source.size()));
+  }
+  memory_rows_.resize(batch_.source.size(), 0);
+  batch_.target_offsets.assign(batch_.source_offsets.size(), 0);
+  batch_.samples.assign(batch_.source_offsets.size() - 1, 0);
+  batch_.micro_batch = command.lane;
+}
+
+void DecodeLane::SetRow(int64_t row, const StepRow& step) {
+  tokens_[row] = step.token;
+  positions_[row] = step.position;
+  HADAL_CHECK_GE(step.cache_row, 0);
+  HADAL_CHECK_LT(step.cache_row, capacity_.cache_rows);
+  cache_rows_[row] = step.cache_row;
+  int32_t* const path = paths_.data() + row * path_stride_;
+  HADAL_CHECK_LT(step.position, path_stride_);
+  if (step.position > 0) std::copy_n(previous_paths_.data() + step.parent * path_stride_, step.position, path);
+  path[step.position] = step.cache_row;
+  path_lengths_[row] = step.position + 1;
+  const int32_t begin = batch_.source_offsets[step.sentence];
+  memory_lengths_[row] = batch_.source_offsets[step.sentence + 1] - begin;
+  int32_t* const memory = memory_.data() + row * memory_stride_;
+  std::iota(memory, memory + memory_lengths_[row], 1 + begin);
+}
+
+void DecodeLane::FillRow(int64_t row) {
+  tokens_[row] = kEosToken;
+  positions_[row] = 0;
+  cache_rows_[row] = 0;
+  paths_[row * path_stride_] = 0;
+  path_lengths_[row] = 1;
+  memory_[row * memory_stride_] = 0;
+  memory_lengths_[row] = 1;
+}
+
+void DecodeLane::BeginStep(const DecodeCommand& command) {
+  HADAL_CHECK(command.kind == DecodeCommand::Kind::kStep);
+  std::swap(paths_, previous_paths_);
+  const auto used = static_cast<int64_t>(command.rows.size());
+  const int64_t rows = on_device_ ? capacity_.rows : std::max(used, kFewestDecodeRows);
+  HADAL_CHECK_LE(used, rows);
+  HADAL_CHECK_LE(rows, static_cast<int64_t>(tokens_.size()));
+  for (int64_t i = 0; i < used; ++i) SetRow(i, command.rows[i]);
+  for (int64_t i = used; i < rows; ++i) FillRow(i);
+  rows_ = {.tokens = {tokens_.data(), rows},
+           .positions = {positions_.data(), rows},
+           .cache_rows = {{cache_rows_.data(), rows}},
+           .self = {{paths_.data(), rows * path_stride_}, path_stride_, {path_lengths_.data(), rows}},
+           .memory = {{memory_.data(), rows * memory_stride_}, memory_stride_, {memory_lengths_.data(), rows}}};
+}
+
+}  // namespace hadal

@@ -1,0 +1,49 @@
+// One lane's tables on one rank: which sentences it encodes, which rows a step has, and which cache rows each of them sees.
+//
+// Follows the commands alone, so that every rank holds the same tables. Groups and steps are filled up here: on a CPU to kFewestDecodeRows rows,
+// sources with one-token sentences; on a device to the capacity, so that every product of a kind has one shape, by which a device's library
+// chooses how it adds, and sources with padding rows. Rows that only fill up see nothing but cache row 0, and write there.
+// Memory: integers only, sized for the capacity at construction. Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/incremental_sublayer.h"
+#include "pipeline/decode/decode_command.h"
+#include "runtime/data/packed_batch.h"
+
+namespace hadal {
+
+class DecodeLane {
+ public:
+  DecodeLane(const DecodeCapacity& capacity, bool on_device);
+
+  // A group starts. REQUIRES: kEncode.
+  void BeginGroup(const DecodeCommand& command);
+  // A step of it starts. REQUIRES: kStep.
+  void BeginStep(const DecodeCommand& command);
+
+  // The group's sources.
+  const PackedBatch& batch() const { return batch_; }
+  // Where the keys and values of the group's sources go.
+  CacheRows memory() const { return {{memory_rows_.data(), static_cast<int64_t>(memory_rows_.size())}}; }
+  // The step's rows; valid until the next BeginStep.
+  const IncrementalRows& rows() const { return rows_; }
+
+ private:
+  void SetRow(int64_t row, const StepRow& step);
+  void FillRow(int64_t row);
+
+  const DecodeCapacity capacity_;
+  const bool on_device_;
+  int64_t path_stride_, memory_stride_;
+  PackedBatch batch_;
+  std::vector<int32_t> tokens_, positions_, cache_rows_;
+  std::vector<int32_t> paths_, previous_paths_, path_lengths_;  // [rows · path_stride], [rows]
+  std::vector<int32_t> memory_, memory_lengths_;
+  std::vector<int32_t> memory_rows_;  // [source rows]
+  IncrementalRows rows_;
+};
+
+}  // namespace hadal

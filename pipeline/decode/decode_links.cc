@@ -1,0 +1,146 @@
+#include "pipeline/decode/decode_links.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "layers/border.h"
+#include "runtime/comm/message_tags.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// Entries of the longest stream that crosses a border.
+int64_t EntriesAt(const ModelPlan& plan, int32_t cut) {
+  int64_t most = 1;
+  for (const Edge& edge : BorderEdges(plan, cut)) most = std::max(most, edge.entries);
+  return most;
+}
+
+// Entries of the longest stream that a rank sends, and receives.
+int64_t MostSent(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+  int64_t most = 1;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    if (!pipeline.shape.IsLast(rank, c)) most = std::max(most, EntriesAt(plan, pipeline.last_sublayer(rank, c)));
+  }
+  return most;
+}
+int64_t MostReceived(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+  int64_t most = 1;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    if (rank > 0 || c > 0) most = std::max(most, EntriesAt(plan, pipeline.first_sublayer(rank, c)));
+  }
+  return most;
+}
+
+}  // namespace
+
+DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
+                         const Stream& stream, ArenaLayout& layout)
+    : stream_(stream),
+      shape_(pipeline.shape),
+      rank_(rank),
+      searcher_(pipeline.RankOfSublayer(plan.output_head())),
+      // Two commands a lane can be under way: its group's start and its first step. One more for the end.
+      command_buffers_(2 * capacity.lanes + 1),
+      command_bytes_(
+          ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
+      stream_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *
+                                         std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
+                                         static_cast<int64_t>(sizeof(float)))),
+      command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
+      stream_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * kBuffers * stream_bytes_)),
+      command_rings_(shape_.stages),
+      stream_rings_(shape_.chunks) {
+  if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
+  received_bytes_ =
+      ArenaLayout::Aligned(MostReceived(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
+                           plan.options.d_model * static_cast<int64_t>(sizeof(float)));
+  received_slice_ = layout.ReserveHostBytes("decode borders", received_bytes_);
+}
+
+void DecodeLinks::Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout) {
+  commands_ = arena.Get<std::byte>(command_slice_);
+  streams_ = arena.Get<std::byte>(stream_slice_);
+  if (received_bytes_ > 0) received_ = arena.Get<std::byte>(received_slice_);
+  communicator_ = &communicator;
+  timeout_ = timeout;
+}
+
+absl::Status DecodeLinks::WaitForRoom(Ring& ring, int buffers, std::string_view what) {
+  while (static_cast<int>(ring.outstanding.size()) >= buffers) {
+    HADAL_RETURN_IF_ERROR(communicator_->Wait(ring.outstanding.front(), absl::Now() + timeout_, what));
+    ring.outstanding.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeLinks::Post(Ring& ring, int buffers, const void* data, int64_t bytes, int peer, int tag,
+                               std::string_view what) {
+  HADAL_RETURN_IF_ERROR(WaitForRoom(ring, buffers, what));
+  HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(data, bytes, peer, tag));
+  ring.outstanding.push_back(request);
+  ++ring.sent;
+  return absl::OkStatus();
+}
+
+absl::Status DecodeLinks::SendCommand(const DecodeCommand& command) {
+  if (shape_.stages == 1) return absl::OkStatus();
+  constexpr std::string_view kWhat = "a decode command";
+  // One copy serves all peers, so room is needed at each of them.
+  for (Ring& ring : command_rings_) HADAL_RETURN_IF_ERROR(WaitForRoom(ring, command_buffers_, kWhat));
+  const int64_t sent = command_rings_[rank_].sent++;
+  std::byte* const buffer = commands_ + sent % command_buffers_ * command_bytes_;
+  const int64_t integers =
+      command.Write({reinterpret_cast<int32_t*>(buffer), static_cast<size_t>(command_bytes_ / sizeof(int32_t))});
+  for (int peer = 0; peer < shape_.stages; ++peer) {
+    if (peer == rank_) continue;
+    HADAL_RETURN_IF_ERROR(Post(command_rings_[peer], command_buffers_, buffer,
+                               integers * static_cast<int64_t>(sizeof(int32_t)), peer, kDecodeCommandTag, kWhat));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeLinks::ReceiveCommand(DecodeCommand& command) {
+  HADAL_ASSIGN_OR_RETURN(CommRequest request,
+                         communicator_->Receive(commands_, command_bytes_, searcher_, kDecodeCommandTag));
+  int64_t bytes = 0;
+  HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the next decode command", &bytes));
+  return command.Read({reinterpret_cast<const int32_t*>(commands_), static_cast<size_t>(bytes) / sizeof(int32_t)});
+}
+
+absl::Status DecodeLinks::SendStream(int chunk, ConstAnyMatrix stream) {
+  const std::string_view what = "the decoder's stream";
+  const Channel channel = ChannelOf(shape_, rank_, {Operation::kSendForward, chunk, 0});
+  Ring& ring = stream_rings_[chunk];
+  HADAL_RETURN_IF_ERROR(WaitForRoom(ring, kBuffers, what));
+  std::byte* const buffer = streams_ + (chunk * kBuffers + ring.sent % kBuffers) * stream_bytes_;
+  HADAL_CHECK_LE(stream.bytes(), stream_bytes_);
+  stream_.ToHost(buffer, stream.data, stream.bytes());
+  return Post(ring, kBuffers, buffer, stream.bytes(), channel.receiver, channel.number, what);
+}
+
+absl::Status DecodeLinks::ReceiveStream(int chunk, AnyMatrix stream) {
+  const Channel channel = ChannelOf(shape_, rank_, {Operation::kReceiveForward, chunk, 0});
+  HADAL_CHECK(received_ == nullptr || stream.bytes() <= received_bytes_);
+  void* const place = received_ == nullptr ? static_cast<void*>(stream.data) : received_;
+  HADAL_ASSIGN_OR_RETURN(CommRequest request,
+                         communicator_->Receive(place, stream.bytes(), channel.sender, channel.number));
+  int64_t bytes = 0;
+  HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the decoder's stream", &bytes));
+  if (bytes == stream.bytes()) {
+    if (received_ != nullptr) stream_.FromHost(stream.data, received_, bytes);
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("rank ", channel.sender, " sent ", bytes,
+                                          " bytes of the decoder's stream where ", stream.bytes(),
+                                          " were expected; start every rank with the same binary"));
+}
+
+absl::Status DecodeLinks::Drain() {
+  for (Ring& ring : command_rings_) HADAL_RETURN_IF_ERROR(WaitForRoom(ring, 1, "the last decode commands"));
+  for (Ring& ring : stream_rings_) HADAL_RETURN_IF_ERROR(WaitForRoom(ring, 1, "the decoder's last streams"));
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

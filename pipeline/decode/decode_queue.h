@@ -1,0 +1,37 @@
+// Which sentences are translated together: longest first, sentences of like length in one group, as many as a lane's cache is
+// expected to hold. A guess about time only; no result depends on it.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "pipeline/decode/decode_capacity.h"
+
+namespace hadal {
+
+class DecodeQueue {
+ public:
+  // source_rows[s]: rows of sentence s, </s> counted.
+  DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, int32_t beam);
+
+  bool empty() const { return waiting_.empty(); }
+  // The next group; at least one sentence.  REQUIRES: !empty().
+  std::vector<int32_t> Next();
+  // A sentence that did not fit is first in line again.
+  void PutBack(int32_t sentence) { waiting_.push_front(sentence); }
+
+ private:
+  // Cache rows that a sentence probably takes, its memory included.
+  int64_t ExpectedRows(int32_t sentence) const;
+
+  std::vector<int32_t> source_rows_;
+  DecodeCapacity capacity_;
+  int32_t beam_;
+  int64_t most_sentences_;
+  std::deque<int32_t> waiting_;
+};
+
+}  // namespace hadal

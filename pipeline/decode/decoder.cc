@@ -1,0 +1,166 @@
+#include "pipeline/decode/decoder.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/decode/decode_driver.h"
+#include "pipeline/decode/translation_bytes.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+Decoder::Decoder(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
+                 Communicator& communicator, DecoderParts& parts, absl::Duration timeout)
+    : plan_(plan),
+      parameters_(parameters),
+      stream_(stream),
+      communicator_(communicator),
+      collectives_(communicator, timeout),
+      parts_(parts),
+      lanes_(parts.capacity.lanes, DecodeLane(parts.capacity, stream.kind() != DeviceKind::kCpu)),
+      progress_([this] { communicator_.Progress(); }) {}
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
+                                                         const ParameterStore& parameters, const Stream& stream,
+                                                         Communicator& communicator, const DecoderOptions& options,
+                                                         absl::Duration timeout) {
+  if (!plan.options.has_encoder()) {
+    return absl::InvalidArgumentError(
+        "the model is a language model (encoder_layers = 0) and cannot translate; `hadal score --target FILE` says how "
+        "probable it finds text");
+  }
+  HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, PlanDecodeCapacity(plan, pipeline, options));
+  ArenaLayout layout;
+  auto parts = std::make_unique<DecoderParts>(plan, pipeline, communicator.rank(), options, capacity, stream, layout);
+  std::unique_ptr<Decoder> decoder = Over(plan, parameters, stream, communicator, *parts, timeout);
+  absl::StatusOr<Arena> arena = Arena::Allocate(layout, stream.device());
+  HADAL_RETURN_IF_ERROR(decoder->collectives_.AllOk(arena.status(), "allocating memory for translation"));
+  parts->Bind(*arena, communicator, timeout);
+  decoder->arena_ = *std::move(arena);
+  decoder->layout_ = std::move(layout);
+  decoder->own_parts_ = std::move(parts);
+  return decoder;
+}
+
+std::unique_ptr<Decoder> Decoder::Over(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
+                                       Communicator& communicator, DecoderParts& parts, absl::Duration timeout) {
+  return std::unique_ptr<Decoder>(new Decoder(plan, parameters, stream, communicator, parts, timeout));
+}
+
+absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::WithEnds(
+    std::span<const std::vector<int32_t>> sources) const {
+  std::vector<std::vector<int32_t>> ended(sources.begin(), sources.end());
+  for (size_t s = 0; s < ended.size(); ++s) {
+    const auto tokens = static_cast<int64_t>(ended[s].size());
+    if (tokens < 1 || tokens > longest_source_tokens()) {
+      return absl::InvalidArgumentError(absl::StrCat("source ", s + 1, " has ", tokens, " tokens; 1 … ",
+                                                     longest_source_tokens(), " can be translated"));
+    }
+    ended[s].push_back(kEosToken);
+  }
+  return ended;
+}
+
+absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std::vector<int32_t>> sources,
+                                                            int64_t update) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> ended, WithEnds(sources));
+  update_ = std::max<int64_t>(update, 1);
+  for (const std::unique_ptr<DecoderChunk>& chunk : parts_.chunks) chunk->Begin(stream_, update_);
+  std::vector<Translation> translations(sources.size());
+  const bool searches = communicator_.rank() == parts_.links.searcher();
+  // Buffers may go next.
+  HADAL_RETURN_IF_ERROR(WithdrawOnError(searches ? Search(ended, translations) : Follow(), communicator_));
+  HADAL_RETURN_IF_ERROR(parts_.links.Drain());
+  stream_.Synchronize();  // training may use the memory now
+  if (communicator_.size() == 1) return translations;
+  std::string bytes = searches ? TranslationsToBytes(translations) : "";
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, parts_.links.searcher(), "translations"));
+  return searches ? std::move(translations) : TranslationsFromBytes(bytes);
+}
+
+absl::Status Decoder::Search(std::span<const std::vector<int32_t>> sources, std::vector<Translation>& translations) {
+  DecodeDriver driver(parts_.capacity, parts_.options.beam, plan_.options.max_positions, sources, translations);
+  std::deque<DecodeCommand> under_way;
+  const auto give = [&](std::vector<DecodeCommand> commands) -> absl::Status {
+    for (DecodeCommand& command : commands) {
+      HADAL_RETURN_IF_ERROR(parts_.links.SendCommand(command));
+      under_way.push_back(std::move(command));
+    }
+    return absl::OkStatus();
+  };
+  for (int32_t lane = 0; lane < parts_.capacity.lanes; ++lane) HADAL_RETURN_IF_ERROR(give(driver.Next(lane)));
+  while (!under_way.empty()) {
+    const DecodeCommand command = std::move(under_way.front());
+    under_way.pop_front();
+    HADAL_RETURN_IF_ERROR(Execute(command));
+    if (command.kind != DecodeCommand::Kind::kStep) continue;
+    driver.Advance(command.lane, *parts_.chunks.back()->candidates());
+    HADAL_RETURN_IF_ERROR(give(driver.Next(command.lane)));
+  }
+  return parts_.links.SendCommand({.kind = DecodeCommand::Kind::kEnd});
+}
+
+absl::Status Decoder::Follow() {
+  DecodeCommand command;
+  while (true) {
+    HADAL_RETURN_IF_ERROR(parts_.links.ReceiveCommand(command));
+    if (command.kind == DecodeCommand::Kind::kEnd) return absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(Execute(command));
+  }
+}
+
+absl::Status Decoder::Execute(const DecodeCommand& command) {
+  HADAL_CHECK_LT(command.lane, parts_.capacity.lanes);
+  if (command.kind == DecodeCommand::Kind::kEncode) {
+    lanes_[command.lane].BeginGroup(command);
+    return Encode(command.lane);
+  }
+  lanes_[command.lane].BeginStep(command);
+  return Step(command.lane);
+}
+
+absl::Status Decoder::Encode(int32_t lane) {
+  const PackedBatch& batch = lanes_[lane].batch();
+  const SublayerContext context{.stream = stream_,
+                                .parameters = parameters_,
+                                .workspace = parts_.buffers.workspace(),
+                                .batch = batch,
+                                .scalars = {.update = update_, .training = false},
+                                .progress = &progress_};
+  CacheRows memory = lanes_[lane].memory();
+  if (parts_.blocks) parts_.blocks->FillGroup(stream_, lane, memory);
+  for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
+    DecoderChunk& chunk = *parts_.chunks[c];
+    if (chunk.encode_input())
+      HADAL_RETURN_IF_ERROR(parts_.links.ReceiveStream(c, chunk.EncodeInput(batch.source_rows())));
+    if (!chunk.encodes()) continue;
+    const ConstAnyMatrix stream = chunk.Encode(context, memory, lane);
+    if (chunk.encode_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendStream(c, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Decoder::Step(int32_t lane) {
+  IncrementalRows rows = lanes_[lane].rows();
+  if (parts_.blocks) parts_.blocks->FillStep(stream_, lane, rows);
+  const IncrementalContext context{.stream = stream_,
+                                   .parameters = parameters_,
+                                   .scratch = parts_.buffers.scratch(),
+                                   .rows = rows,
+                                   .update = update_};
+  for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
+    DecoderChunk& chunk = *parts_.chunks[c];
+    if (chunk.step_input()) HADAL_RETURN_IF_ERROR(parts_.links.ReceiveStream(c, chunk.StepInput(rows.rows())));
+    if (!chunk.steps()) continue;
+    const ConstAnyMatrix stream = chunk.Step(context, lane);
+    if (chunk.step_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendStream(c, stream));
+    communicator_.Progress();
+  }
+  // What the lane's next tables are written over has been read. Where a step was run, its answer has been waited for anyway.
+  stream_.Synchronize();
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,221 @@
+#include "pipeline/decode/decoder_chunk.h"
+
+#include <algorithm>
+
+#include "layers/border.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+// The edge of so many rows; null: none crosses.
+const Edge* EdgeOf(const std::vector<Edge>& edges, Stack rows) {
+  const auto edge = std::find_if(edges.begin(), edges.end(), [&](const Edge& e) { return e.rows == rows; });
+  return edge == edges.end() ? nullptr : &*edge;
+}
+
+}  // namespace
+
+DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity,
+                           int32_t candidates, DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout)
+    : plan_(plan),
+      first_(first),
+      last_(last),
+      d_model_(plan.options.d_model),
+      cache_rows_(capacity.cache_rows),
+      lanes_(capacity.lanes),
+      buffers_(buffers),
+      encode_storage_(plan.stream_storage(Stack::kEncoder)),
+      step_storage_(plan.stream_storage(Stack::kDecoder)) {
+  if (first > 0) {
+    const std::vector<Edge> edges = BorderEdges(plan, first);
+    const Edge *const encode = EdgeOf(edges, Stack::kEncoder), *const step = EdgeOf(edges, Stack::kDecoder);
+    encode_input_ = encode != nullptr;
+    step_input_ = step != nullptr;
+    if (encode_input_) encode_storage_ = encode->values;
+    if (step_input_) step_storage_ = step->values;
+  }
+  if (last < static_cast<int32_t>(plan.sublayers.size())) {
+    const std::vector<Edge> edges = BorderEdges(plan, last);
+    encode_output_ = EdgeOf(edges, Stack::kEncoder) != nullptr;
+    step_output_ = EdgeOf(edges, Stack::kDecoder) != nullptr;
+  }
+  const int32_t target = plan.target_embedding();
+  if (first == plan.source_embedding()) embedding_source_.emplace(plan, plan.source_embedding(), layout);
+  AddEncoderSegments(plan, capacity);
+  if (first <= target && target < last) embedding_target_.emplace(plan, target, layout);
+  AddDecoderSublayers(plan, capacity, layout);
+  if (last > plan.output_head()) head_.emplace(plan, capacity.rows, candidates, layout);
+  if (!launching.on_device) return;
+  if (embedding_source_ || !encoder_.empty()) {
+    groups_.emplace(BatchSlots::Spec{.first_sublayer = first,
+                                     .sublayers = last - first,
+                                     .slots = capacity.lanes,
+                                     .capacity = GroupCapacity(capacity)},
+                    layout);
+  }
+  branch_gains_slice_ = layout.Reserve<float>("decode tables", last - first);
+  // Of a lane: a step, and an encoding with either number of attention's tiles (kernels/device_batch.h).
+  if (launching.graphs) graphs_ = std::make_unique<GraphCache>(3 * capacity.lanes);
+}
+
+int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
+                                 std::optional<LayerCombination>& closing) {
+  if (first >= last || !plan.Combines(plan.sublayers[first].stack)) return 0;
+  const Storage storage = plan.stream_storage(plan.sublayers[first].stack);
+  buffers_.RequireHistory((plan.sublayers[last - 1].layer + 2) * rows * d_model_ * BytesOf(storage));
+  if (plan.ends_stack(last)) {
+    closing.emplace(plan, last - 1, rows);
+    buffers_.RequireSaved(closing->saved_bytes());
+  }
+  return plan.sublayers[first].layer + 1;
+}
+
+void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity) {
+  const int32_t first = std::max(first_, 1), last = std::min(last_, plan.target_embedding());
+  encode_history_ = AddHistory(plan, first, last, capacity.source_rows, encoder_closing_);
+  for (int32_t s = first, end = s; s < last; s = end) {
+    end = plan.NextCut(s + 1);
+    encoder_.emplace_back(plan, s, end, GroupCapacity(capacity));
+    buffers_.RequireSaved(encoder_.back().saved_bytes());
+  }
+}
+
+void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout) {
+  const int32_t first = std::max(first_, plan.target_embedding() + 1), last = std::min(last_, plan.output_head());
+  step_history_ = AddHistory(plan, first, last, capacity.rows, decoder_closing_);
+  int32_t cached_layer = -1;
+  for (int32_t s = first; s < last; ++s) {
+    const SublayerRecord& record = plan.sublayers[s];
+    if (record.kind != SublayerKind::kFeedForward && record.layer != cached_layer) {
+      cached_layer = record.layer;
+      cache_slices_.push_back(
+          layout.ReserveBytes("decode caches", lanes_ * cache_rows_ * 2 * d_model_ * BytesOf(plan.compute_storage)));
+    }
+    decoder_.push_back({IncrementalSublayer(plan, s), static_cast<int32_t>(cache_slices_.size()) - 1});
+    if (!plan.Combines(Stack::kDecoder)) continue;
+    DecoderSublayer& added = decoder_.back();
+    if (record.kind == SublayerKind::kFeedForward) added.entry = record.layer + 1;
+    if (record.kind != SublayerKind::kSelfAttention) continue;
+    added.combination.emplace(plan, s, capacity.rows);
+    buffers_.RequireSaved(added.combination->saved_bytes());
+  }
+}
+
+void DecoderChunk::Bind(const Arena& arena) {
+  if (embedding_source_) embedding_source_->Bind(arena);
+  if (embedding_target_) embedding_target_->Bind(arena);
+  if (head_) head_->Bind(arena);
+  for (const ArenaSlice& slice : cache_slices_) caches_.push_back(arena.Get<std::byte>(slice));
+  if (groups_) groups_->Bind(arena);
+  if (branch_gains_slice_.bytes > 0) branch_gains_ = arena.Get<float>(branch_gains_slice_);
+}
+
+void DecoderChunk::Begin(const Stream& stream, int64_t update) const {
+  const int64_t row_bytes = 2 * d_model_ * BytesOf(plan_.compute_storage);
+  for (std::byte* cache : caches_) {
+    for (int32_t lane = 0; lane < lanes_; ++lane) stream.Clear(cache + lane * cache_rows_ * row_bytes, row_bytes);
+  }
+  if (branch_gains_ == nullptr) return;
+  std::vector<float> gains;
+  for (int32_t s = first_; s < last_; ++s) gains.push_back(BranchGain(plan_.sublayers[s], update));
+  stream.FromHost(branch_gains_, gains.data(), static_cast<int64_t>(gains.size() * sizeof(float)));
+}
+
+void DecoderChunk::Run(const Stream& stream, const GraphKey& key, const std::function<void()>& launch) const {
+  if (graphs_ == nullptr) return launch();
+  graphs_->Run(*stream.device(), key, [&](const GraphCache::Cut*) { launch(); });
+}
+
+bool DecoderChunk::EncodeLaunches() const {
+  const bool caches = std::any_of(decoder_.begin(), decoder_.end(), [](const DecoderSublayer& s) {
+    return s.sublayer.kind() == SublayerKind::kCrossAttention;
+  });
+  return caches || embedding_source_ || !encoder_.empty();
+}
+
+ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane) {
+  if (!EncodeLaunches()) return EncodeInput(context.batch.source_rows());  // the memory passes through
+  SublayerContext placed = context;
+  if (graphs_ != nullptr) placed.progress = nullptr;  // of the host, which no graph holds
+  GraphKey key{.phase = GraphPhase::kDecodeEncode, .slot = lane};
+  if (groups_) {
+    placed.places = &groups_->Fill(context);
+    key.shape = groups_->ShapeOf(context.batch);
+  }
+  Run(context.stream, key, [&] { encoded_ = EncodeSublayers(placed, memory, lane); });
+  return encoded_;
+}
+
+ConstAnyMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lane) {
+  IncrementalContext placed = context;
+  placed.branch_gains = branch_gains_;
+  placed.first_sublayer = first_;
+  const int64_t rows = context.rows.rows();
+  Run(context.stream, {.phase = GraphPhase::kDecodeStep, .slot = lane, .shape = {.target_rows = rows}},
+      [&] { stepped_ = StepSublayers(placed, lane); });
+  if (head_) candidates_ = head_->Table(context.stream, rows);
+  return stepped_;
+}
+
+ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, const CacheRows& memory,
+                                             int32_t lane) const {
+  const int64_t rows = context.batch.source_rows();
+  const Storage stored = plan_.stream_storage(Stack::kEncoder);
+  int at = 0;
+  ConstAnyMatrix stream = EncodeInput(rows);
+  if (embedding_source_) embedding_source_->Forward(context, EncodeInput(rows));
+  for (const Segment& segment : encoder_) {
+    const int64_t entries = segment.combines() ? segment.entries() : 0;
+    const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
+                                      : buffers_.stream(++at, rows, segment.output_storage());
+    segment.Forward(context, stream, buffers_.saved(), out);
+    stream = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
+    context.Progress();
+  }
+  if (encoder_closing_) stream = Close(*encoder_closing_, context.stream, context.parameters, Stack::kEncoder, rows);
+  for (const DecoderSublayer& s : decoder_) {
+    if (s.sublayer.kind() != SublayerKind::kCrossAttention) continue;
+    s.sublayer.CacheMemory(context.stream, context.parameters, buffers_.scratch(), stream, memory, CacheOf(s, lane));
+    context.Progress();
+  }
+  return stream;
+}
+
+ConstAnyMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream& stream,
+                                   const ParameterStore& parameters, Stack stack, int64_t rows) const {
+  const AnyMatrix out = buffers_.stream(0, rows, plan_.compute_storage);
+  const AnyMatrix history = buffers_.history(closing.entries(), rows, plan_.stream_storage(stack));
+  closing.Forward(stream, parameters, history, buffers_.saved(), out);
+  return out;
+}
+
+ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, int32_t lane) const {
+  const int64_t rows = context.rows.rows();
+  const Storage stored = plan_.stream_storage(Stack::kDecoder);
+  int at = 0;
+  ConstAnyMatrix x = StepInput(rows);
+  if (embedding_target_) {
+    embedding_target_->ForwardAt(context.stream, context.parameters, context.rows.tokens, context.rows.positions,
+                                 context.rows.places, StepInput(rows));
+  }
+  for (const DecoderSublayer& s : decoder_) {
+    if (s.combination) {
+      const AnyMatrix combined = buffers_.stream(++at, rows, stored);
+      s.combination->Forward(context.stream, context.parameters,
+                             buffers_.history(s.combination->entries(), rows, stored), buffers_.saved(), combined);
+      x = combined;
+    }
+    const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
+                                       : buffers_.stream(++at, rows, s.sublayer.out_storage());
+    const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
+    s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out);
+    // Behind a layer that others read the stream is the history.
+    x = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored) : out;
+  }
+  if (decoder_closing_) x = Close(*decoder_closing_, context.stream, context.parameters, Stack::kDecoder, rows);
+  if (head_) head_->Forward(context.stream, context.parameters, buffers_.workspace(), x);
+  return x;
+}
+
+}  // namespace hadal

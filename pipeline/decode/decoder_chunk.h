@@ -1,0 +1,126 @@
+// One contiguous run of sublayers on one rank, as decoding runs it: the encoder's part once a group of sentences, the decoder's
+// part once a step.
+//
+//   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every cross-attention
+//            here, and on to the chunks behind while they have any
+//   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
+// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and row 0, which rows that
+// only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what lay there before.
+// The encoder runs through the segments of training, cut wherever the plan allows, so a source's memory has the bits of an evaluation.
+// On a device every group and every step has the same rows, and what changes lies at fixed places of its memory (decode_blocks.h, batch_slots.h),
+// so that either is launched as a graph (graph_cache.h).
+// Pure arithmetic: a chunk never communicates. Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "layers/candidate_head.h"
+#include "layers/incremental_sublayer.h"
+#include "layers/layer_combination.h"
+#include "layers/segment.h"
+#include "layers/sublayer_context.h"
+#include "layers/token_embedding.h"
+#include "pipeline/batch_slots.h"
+#include "pipeline/decode/decode_buffers.h"
+#include "pipeline/decode/decode_capacity.h"
+#include "pipeline/graph_cache.h"
+#include "runtime/arena.h"
+
+namespace hadal {
+
+class DecoderChunk {
+ public:
+  struct Launching {
+    bool on_device = false;
+    bool graphs = false;  // there
+  };
+  // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
+  DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
+               DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
+  void Bind(const Arena& arena);
+  // Sentences will be translated by the weights behind so many updates, ≥ 1; the chunk's memory may hold anything. Before the first Encode.
+  void Begin(const Stream& stream, int64_t update) const;
+
+  // Which borders are crossed. A chunk that takes no part in one of the two has neither input nor work in it.
+  bool encode_input() const { return encode_input_; }
+  bool encode_output() const { return encode_output_; }
+  bool encodes() const { return encode_input_ || first_ == 0; }
+  bool step_input() const { return step_input_; }
+  bool step_output() const { return step_output_; }
+  bool steps() const { return step_input_ || embedding_target_.has_value(); }
+
+  // Where the border's stream must be before Encode or Step, of `rows` rows or, of a combining stack, of its entries of as many.
+  AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
+  AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
+
+  // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows `memory`. Returns the stream
+  // behind the chunk.
+  ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane);
+  // Runs one step of `lane`. Returns the stream behind the chunk; with the head, candidates() then holds the answer.
+  ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
+  const std::optional<CandidateTable>& candidates() const { return candidates_; }
+
+  // What it launches as graphs; null: nothing.
+  const GraphCache* graphs() const { return graphs_.get(); }
+
+ private:
+  struct DecoderSublayer {
+    IncrementalSublayer sublayer;
+    int32_t cache = 0;  // of caches_
+    // Of a stack that combines its layers: what a layer's first sublayer reads, and the entry that its last one writes.
+    std::optional<LayerCombination> combination = {};
+    int64_t entry = -1;
+  };
+
+  // Whether Encode has anything to do but to hand on: a graph of nothing is none.
+  bool EncodeLaunches() const;
+  // Runs `launch`, on a device as a graph of `key` where that may be.
+  void Run(const Stream& stream, const GraphKey& key, const std::function<void()>& launch) const;
+  ConstAnyMatrix EncodeSublayers(const SublayerContext& context, const CacheRows& memory, int32_t lane) const;
+  ConstAnyMatrix StepSublayers(const IncrementalContext& context, int32_t lane) const;
+  void AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity);
+  void AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout);
+  // Of a stack's sublayers [first, last) here, where the stack combines its layers: the entries of its history in front of them. 0 else.
+  int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
+                     std::optional<LayerCombination>& closing);
+  AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
+    return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.stream(0, rows, storage);
+  }
+  // What closes a stack that combines, its history complete. Returns the stream behind it.
+  ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
+                       Stack stack, int64_t rows) const;
+  AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {
+    const AnyMatrix all(caches_[s.cache], lanes_ * cache_rows_, 2 * d_model_, plan_.compute_storage);
+    return all.Rows(lane * cache_rows_, cache_rows_);
+  }
+
+  const ModelPlan& plan_;
+  int32_t first_, last_;
+  int64_t d_model_, cache_rows_;
+  int32_t lanes_;
+  DecodeBuffers& buffers_;
+  bool encode_input_ = false, encode_output_ = false, step_input_ = false, step_output_ = false;
+  std::optional<TokenEmbedding> embedding_source_, embedding_target_;
+  std::vector<Segment> encoder_;
+  std::vector<DecoderSublayer> decoder_;
+  Storage encode_storage_, step_storage_;          // of what comes in
+  int64_t encode_history_ = 0, step_history_ = 0;  // entries in front of the chunk; 0: that stack does not combine
+  std::optional<LayerCombination> encoder_closing_, decoder_closing_;
+  std::optional<CandidateHead> head_;
+  std::optional<CandidateTable> candidates_;
+  std::vector<ArenaSlice> cache_slices_;
+  std::vector<std::byte*> caches_;
+  // On a device.
+  std::optional<BatchSlots> groups_;  // a slot a lane
+  ArenaSlice branch_gains_slice_;
+  float* branch_gains_ = nullptr;       // [last − first] of the step
+  std::unique_ptr<GraphCache> graphs_;  // or null
+  // Where the streams behind the chunk were left. Of one size a graph leaves them where its recording did.
+  ConstAnyMatrix encoded_, stepped_;
+};
+
+}  // namespace hadal

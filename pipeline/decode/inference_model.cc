@@ -1,0 +1,47 @@
+#include "pipeline/decode/inference_model.h"
+
+#include <utility>
+
+#include "runtime/comm/collectives.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// What a batch of decoding looks like to the partition: for each source token, `beam` target rows.
+BatchOptions DecodingBatch(int beam) {
+  constexpr int kSourceTokens = 256;
+  return {.micro_batches = 1, .source_tokens = kSourceTokens, .target_tokens = kSourceTokens * beam};
+}
+
+}  // namespace
+
+absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator, const Stream& stream) {
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan(), DecodingBatch(beam), {}, communicator.size()));
+  std::vector<int32_t> sublayers;
+  for (int32_t s = pipeline_.first_sublayer(communicator.rank(), 0);
+       s < pipeline_.last_sublayer(communicator.rank(), 0); ++s) {
+    sublayers.push_back(s);
+  }
+  ArenaLayout layout;
+  parameters_ = std::make_unique<ParameterStore>(plan(), std::move(sublayers), /*training=*/false, layout);
+  HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout, stream.device()));
+  parameters_->Bind(arena_);
+  return checkpoint_.ReadWeights(*parameters_, stream);
+}
+
+absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& path, int beam,
+                                                                     Communicator& communicator, const Stream& stream,
+                                                                     absl::Duration timeout) {
+  absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(path);
+  absl::Status status = checkpoint.status();
+  std::unique_ptr<InferenceModel> model;
+  if (checkpoint.ok()) {
+    model.reset(new InferenceModel(*std::move(checkpoint)));
+    status = model->LoadHere(beam, communicator, stream);
+  }
+  HADAL_RETURN_IF_ERROR(Collectives(communicator, timeout).AllOk(status, "loading the checkpoint"));
+  return model;
+}
+
+}  // namespace hadal

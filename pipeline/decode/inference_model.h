@@ -1,0 +1,45 @@
+// A checkpoint laid over a pipeline of ranks for use: this rank's weights, and nothing that training needs.
+//
+// The model is cut by what decoding costs: the encoder runs once a sentence, the decoder for every hypothesis at every position.
+// Thread safety: read-only after Load. Blocking: Load, which all ranks call together.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "layers/parameter_store.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
+#include "pipeline/pipeline_plan.h"
+#include "runtime/arena.h"
+#include "runtime/comm/communicator.h"
+
+namespace hadal {
+
+class InferenceModel {
+ public:
+  // `path` as in ModelCheckpoint::Open; `beam`: hypotheses a sentence, for the cut; `stream`: whose memory the weights go to.
+  // Errors: those of ModelCheckpoint and MakePipelinePlan; ResourceExhausted. One rank's error is every rank's.
+  static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& path, int beam,
+                                                              Communicator& communicator, const Stream& stream,
+                                                              absl::Duration timeout);
+
+  const ModelCheckpoint& checkpoint() const { return checkpoint_; }
+  const ModelPlan& plan() const { return checkpoint_.plan(); }
+  const PipelinePlan& pipeline() const { return pipeline_; }
+  const ParameterStore& parameters() const { return *parameters_; }
+  int64_t bytes() const { return arena_.bytes(); }
+
+ private:
+  explicit InferenceModel(ModelCheckpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
+  absl::Status LoadHere(int beam, const Communicator& communicator, const Stream& stream);
+
+  ModelCheckpoint checkpoint_;
+  PipelinePlan pipeline_;
+  std::unique_ptr<ParameterStore> parameters_;
+  Arena arena_;
+};
+
+}  // namespace hadal

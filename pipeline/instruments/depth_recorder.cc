@@ -1,0 +1,185 @@
+#include "pipeline/instruments/depth_recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/instruments/recording_schedule.h"
+#include "runtime/clock.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+constexpr size_t kHeadValues = 2;  // of ‖ΔF‖: squares, rows
+
+// A tensor that is not finite gives an infinite value; NaN says that there is no tensor.
+float Finite(double value) { return std::isnan(value) ? INFINITY : static_cast<float>(value); }
+
+// A transfer's error ends the run; a file's only what depends on the file.
+bool IsTransferError(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+struct DepthRecorder::SublayerSums {
+  UpdateSize update;
+  TensorSums output_gradient, norm_output_gradient, norm_input_gradient;  // of the step
+  TensorSums output, norm_input, hidden;                                  // of the probe
+};
+
+DepthRecorder::DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
+                             Engine& engine, Communicator& world, absl::Duration timeout)
+    : options_(options.depth),
+      plan_(plan),
+      engine_(engine),
+      collectives_(world, timeout),
+      gradients_(plan, pipeline.capacity,
+                 {DepthTensor::kOutputGradient, DepthTensor::kNormOutputGradient, DepthTensor::kNormInputGradient}) {
+  const int stage = engine.grid().stage();
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    for (int32_t s = pipeline.first_sublayer(stage, c); s < pipeline.last_sublayer(stage, c); ++s) {
+      own_sublayers_.push_back(s);
+    }
+  }
+  update_sizes_.reserve(engine.state().updated().size());
+}
+
+absl::StatusOr<std::unique_ptr<DepthRecorder>> DepthRecorder::Create(const TrainOptions& options, const ModelPlan& plan,
+                                                                     const PipelinePlan& pipeline, const Corpus& corpus,
+                                                                     Engine& engine, Communicator& world,
+                                                                     absl::Duration timeout) {
+  std::unique_ptr<DepthRecorder> recorder(new DepthRecorder(options, plan, pipeline, engine, world, timeout));
+  if (options.depth.probe_tokens > 0) {
+    HADAL_ASSIGN_OR_RETURN(recorder->probe_, DepthProbe::Create(options, plan, corpus));
+  }
+  return recorder;
+}
+
+absl::StatusOr<std::string> DepthRecorder::Begin(int64_t first_step) {
+  if (!probe_) return std::string();
+  absl::Status status;
+  if (first_step == 0) {
+    HADAL_RETURN_IF_ERROR(probe_->Run(engine_, 1));
+    status = probe_->KeepFirstOutput(collectives_);
+  } else {
+    status = probe_->LoadFirstOutput(engine_, collectives_);
+  }
+  if (IsTransferError(status)) return status;
+  knows_first_output_ = status.ok() || first_step == 0;  // a file that could not be written is missed at the next start
+  if (status.ok()) return std::string();
+  return absl::StrCat(
+      "the model's change since its first weights (model_update) ",
+      first_step == 0 ? "will not be recorded after a resume: " : "is not recorded: ", status.message());
+}
+
+void DepthRecorder::BeforeStep(int64_t step, UpdateSettings& settings) {
+  recording_ = IsRecordingStep(options_, step);
+  engine_.Observe(recording_ ? &gradients_ : nullptr);
+  if (!recording_) return;
+  gradients_.Clear();
+  update_sizes_.clear();
+  settings.sizes = &update_sizes_;
+}
+
+std::vector<double> DepthRecorder::Mine() const {
+  std::vector<UpdateSize> updates(plan_.sublayers.size());
+  const std::span<const StateSlice> slices = engine_.state().updated();
+  for (size_t i = 0; i < update_sizes_.size(); ++i) {
+    if (slices[i].owner != engine_.grid().replica()) continue;  // another replica reports it
+    UpdateSize& sum = updates[plan_.parameters[slices[i].parameter].sublayer];
+    sum.change_squares += update_sizes_[i].change_squares;
+    sum.weight_squares += update_sizes_[i].weight_squares;
+  }
+  std::vector<double> mine{0, 0};
+  if (probe_ && knows_first_output_) mine = {probe_->ChangeSquares(), static_cast<double>(probe_->output_rows())};
+  const auto append = [&mine](const TensorSums& sums) {
+    mine.insert(mine.end(), {sums.squares, sums.elements, sums.non_zero, sums.cosines, sums.rows});
+  };
+  for (const int32_t s : own_sublayers_) {
+    mine.insert(mine.end(), {static_cast<double>(s), updates[s].change_squares, updates[s].weight_squares});
+    for (const DepthTensor tensor :
+         {DepthTensor::kOutputGradient, DepthTensor::kNormOutputGradient, DepthTensor::kNormInputGradient}) {
+      append(gradients_.sums(s, tensor));
+    }
+    for (const DepthTensor tensor : {DepthTensor::kOutput, DepthTensor::kNormInput, DepthTensor::kHidden}) {
+      append(probe_ ? probe_->statistics().sums(s, tensor) : TensorSums());
+    }
+  }
+  return mine;
+}
+
+// Ranks in their order, hence replicas in theirs.
+std::vector<DepthRecorder::SublayerSums> DepthRecorder::AddUp(const std::vector<std::vector<double>>& all,
+                                                              size_t sublayers) {
+  std::vector<SublayerSums> total(sublayers);
+  for (const std::vector<double>& values : all) {
+    size_t next = kHeadValues;
+    const auto add = [&](TensorSums& sums) {
+      for (double* sum : {&sums.squares, &sums.elements, &sums.non_zero, &sums.cosines, &sums.rows}) {
+        *sum += values[next++];
+      }
+    };
+    while (next < values.size()) {
+      SublayerSums& sums = total[static_cast<size_t>(values[next++])];
+      sums.update.change_squares += values[next++];
+      sums.update.weight_squares += values[next++];
+      for (TensorSums* tensor : {&sums.output_gradient, &sums.norm_output_gradient, &sums.norm_input_gradient,
+                                 &sums.output, &sums.norm_input, &sums.hidden}) {
+        add(*tensor);
+      }
+    }
+  }
+  return total;
+}
+
+void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult& result, DepthMetrics& metrics) const {
+  const auto norm = [](const TensorSums& t) { return t.elements > 0 ? Finite(std::sqrt(t.squares)) : kNone; };
+  const auto mean = [](const TensorSums& t) { return t.elements > 0 ? Finite(RootMeanSquare(t)) : kNone; };
+  const auto add = [&metrics](DepthSeries series, float value) { metrics[series].push_back(value); };
+  for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
+    if (plan_.sublayers[s].layer < 0) continue;
+    const SublayerSums& at = sums[s];
+    add(DepthSeries::kParameterGradient, Finite(result.gradient.sublayer_norms[s]));
+    if (result.applied) {
+      const double ratio = std::sqrt(at.update.change_squares / at.update.weight_squares);
+      add(DepthSeries::kUpdateRatio, at.update.weight_squares > 0 ? Finite(ratio) : kNone);
+    }
+    add(DepthSeries::kOutputGradient, norm(at.output_gradient));
+    add(DepthSeries::kNormOutputGradient, norm(at.norm_output_gradient));
+    const bool pre_norm = plan_.sublayers[s].norm == NormPlacement::kPre;
+    add(DepthSeries::kNormInputGradient, norm(pre_norm ? sums[s - 1].output_gradient : at.norm_input_gradient));
+    if (!probe_) continue;
+    add(DepthSeries::kOutput, mean(at.output));
+    add(DepthSeries::kNormInput, mean(at.norm_input));
+    add(DepthSeries::kSimilarity, at.output.rows > 0 ? Finite(at.output.cosines / at.output.rows) : kNone);
+    add(DepthSeries::kActive, at.hidden.elements > 0 ? Finite(at.hidden.non_zero / at.hidden.elements) : kNone);
+  }
+}
+
+absl::StatusOr<std::optional<DepthMetrics>> DepthRecorder::AfterStep(int64_t step, int64_t update,
+                                                                     const StepResult& result) {
+  if (!recording_) return std::nullopt;
+  engine_.Observe(nullptr);
+  const Stopwatch watch;
+  if (probe_) HADAL_RETURN_IF_ERROR(probe_->Run(engine_, std::max<int64_t>(update, 1)));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all,
+                         collectives_.AllGather(Mine(), "instruments of the depth"));
+  DepthMetrics metrics{.step = step, .update = update};
+  Fill(AddUp(all, plan_.sublayers.size()), result, metrics);
+  double squares = 0, rows = 0;
+  for (const std::vector<double>& values : all) {
+    squares += values[0];
+    rows += values[1];
+  }
+  if (rows > 0) metrics.model_update = std::sqrt(squares / rows);
+  metrics.seconds = watch.Seconds();
+  return metrics;
+}
+
+}  // namespace hadal

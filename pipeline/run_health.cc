@@ -1,0 +1,55 @@
+#include "pipeline/run_health.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace hadal {
+
+std::string RunHealth::WhyLeftOut(const GlobalGradient& gradient, const LossTrend& trend) const {
+  const int32_t parameter = gradient.first_bad_parameter;
+  if (parameter >= 0) {
+    return absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
+                        plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite");
+  }
+  if (!gradient.finite) return "the loss is not finite";
+  return absl::StrFormat("the loss %.4g lies %.1f deviations above the mean %.4g of the last updates",
+                         gradient.loss.MeanLoss(), (gradient.loss.MeanLoss() - trend.mean) / std::sqrt(trend.variance),
+                         trend.mean);
+}
+
+std::string RunHealth::AfterStep(const StepResult& result, const LossTrend& trend, const std::string& where) {
+  if (result.applied) {
+    skipped_in_a_row_ = 0;
+    return "";
+  }
+  ++skipped_steps_;
+  ++skipped_in_a_row_;
+  return absl::StrCat(WhyLeftOut(result.gradient, trend), "; the update was skipped (", skipped_in_a_row_,
+                      " in a row, ", skipped_steps_, " since the start)",
+                      where.empty() ? "" : "; first number that is not finite: ", where);
+}
+
+absl::StatusOr<TrainingProgress> RunHealth::GoBack(const TrainingProgress& now,
+                                                   const std::optional<TrainingProgress>& loaded) {
+  if (!loaded || loaded->update == gone_back_to_) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
+        loaded ? absl::StrCat("again after going back to the weights of update ", loaded->update)
+               : std::string("and there is no checkpoint to go back to"),
+        "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));
+  }
+  TrainingProgress progress = *loaded;
+  progress.step = now.step;
+  progress.epochs_done = now.epochs_done;
+  progress.epoch_start = now.epoch_start;
+  progress.samples_seen = now.samples_seen;
+  progress.target_tokens_seen = now.target_tokens_seen;
+  progress.training_seconds = now.training_seconds;
+  gone_back_to_ = progress.update;
+  skipped_in_a_row_ = 0;
+  return progress;
+}
+
+}  // namespace hadal

@@ -1,0 +1,92 @@
+#include "pipeline/checkpoint/background_file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/small_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kSliceFloats = kSliceElements * 3;
+
+int64_t AllFloats(SmallState& state) {
+  int64_t floats = 0;
+  for (const SliceState& slice : state.Slices()) {
+    for (const StateKind kind : kStateKinds) floats += slice.view(kind).size;
+  }
+  return floats;
+}
+
+class BackgroundFileTest : public ::testing::Test {
+ protected:
+  // Commits `file` as the whole checkpoint of `step` and compares it with `expected`.
+  void ExpectCommitted(int64_t step, const absl::StatusOr<WrittenFile>& file, SmallState& expected) {
+    ASSERT_TRUE(file.ok()) << file.status();
+    const absl::StatusOr<CommitResult> committed = writer_.Commit({.progress = {.step = step}, .files = {*file}});
+    ASSERT_TRUE(committed.ok()) << committed.status();
+    SmallState read(SmallParameters(), 0);
+    read.Clear();
+    absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(committed->directory);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    ASSERT_TRUE(reader->Verify().ok());
+    ASSERT_TRUE(reader->ReadSlices(read.Slices()).ok());
+    EXPECT_TRUE(read == expected);
+  }
+
+  TemporaryDirectory directory_;
+  CheckpointWriter writer_ = SmallWriter(directory_.path());
+};
+
+// Buffers of nothing, less than a slice, two slices, everything; the update at different moments of the writing.
+TEST_F(BackgroundFileTest, HoldsWhatWasThereWhenItBegan) {
+  int64_t step = 0;
+  SmallState state(SmallParameters(), 7), expected(SmallParameters(), 7);
+  const int64_t all = AllFloats(state);
+  std::vector<float> buffer(static_cast<size_t>(all));
+  for (const int64_t size : {int64_t{0}, int64_t{1000}, 2 * kSliceFloats, all}) {
+    for (const int delay_us : {0, 300, 2000, 8000}) {
+      SCOPED_TRACE(::testing::Message() << "buffer of " << size << ", update after " << delay_us << " us");
+      state = SmallState(SmallParameters(), 7);
+      BackgroundFile file(writer_, ++step, 0, state.Slices(), {buffer.data(), size});
+      std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+      file.BeforeUpdate(Stream::Cpu(2));
+      state.Clear();  // the update
+      file.BeforeUpdate(Stream::Cpu(2));
+      state.Clear();
+      ExpectCommitted(step, file.Finish(), expected);
+      EXPECT_TRUE(file.done());
+    }
+  }
+}
+
+TEST_F(BackgroundFileTest, WithoutAnUpdateNothingIsCopied) {
+  SmallState state(SmallParameters(), 7), expected(SmallParameters(), 7);
+  BackgroundFile file(writer_, 1, 0, state.Slices(), {});
+  ExpectCommitted(1, file.Finish(), expected);
+}
+
+TEST_F(BackgroundFileTest, HandsOutErrorsAndDoesNotHoldUpTheUpdate) {
+  std::filesystem::remove_all(directory_.path());
+  SetContents(directory_.path(), "a file where the run directory was");
+  SmallState state(SmallParameters(), 7);
+  BackgroundFile file(writer_, 1, 0, state.Slices(), {});
+  file.BeforeUpdate(Stream::Cpu(1));
+  EXPECT_FALSE(file.Finish().ok());
+}
+
+TEST_F(BackgroundFileTest, MayBeGivenUp) {
+  SmallState state(SmallParameters(), 7);
+  { const BackgroundFile file(writer_, 1, 0, state.Slices(), {}); }
+  ASSERT_TRUE(writer_.Abandon(1).ok());
+  EXPECT_TRUE(ListCheckpoints(directory_.path())->empty());
+}
+
+}  // namespace
+}  // namespace hadal

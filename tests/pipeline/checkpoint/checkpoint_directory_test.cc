@@ -1,0 +1,263 @@
+#include "pipeline/checkpoint/checkpoint_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "runtime/files.h"
+#include "tests/support/recorded_syncs.h"
+#include "tests/support/small_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CheckpointDirectoryTest : public testing::Test {
+ protected:
+  // Saves a model small enough to save often.
+  void SaveStep(CheckpointWriter& writer, int64_t step, bool is_best = false, int64_t best_step = -1) {
+    const auto file = WriteRankFile(writer, step, 0, Slices());
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto result =
+        writer.Commit({.progress = {.step = step, .best_step = best_step}, .files = {*file}, .is_best = is_best});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->retention.ok()) << result->retention;
+  }
+  CheckpointWriter Writer(const RetentionPolicy& retention = {}) {
+    CheckpointWriter writer({.run_directory = run_.path(),
+                             .attempt = NewCheckpointAttempt(),
+                             .parameters = parameters_,
+                             .retention = retention});
+    EXPECT_TRUE(writer.Claim().ok());
+    return writer;
+  }
+  std::vector<SliceState> Slices() {
+    const Vector view(values_.data(), 4);
+    return {{.parameter = 0, .slice = 0, .weight = view, .first_moment = view, .second_moment = view}};
+  }
+  std::vector<int64_t> Steps() {
+    const auto entries = ListCheckpoints(run_.path());
+    std::vector<int64_t> steps;
+    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
+    return steps;
+  }
+  std::string Directory(int64_t step) { return run_ / ("checkpoints/" + CheckpointName(step)); }
+
+  TemporaryDirectory run_;
+  std::vector<CheckpointParameter> parameters_ = {{.name = "p", .rows = 4, .columns = 1, .is_vector = true}};
+  std::vector<float> values_ = {1, 2, 3, 4};
+};
+
+TEST_F(CheckpointDirectoryTest, NamesAreExact) {
+  EXPECT_EQ(CheckpointName(1000), "step_00001000");
+  EXPECT_EQ(CheckpointName(123456789), "step_123456789");
+  EXPECT_EQ(ParseCheckpointName("step_00001000"), 1000);
+  EXPECT_EQ(ParseCheckpointName("step_123456789"), 123456789);
+  for (const char* name :
+       {"", "step_", "step_1000", "step_00001000.tmp.a", "step_0000100x", "step_-0001000", "step_000001000",
+        "step_99999999999999999999", "latest", "../step_00001000", "step_ 0001000", "step_+0001000"}) {
+    EXPECT_EQ(ParseCheckpointName(name), std::nullopt) << name;
+  }
+}
+
+TEST_F(CheckpointDirectoryTest, ARunWithoutCheckpointsHasNone) {
+  EXPECT_TRUE(Steps().empty());
+  EXPECT_EQ(FindLatest(run_.path()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10, true);
+  SaveStep(writer, 20);
+  EXPECT_EQ(std::filesystem::read_symlink(run_ / "checkpoints/latest"), "step_00000020");
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
+}
+
+TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirstOne) {
+  const RecordedSyncs syncs;
+  Writer();
+  ASSERT_GE(syncs.paths().size(), 3u);
+  EXPECT_EQ(syncs.paths().front(), run_.path());
+  EXPECT_EQ(syncs.paths().back(), run_ / "checkpoints");
+}
+
+// Whatever is lost after it, a checkpoint that was committed is there: its files, then their directory, then its name, then the pointers.
+TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
+  CheckpointWriter writer = Writer();
+  const std::string parent = run_ / "checkpoints";
+  const RecordedSyncs syncs;
+  const auto file = WriteRankFile(writer, 10, 0, Slices());
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(writer
+                  .Commit({.progress = {.step = 10},
+                           .files = {*file},
+                           .attachments = {{.name = "vocabulary.txt", .contents = "x"}},
+                           .is_best = true})
+                  .ok());
+  const std::vector<std::string> paths = syncs.paths();
+  ASSERT_GE(paths.size(), 4u);
+  const std::string temporary = DirectoryName(paths[0]);
+  EXPECT_THAT(temporary, HasSubstr(Directory(10) + ".tmp."));
+  EXPECT_THAT(paths, ElementsAre(temporary + "/rank_00000.safetensors", temporary + "/vocabulary.txt",
+                                 temporary + "/manifest.json", temporary, parent, parent, parent));
+}
+
+TEST_F(CheckpointDirectoryTest, WhatIsSetAsideStaysThere) {
+  CheckpointWriter writer = Writer();
+  for (int64_t step = 10; step <= 20; step += 10) SaveStep(writer, step);
+  const RecordedSyncs syncs;
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 15, "attempt").ok());
+  EXPECT_THAT(syncs.paths(), ElementsAre(run_ / "checkpoints"));
+}
+
+TEST_F(CheckpointDirectoryTest, ATextFileServesWhereLinksDoNot) {
+  ASSERT_TRUE(MakeDirectories(run_ / "checkpoints").ok());
+  SetContents(run_ / "checkpoints/latest", "step_00000020\n");
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
+}
+
+TEST_F(CheckpointDirectoryTest, APointerToSomewhereElseIsNotFollowed) {
+  ASSERT_TRUE(MakeDirectories(run_ / "checkpoints").ok());
+  ASSERT_EQ(symlink("../../etc", (run_ / "checkpoints/latest").c_str()), 0);
+  EXPECT_EQ(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST_F(CheckpointDirectoryTest, RetentionKeepsTheLastTheMilestonesAndWhatIsPointedTo) {
+  CheckpointWriter writer = Writer({.keep_last = 2, .keep_every = 40});
+  for (int64_t step = 10; step <= 100; step += 10) SaveStep(writer, step, step == 30);
+  EXPECT_THAT(Steps(), ElementsAre(30, 40, 80, 90, 100));
+}
+
+TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
+  CheckpointWriter writer = Writer();
+  for (int64_t step = 10; step <= 50; step += 10) SaveStep(writer, step);
+  ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kLatest, 10, "x").ok());
+  ASSERT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
+  EXPECT_THAT(Steps(), ElementsAre(10, 50));
+}
+
+TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead) {
+  CheckpointWriter writer = Writer();
+  for (int64_t step = 10; step <= 30; step += 10) SaveStep(writer, step);
+  SetContents(run_ / "checkpoints/best", "rubbish");
+  EXPECT_FALSE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+}
+
+TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat) {
+  CheckpointWriter writer = Writer({.keep_last = 1});
+  SaveStep(writer, 10);
+  const auto commit = [&](int64_t step) {
+    const auto file = WriteRankFile(writer, step, 0, Slices());
+    EXPECT_TRUE(file.ok()) << file.status();
+    return writer.Commit({.progress = {.step = step}, .files = {*file}}).value();
+  };
+  EXPECT_TRUE(commit(20).retention.ok());
+  EXPECT_THAT(Steps(), ElementsAre(20));
+  SetContents(run_ / "checkpoints/best", "rubbish");
+  const CommitResult troubled = commit(30);
+  EXPECT_EQ(troubled.retention.code(), absl::StatusCode::kDataLoss) << troubled.retention;
+  EXPECT_THAT(Steps(), ElementsAre(20, 30));
+}
+
+TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesNothingItself) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10);
+  SetContents(run_ / "checkpoints/best.x", "left");
+  ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
+  std::filesystem::remove(run_ / "checkpoints/best");
+  ASSERT_TRUE(MakeDirectories(run_ / "checkpoints/best/of_somebody").ok());
+  EXPECT_FALSE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
+  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"), ElementsAre("attempt", "best", "latest", "step_00000010"));
+}
+
+TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
+  CheckpointWriter writer = Writer({.keep_last = 0, .keep_every = 20});
+  for (int64_t step = 10; step <= 30; step += 10) SaveStep(writer, step);
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+}
+
+TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
+  CheckpointWriter writer = Writer();
+  for (int64_t step = 10; step <= 40; step += 10) SaveStep(writer, step);
+  const std::string file = Directory(40) + "/rank_00000.safetensors";
+  const std::string good = Contents(file);
+  SetContents(file, good.substr(0, good.size() - 1));
+  std::filesystem::remove(Directory(30) + "/manifest.json");
+  const auto found = FindLatest(run_.path());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->checkpoint.step, 20);
+  ASSERT_EQ(found->rejected.size(), 2u);
+  EXPECT_EQ(found->rejected[0].directory, Directory(40));
+  EXPECT_THAT(std::string(found->rejected[0].reason.message()), HasSubstr("rank_00000.safetensors"));
+  EXPECT_THAT(std::string(found->rejected[1].reason.message()), HasSubstr("manifest.json"));
+  // Sizes alone do not show a flipped bit; the load does, and then the search goes on below it.
+  SetContents(file, good);
+  FlipBit(file, good.size() - 1);
+  EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 40);
+  EXPECT_EQ(FindLatest(run_.path(), {.before_step = 20})->checkpoint.step, 10);
+}
+
+TEST_F(CheckpointDirectoryTest, FindingFailsLoudlyWhenAllAreBad) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10);
+  SetContents(Directory(10) + "/manifest.json", "{}");
+  const auto found = FindLatest(run_.path());
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(found.status().message()), HasSubstr(Directory(10)));
+}
+
+TEST_F(CheckpointDirectoryTest, ADanglingLatestDoesNotHinder) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10);
+  SaveStep(writer, 20);
+  std::filesystem::remove_all(Directory(20));
+  EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 10);
+  SaveStep(writer, 30);
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 30);
+}
+
+TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
+  CheckpointWriter writer = Writer();
+  for (int64_t step = 10; step <= 40; step += 10) SaveStep(writer, step);
+  const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, "attempt");
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  EXPECT_THAT(*moved, ElementsAre(Directory(30) + ".abandoned.attempt", Directory(40) + ".abandoned.attempt"));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
+  CheckpointWriter next = Writer();
+  EXPECT_TRUE(PathExists((*moved)[0])) << "what was set aside is a person's to delete";
+}
+
+TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10, /*is_best=*/true, 10);
+  SaveStep(writer, 20, false, 10);
+  SaveStep(writer, 30, /*is_best=*/true, 30);
+  SaveStep(writer, 40, /*is_best=*/true, 40);
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 40, "a").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 40) << "nothing later: nothing changes";
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "b").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10) << "the best when step 20 was saved";
+}
+
+TEST_F(CheckpointDirectoryTest, ABestThatIsGoneIsNoLongerNamed) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10, false, 5);  // step 5 was best and is not kept
+  SaveStep(writer, 20, /*is_best=*/true, 20);
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 10, "a").ok());
+  EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,137 @@
+#include "pipeline/checkpoint/checkpoint_manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/crc32c.h"
+
+namespace hadal {
+namespace {
+
+using testing::HasSubstr;
+
+CheckpointManifest SmallManifest() {
+  CheckpointManifest manifest;
+  manifest.progress = {.step = 3,
+                       .update = 2,
+                       .epoch_start = {.order = 4294967295, .epoch = 390, .micro_batch = int64_t{1} << 33},
+                       .validation_nll = 1.0 / 3,
+                       .loss_trend = {.losses = 2, .mean = 2.0 / 3, .variance = 1.0 / 7}};
+  manifest.attempt = "attempt";
+  manifest.time = absl::FromUnixSeconds(1'700'000'000);
+  manifest.model_settings = R"({"d_model":4})";
+  manifest.parameters = {{.name = "p", .rows = 1025, .columns = 1024, .is_vector = false},
+                         {.name = "q", .rows = 5, .columns = 1, .is_vector = true}};
+  const std::array<std::optional<uint32_t>, 3> crc = {1, 4294967295, 3};
+  manifest.files = {{.name = "rank_00000.safetensors", .bytes = 10, .crc32c = 7, .slices = {{0, 0, crc}, {1, 0, crc}}},
+                    {.name = "rank_00001.safetensors", .bytes = 20, .crc32c = 8, .slices = {{0, 1, crc}}}};
+  manifest.attachments = {{.name = "vocabulary.model", .bytes = 3, .crc32c = 9}};
+  return manifest;
+}
+
+// The manifest with one text replaced and its checksum made right again: a clever adversary, or a bug.
+absl::Status ParseEdited(const std::string& from, const std::string& to) {
+  std::string text = SmallManifest().ToString();
+  EXPECT_THAT(text, HasSubstr(from));
+  text = text.substr(0, text.rfind(kManifestCrcField));
+  text = absl::StrReplaceAll(text, {{from, to}});
+  text = absl::StrCat(text, kManifestCrcField, Crc32c(text.data(), text.size()), "\n}\n");
+  return CheckpointManifest::Parse(text).status();
+}
+
+std::string Reason(const std::string& from, const std::string& to) {
+  const absl::Status status = ParseEdited(from, to);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << from << " -> " << to;
+  return std::string(status.message());
+}
+
+TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsNoEpochsStart) {
+  EXPECT_TRUE(ParseEdited("\"epoch_start\"", "\"of another time\"").ok());
+  for (const char* wrong :
+       {"{}", "7", "[1,2]", "[-1,2,3]", "[1,-2,3]", "[1,4,3]", "[1,2,\"3\"]", "{\"a\":1,\"b\":2,\"c\":3}"}) {
+    EXPECT_THAT(Reason("[4294967295,390,8589934592]", wrong), HasSubstr("epoch_start"));
+  }
+}
+
+TEST(CheckpointManifestTest, ReadsBackWhatItWrote) {
+  const CheckpointManifest manifest = SmallManifest();
+  const auto parsed = CheckpointManifest::Parse(manifest.ToString());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->progress, manifest.progress);
+  EXPECT_EQ(parsed->attempt, manifest.attempt);
+  EXPECT_EQ(parsed->time, manifest.time);
+  EXPECT_EQ(parsed->model_settings, manifest.model_settings);
+  EXPECT_EQ(parsed->parameters, manifest.parameters);
+  EXPECT_EQ(parsed->files, manifest.files);
+  EXPECT_EQ(parsed->attachments, manifest.attachments);
+  EXPECT_EQ(parsed->ToString(), manifest.ToString());
+  EXPECT_THAT(manifest.ToString(), HasSubstr("\"time\": \"2023-11-14T22:13:20Z\""));
+}
+
+TEST(CheckpointManifestTest, FileRecordsTravelAsText) {
+  for (const WrittenFile& file : SmallManifest().files) EXPECT_EQ(*WrittenFile::Parse(file.ToString()), file);
+  EXPECT_EQ(WrittenFile::Parse("{}").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(WrittenFile::Parse("").status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(CheckpointManifestTest, EditsWithoutANewChecksumAreSeen) {
+  const std::string text = SmallManifest().ToString();
+  EXPECT_THAT(
+      std::string(
+          CheckpointManifest::Parse(absl::StrReplaceAll(text, {{"\"step\":3", "\"step\":4"}})).status().message()),
+      HasSubstr("CRC32C"));
+}
+
+TEST(CheckpointManifestTest, NewerFormatsAreNotGuessedAt) {
+  EXPECT_EQ(ParseEdited("\"format\": 1", "\"format\": 2").code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(CheckpointManifestTest, PathTricksAreRefused) {
+  for (const char* name : {"../x", "/etc/passwd", "..", ".", "", "a/b", "x\\u0000y"}) {
+    EXPECT_THAT(Reason("rank_00001.safetensors", name), HasSubstr("file name")) << name;
+    EXPECT_THAT(Reason("vocabulary.model", name), HasSubstr("file name")) << name;
+  }
+  EXPECT_THAT(Reason("vocabulary.model", "manifest.json"), HasSubstr("listed twice"));
+  EXPECT_THAT(Reason("vocabulary.model", "rank_00000.safetensors"), HasSubstr("listed twice"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"../q\",5]"), HasSubstr("no parameter name"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"p\",5]"), HasSubstr("listed twice"));
+}
+
+TEST(CheckpointManifestTest, EverySliceIsListedExactlyOnce) {
+  EXPECT_THAT(Reason("[0,1,1,", "[0,0,1,"), HasSubstr("weight/p/0 is listed twice"));
+  EXPECT_THAT(Reason("[0,1,1,", "[0,2,1,"), HasSubstr("does not have"));
+  EXPECT_THAT(Reason("[0,1,1,", "[2,0,1,"), HasSubstr("does not have"));
+  EXPECT_THAT(Reason("[0,1,1,", "[-1,0,1,"), HasSubstr("malformed"));
+  EXPECT_THAT(Reason("[1,0,1,4294967295,3]", "[1,0,null,4294967295,3]"), HasSubstr("weight/q/0 is in no file"));
+  EXPECT_THAT(Reason("[1,0,1,4294967295,3]", "[1,0,1,null,3]"), HasSubstr("adam_m/q/0 is in no file"));
+  EXPECT_THAT(Reason("\"has_moments\": true", "\"has_moments\": false"), HasSubstr("has no moments"));
+  EXPECT_THAT(Reason("[1,0,1,4294967295,3]", "[1,0,1,4294967296,3]"), HasSubstr("checksum"));
+}
+
+TEST(CheckpointManifestTest, DeclaredSizesAllocateNothing) {
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",1125899906842624]"), HasSubstr("weight/q/1 is in no file"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",9223372036854775807]"), HasSubstr("impossible shape"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",4294967296,4294967296]"), HasSubstr("impossible shape"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",18446744073709551615]"), HasSubstr("not [name, rows, columns]"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",0]"), HasSubstr("impossible shape"));
+  EXPECT_THAT(Reason("[\"q\",5]", "[\"q\",5,1,1]"), HasSubstr("not [name, rows, columns]"));
+}
+
+TEST(CheckpointManifestTest, WrongTypesAreRefused) {
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":-3"), HasSubstr("progress.step is -3"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":1"), HasSubstr("progress.update is 2, a whole number from 0 to 1"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":3.5"), HasSubstr("progress.step is 3.5"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":\"3\""), HasSubstr("progress.step is \"3\""));
+  EXPECT_THAT(Reason("\"step\":3", "\"stop\":3"), HasSubstr("progress.step is missing"));
+  EXPECT_THAT(Reason("{\"d_model\":4}", "[[[[[[]]]]]]"), HasSubstr("deeper"));
+  EXPECT_THAT(Reason("\"slice_elements\": 1048576", "\"slice_elements\": 1000"), HasSubstr("slices of 1000"));
+  EXPECT_THAT(Reason("\"attempt\": ", "\"format\": 1,\n\"attempt\": "), HasSubstr("twice"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,101 @@
+#include "pipeline/checkpoint/model_settings.h"
+
+#include <string>
+
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "layers/method_presets.h"
+#include "layers/model_plan.h"
+
+namespace hadal {
+namespace {
+
+ModelOptions SomeOptions(ResidualMethod method) {
+  ModelOptions options{.encoder_layers = 18,
+                       .decoder_layers = 7,
+                       .d_model = 96,
+                       .d_ff = 250,
+                       .heads = 3,
+                       .source_vocabulary = 8001,
+                       .target_vocabulary = 7999,
+                       .max_positions = 300,
+                       .sharing = EmbeddingSharing::kDecoder,
+                       .dropout = 0.1,
+                       .attention_dropout = 1.0 / 3,
+                       .activation_dropout = 0.05,
+                       .label_smoothing = 0.1};
+  ApplyResidualMethod(method, options);
+  options.branch_growth_updates = 1234.5;
+  return options;
+}
+
+TEST(ModelSettingsTest, ReadsBackEveryBit) {
+  for (const ResidualMethod method : AllResidualMethods()) {
+    ModelOptions options = SomeOptions(method);
+    options.decoder.branch_gain = 0.7;
+    if (method == ResidualMethod::kPreLn) {
+      options.branch_growth = BranchGrowth::kSigmoid;
+      options.branch_growth_steepness = 0.3;
+      options.sharing = EmbeddingSharing::kNone;
+      options.distribution = WeightDistribution::kXavierNormal;
+    }
+    const std::string text = ModelSettingsJson(options);
+    const absl::StatusOr<ModelOptions> read = ParseModelSettings(text);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(ModelSettingsJson(*read), text);
+    EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
+    EXPECT_EQ(read->encoder.residual_gain, options.encoder.residual_gain);
+    EXPECT_EQ(read->decoder.branch_gain, 0.7);
+    EXPECT_EQ(read->attention_dropout, options.attention_dropout);
+    EXPECT_EQ(read->branch_growth_updates, options.branch_growth_updates);
+  }
+}
+
+TEST(ModelSettingsTest, FieldsOfLaterVersionsMayBeMissing) {
+  const ModelOptions options = SomeOptions(ResidualMethod::kDeepNorm);
+  const std::string old =
+      absl::StrReplaceAll(ModelSettingsJson(options), {{"\"fixup_scalars\":false,\"linear_bias\":true,", ""},
+                                                       {"\"omega\":\"none\",\"initial_omega\":1.0,", ""},
+                                                       {"\"combine_layers\":false,", ""},
+                                                       {"\"ffn_output_factor\":1.0,", ""},
+                                                       {",\"projection_gain\":1.0", ""}});
+  EXPECT_EQ(old.find("projection_gain"), std::string::npos);
+  const absl::StatusOr<ModelOptions> read = ParseModelSettings(old);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
+}
+
+TEST(ModelSettingsTest, ReadsBackLanguageModels) {
+  for (const ResidualMethod method : AllResidualMethods()) {
+    ModelOptions options = SomeOptions(method);
+    options.encoder_layers = options.source_vocabulary = 0;
+    ApplyResidualMethod(method, options);
+    const absl::StatusOr<ModelOptions> read = ParseModelSettings(ModelSettingsJson(options));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_FALSE(read->has_encoder());
+    EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
+  }
+}
+
+TEST(ModelSettingsTest, NamesWhatIsWrong) {
+  const std::string text = ModelSettingsJson(SomeOptions(ResidualMethod::kDeepNorm));
+  const auto message = [&](const std::string& from, const std::string& to) {
+    const std::string altered = absl::StrReplaceAll(text, {{from, to}});
+    EXPECT_NE(altered, text);
+    return std::string(ParseModelSettings(altered).status().message());
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":\"3\""), HasSubstr("heads is \"3\", a whole number from 0"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":-3"), HasSubstr("heads is -3, a whole number from 0"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":5"), HasSubstr("heads"));
+  EXPECT_THAT(message("\"heads\":3,", ""), HasSubstr("heads is missing"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":3,\"tails\":1"), HasSubstr("does not know"));
+  EXPECT_THAT(message("\"norm\":\"post\"", "\"norm\":\"past\""),
+              HasSubstr("coder.norm has an unknown value, \"past\""));
+  EXPECT_FALSE(ParseModelSettings("[]").ok());
+  EXPECT_FALSE(ParseModelSettings("{").ok());
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,173 @@
+// When a run of one rank saves, and what it says about it, over a real run directory.
+#include "pipeline/checkpoint/save_cycle.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/checkpoint/checkpoint_writer.h"
+#include "runtime/clock.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/small_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Listener : public MetricsSink {
+ public:
+  void OnCheckpoint(const CheckpointMetrics& metrics) override { saved.push_back(metrics); }
+  void OnText(int64_t /*step*/, TextKind kind, std::string_view text) override {
+    EXPECT_EQ(kind, TextKind::kWarning);
+    warnings.emplace_back(text);
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> result;
+    for (const CheckpointMetrics& metrics : saved) result.push_back(metrics.step);
+    return result;
+  }
+
+  std::vector<CheckpointMetrics> saved;
+  std::vector<std::string> warnings;
+};
+
+class SaveCycleTest : public ::testing::Test {
+ protected:
+  SaveCycleTest()
+      : plan_(ModelPlan::Make({.encoder_layers = 1,
+                               .decoder_layers = 1,
+                               .d_model = 8,
+                               .d_ff = 8,
+                               .heads = 1,
+                               .source_vocabulary = 20,
+                               .target_vocabulary = 20,
+                               .max_positions = 8})),
+        pipeline_(MakePipelinePlan(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
+        parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/true, layout_),
+        state_(plan_, pipeline_, /*stage=*/0, /*training=*/true, layout_),
+        arena_(Arena::Allocate(layout_).value()),
+        collectives_(world_.communicator(0), absl::Seconds(30)),
+        checkpoints_({.run_directory = run_.path(), .retention = {.keep_last = 0}}, state_, /*rank=*/0, collectives_) {
+    parameters_.Bind(arena_);
+    state_.Bind(arena_, parameters_);
+    EXPECT_TRUE(checkpoints_.Claim(0).ok());
+    saves_.Restart(0);
+  }
+
+  static TrainingProgress At(int64_t step) { return {.step = step, .update = step}; }
+
+  TemporaryDirectory run_;
+  const ModelPlan plan_;
+  const PipelinePlan pipeline_;
+  ArenaLayout layout_;
+  ParameterStore parameters_;
+  StageState state_;
+  Arena arena_;
+  InProcessWorld world_{1};
+  Collectives collectives_;
+  TrainingCheckpoints checkpoints_;
+  Listener listener_;
+  TraceBuffer trace_;
+  SaveCycle saves_{checkpoints_, &listener_, trace_};
+};
+
+TEST_F(SaveCycleTest, ACommittedSaveIsToldOnce) {
+  ASSERT_TRUE(saves_.Begin(At(3), /*is_best=*/false).ok());
+  for (int i = 0; i < 30000 && listener_.saved.empty(); ++i) {
+    ASSERT_TRUE(saves_.Poll(4).ok());
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(saves_.Poll(5).ok());
+  ASSERT_TRUE(saves_.Finish(6).ok());
+  EXPECT_THAT(listener_.steps(), ElementsAre(3));
+  EXPECT_THAT(saves_.last_directory(), EndsWith("checkpoints/step_00000003"));
+  EXPECT_EQ(listener_.saved[0].directory, saves_.last_directory());
+  EXPECT_TRUE(std::filesystem::exists(saves_.last_directory() + "/manifest.json"));
+  EXPECT_GE(listener_.saved[0].seconds, listener_.saved[0].stall_seconds);
+}
+
+TEST_F(SaveCycleTest, OneSaveIsFinishedBeforeTheNextBegins) {
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  ASSERT_TRUE(saves_.Begin(At(4), false).ok());
+  EXPECT_THAT(listener_.steps(), ElementsAre(3));
+  ASSERT_TRUE(saves_.Finish(4).ok());
+  EXPECT_THAT(listener_.steps(), ElementsAre(3, 4));
+}
+
+// From one save's beginning to the next one's.
+TEST_F(SaveCycleTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
+  constexpr absl::Duration kPause = absl::Milliseconds(100);
+  absl::SleepFor(kPause);
+  const Stopwatch watch;
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  absl::SleepFor(kPause);
+  ASSERT_TRUE(saves_.Begin(At(4), false).ok());
+  const double most = watch.Seconds();
+  ASSERT_TRUE(saves_.Finish(4).ok());
+  ASSERT_THAT(listener_.steps(), ElementsAre(3, 4));
+  EXPECT_GE(listener_.saved[0].interval_seconds, absl::ToDoubleSeconds(kPause)) << "since the start";
+  EXPECT_GE(listener_.saved[1].interval_seconds, absl::ToDoubleSeconds(kPause));
+  EXPECT_LE(listener_.saved[1].interval_seconds, most);
+}
+
+TEST_F(SaveCycleTest, AtTheEndTheLastStepIsSavedUnlessItIsAlready) {
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  ASSERT_TRUE(saves_.SaveAtEnd(At(3), false).ok()) << "under way";
+  EXPECT_THAT(listener_.steps(), ElementsAre(3));
+  ASSERT_TRUE(saves_.SaveAtEnd(At(5), false).ok());
+  ASSERT_TRUE(saves_.SaveAtEnd(At(5), false).ok()) << "saved";
+  EXPECT_THAT(listener_.steps(), ElementsAre(3, 5));
+}
+
+TEST_F(SaveCycleTest, NothingIsSavedOfTheStepThatARunStartsFrom) {
+  saves_.Restart(7);
+  ASSERT_TRUE(saves_.SaveAtEnd(At(7), false).ok());
+  EXPECT_THAT(listener_.saved, IsEmpty());
+  EXPECT_EQ(saves_.last_directory(), "");
+}
+
+// A full disk: while training goes on a warning that names the last good checkpoint, at the end an error.
+TEST_F(SaveCycleTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
+  ASSERT_TRUE(saves_.SaveAtEnd(At(2), false).ok());
+  {
+    const FileSizeLimit full(100);
+    ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+    EXPECT_TRUE(saves_.Finish(4).ok());
+    EXPECT_THAT(listener_.warnings,
+                ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("step_00000002"))));
+    EXPECT_FALSE(saves_.SaveAtEnd(At(4), false).ok());
+  }
+  EXPECT_THAT(listener_.steps(), ElementsAre(2));
+  EXPECT_TRUE(saves_.SaveAtEnd(At(4), false).ok()) << "there is room again";
+  EXPECT_THAT(listener_.steps(), ElementsAre(2, 4));
+}
+
+TEST_F(SaveCycleTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
+  const CheckpointWriter other = SmallWriter(run_.path());
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(listener_.saved, IsEmpty());
+}
+
+// The other one removes what this job is writing: the files' errors are not the reason then.
+TEST_F(SaveCycleTest, AJobWhoseFilesFailBecauseAnotherOneTookTheDirectoryEndsToo) {
+  const CheckpointWriter other = SmallWriter(run_.path());
+  const FileSizeLimit full(100);
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(listener_.warnings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace hadal

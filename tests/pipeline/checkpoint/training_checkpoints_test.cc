@@ -1,0 +1,207 @@
+// Saving and loading of one rank's state over a real run directory; more ranks: tests/integration/resume_grid_test.cc.
+#include "pipeline/checkpoint/training_checkpoints.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/files.h"
+#include "tests/support/recorded_syncs.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ModelPlan Plan(int32_t d_ff) {
+  return ModelPlan::Make({.encoder_layers = 1,
+                          .decoder_layers = 1,
+                          .d_model = 8,
+                          .d_ff = d_ff,
+                          .heads = 1,
+                          .source_vocabulary = 20,
+                          .target_vocabulary = 20,
+                          .max_positions = 8});
+}
+
+// One launch of a run.
+struct Launch {
+  explicit Launch(const std::string& run_directory, int32_t d_ff = 8, RetentionPolicy retention = {.keep_last = 0})
+      : plan(Plan(d_ff)),
+        pipeline(MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
+        parameters(plan, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/true, layout),
+        state(plan, pipeline, /*stage=*/0, /*training=*/true, layout),
+        arena(Arena::Allocate(layout).value()),
+        checkpoints({.run_directory = run_directory,
+                     .retention = retention,
+                     .attachments = {{.name = "vocabulary.txt", .contents = "a 1\nb 1\n"}},
+                     .warn = [this](std::string_view text) { warnings.emplace_back(text); }},
+                    state, /*rank=*/0, collectives) {
+    parameters.Bind(arena);
+    state.Bind(arena, parameters);
+  }
+
+  // Weights of `value`, moments of twice and three times that.
+  void Fill(float value) {
+    for (const StateSlice& slice : state.slices()) {
+      std::fill_n(slice.weight.data, slice.weight.size, value);
+      std::fill_n(slice.first_moment.data, slice.first_moment.size, 2 * value);
+      std::fill_n(slice.second_moment.data, slice.second_moment.size, 3 * value);
+    }
+  }
+  // The last element of each kind.
+  std::vector<float> Values() const {
+    const StateSlice& slice = state.slices().back();
+    return {slice.weight[slice.weight.size - 1], slice.first_moment[slice.first_moment.size - 1],
+            slice.second_moment[slice.second_moment.size - 1]};
+  }
+  absl::StatusOr<SavedCheckpoint> Save(int64_t step, float value) {
+    Fill(value);
+    checkpoints.Begin({.step = step, .update = step}, /*is_best=*/false);
+    return checkpoints.Finish();
+  }
+
+  const ModelPlan plan;
+  const PipelinePlan pipeline;
+  ArenaLayout layout;
+  ParameterStore parameters;
+  StageState state;
+  Arena arena;
+  InProcessWorld world{1};
+  Collectives collectives{world.communicator(0), absl::Seconds(30)};
+  std::vector<std::string> warnings;
+  TrainingCheckpoints checkpoints;
+};
+
+class TrainingCheckpointsTest : public ::testing::Test {
+ protected:
+  std::string Directory(int64_t step) { return run_ / ("checkpoints/" + CheckpointName(step)); }
+  void DamageWeights(int64_t step) {
+    const std::string path = Directory(step) + "/rank_00000.safetensors";
+    FlipBit(path, Contents(path).size() - 1);
+  }
+  // Steps 3 and 4 with weights of 1 and 2.
+  void SaveTwo() {
+    Launch launch(run_.path());
+    ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+    ASSERT_TRUE(launch.Save(3, 1).ok());
+    ASSERT_TRUE(launch.Save(4, 2).ok());
+    EXPECT_THAT(launch.warnings, IsEmpty());
+  }
+
+  TemporaryDirectory run_;
+};
+
+TEST_F(TrainingCheckpointsTest, ARunWithoutCheckpointsStartsAnew) {
+  Launch launch(run_.path());
+  const auto progress = launch.checkpoints.LoadLatest();
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_FALSE(progress->has_value());
+}
+
+TEST_F(TrainingCheckpointsTest, TheNewestComesBackWithItsMoments) {
+  SaveTwo();
+  Launch launch(run_.path());
+  const auto progress = launch.checkpoints.LoadLatest();
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_EQ(progress->value().step, 4);
+  EXPECT_THAT(launch.Values(), ElementsAre(2, 4, 6));
+}
+
+TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
+  SaveTwo();
+  Launch launch(run_.path());
+  ASSERT_TRUE(launch.checkpoints.Load(Directory(3), /*weights_only=*/true).ok());
+  EXPECT_THAT(launch.Values(), ElementsAre(1, 0, 0));
+}
+
+TEST_F(TrainingCheckpointsTest, ADamagedOneIsRefusedAloudAndTheOneBeforeTaken) {
+  SaveTwo();
+  DamageWeights(4);
+  Launch launch(run_.path());
+  const auto progress = launch.checkpoints.LoadLatest();
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_EQ(progress->value().step, 3);
+  EXPECT_THAT(launch.Values(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("CHECKPOINT REFUSED: " + Directory(4))));
+}
+
+TEST_F(TrainingCheckpointsTest, ADamagedVocabularyIsDamage) {
+  SaveTwo();
+  FlipBit(Directory(4) + "/vocabulary.txt", 0);
+  Launch launch(run_.path());
+  EXPECT_EQ(launch.checkpoints.LoadLatest().value().value().step, 3);
+  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("vocabulary.txt")));
+}
+
+TEST_F(TrainingCheckpointsTest, WhereAllAreDamagedTheRunDoesNotStartAnew) {
+  SaveTwo();
+  DamageWeights(3);
+  DamageWeights(4);
+  Launch launch(run_.path());
+  EXPECT_EQ(launch.checkpoints.LoadLatest().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(TrainingCheckpointsTest, AnotherModelIsAnErrorAndNoReasonToLookFurther) {
+  SaveTwo();
+  Launch launch(run_.path(), /*d_ff=*/16);
+  const absl::Status status = launch.checkpoints.LoadLatest().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("of another model"));
+  EXPECT_THAT(launch.warnings, IsEmpty());
+}
+
+TEST_F(TrainingCheckpointsTest, GoingBackSaysWhatItSetsAside) {
+  SaveTwo();
+  Launch launch(run_.path());
+  ASSERT_TRUE(launch.checkpoints.Claim(3).ok());
+  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr(Directory(4))));
+  EXPECT_EQ(launch.checkpoints.LoadLatest().value().value().step, 3);
+}
+
+TEST_F(TrainingCheckpointsTest, OldOnesThatCannotBeRemovedAreAWarning) {
+  Launch launch(run_.path(), 8, {.keep_last = 1});
+  ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+  SetContents(run_ / "checkpoints/best", "rubbish");
+  ASSERT_TRUE(launch.Save(3, 1).ok());
+  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("old checkpoints could not be removed")));
+}
+
+TEST_F(TrainingCheckpointsTest, AFailedSaveLeavesNothingHalfWritten) {
+  SaveTwo();
+  Launch launch(run_.path());
+  ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
+  {
+    RecordedSyncs syncs;
+    syncs.FailNext(ENOSPC);
+    EXPECT_EQ(launch.Save(5, 3).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_FALSE(launch.checkpoints.saving());
+  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"), ElementsAre("attempt", "latest", "step_00000003", "step_00000004"));
+  const auto saved = launch.Save(6, 3);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->step, 6);
+  EXPECT_EQ(saved->directory, Directory(6));
+}
+
+// Of this save alone.
+TEST_F(TrainingCheckpointsTest, ASaveTakesAtLeastAsLongAsItHeldTrainingUp) {
+  Launch launch(run_.path());
+  ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+  for (int64_t step = 1; step <= 4; ++step) {
+    const auto saved = launch.Save(step, 1);
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    EXPECT_GT(saved->stall_seconds, 0);
+    EXPECT_LE(saved->stall_seconds, saved->seconds);
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,267 @@
+#include "pipeline/decode/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/random.h"
+
+namespace hadal {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+// A tiny random language model: log-probabilities that are a function of the prefix.
+class RandomModel {
+ public:
+  RandomModel(int32_t vocabulary, uint64_t seed, double sharpness = 2)
+      : vocabulary_(vocabulary), seed_(seed), sharpness_(sharpness) {}
+
+  int32_t vocabulary() const { return vocabulary_; }
+
+  std::vector<float> Next(const Tokens& prefix) const {
+    uint64_t key = seed_;
+    for (const int32_t token : prefix) key = key * 1000003 + static_cast<uint64_t>(token) + 1;
+    std::vector<float> z(vocabulary_);
+    double sum = 0;
+    for (int32_t v = 0; v < vocabulary_; ++v) {
+      z[v] = static_cast<float>(sharpness_ * std::tan(UniformAt(key, RandomSite::kSampling, 7, v) - 0.5));
+      sum += std::exp(z[v]);
+    }
+    for (float& value : z) value -= static_cast<float>(std::log(sum));
+    return z;
+  }
+
+ private:
+  int32_t vocabulary_;
+  uint64_t seed_;
+  double sharpness_;
+};
+
+// Runs the search against the model, offering the candidates that it asks for.
+std::vector<Hypothesis> Search(const RandomModel& model, const BeamOptions& options, int64_t longest) {
+  BeamSearch search(options, longest);
+  std::vector<Tokens> prefixes = {{}};
+  while (!search.done()) {
+    std::vector<Tokens> next;
+    for (const BeamSearch::Live& live : search.live()) {
+      Tokens& prefix = next.emplace_back(prefixes[live.parent]);
+      if (search.length() > 0) prefix.push_back(live.token);
+      EXPECT_EQ(static_cast<int64_t>(prefix.size()), search.length());
+    }
+    prefixes = std::move(next);
+    std::vector<std::vector<float>> probabilities(prefixes.size());
+    std::vector<Tokens> tokens(prefixes.size());
+    std::vector<Continuations> continuations;
+    for (size_t h = 0; h < prefixes.size(); ++h) {
+      const std::vector<float> z = model.Next(prefixes[h]);
+      Tokens order(z.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return z[a] > z[b]; });
+      order.resize(std::min<size_t>(order.size(), CandidatesPerHypothesis(options)));
+      for (const int32_t token : order) probabilities[h].push_back(z[token]);
+      tokens[h] = order;
+      continuations.push_back({tokens[h], probabilities[h], z[kEosToken]});
+    }
+    search.Advance(continuations);
+  }
+  return search.Finished();
+}
+
+// fairseq's generator in its own order of work: dense scores of every hypothesis and token, flattened, sorted.
+struct Simple {
+  struct Item {
+    Tokens tokens;
+    double sum = 0;
+  };
+
+  std::vector<Item> finished;  // with </s> taken off
+  std::vector<double> scores;
+
+  Simple(const RandomModel& model, const BeamOptions& options, int64_t longest) {
+    const auto beam = static_cast<size_t>(options.beam);
+    std::vector<Item> beams = {{}};
+    for (int64_t step = 0; step <= longest && finished.size() < beam; ++step) {
+      std::vector<Item> candidates;
+      for (const Item& item : beams) {
+        std::vector<float> z = model.Next(item.tokens);
+        z[kBosToken] = z[kPadToken] = -INFINITY;
+        for (int32_t v = 0; v < model.vocabulary(); ++v) {
+          if (step >= longest && v != kEosToken) z[v] = -INFINITY;
+          if (step < longest && step < options.min_length && v == kEosToken) z[v] = -INFINITY;
+          if (z[v] == -INFINITY) continue;
+          Item& candidate = candidates.emplace_back(item);
+          candidate.tokens.push_back(v);
+          candidate.sum += z[v];
+        }
+      }
+      std::stable_sort(candidates.begin(), candidates.end(),
+                       [](const Item& a, const Item& b) { return a.sum > b.sum; });
+      if (candidates.size() > 2 * beam) candidates.resize(2 * beam);
+      beams.clear();
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        Item item = candidates[i];
+        if (item.tokens.back() != kEosToken) {
+          if (beams.size() < beam) beams.push_back(item);
+        } else if (i < beam && finished.size() < beam) {
+          item.tokens.pop_back();
+          finished.push_back(item);
+          scores.push_back(item.sum / std::pow(static_cast<double>(step + 1), options.length_penalty));
+        }
+      }
+    }
+    std::vector<size_t> order(finished.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+    std::vector<Item> sorted_items;
+    std::vector<double> sorted_scores;
+    for (const size_t i : order) sorted_items.push_back(finished[i]), sorted_scores.push_back(scores[i]);
+    finished = sorted_items, scores = sorted_scores;
+  }
+};
+
+TEST(BeamSearchTest, EqualsTheSimpleSearch) {
+  int ended_early = 0, at_longest = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const RandomModel model(static_cast<int32_t>(5 + seed % 20), seed, seed % 3 + 1.0);
+    for (const int32_t beam : {1, 2, 4, 7}) {
+      const int64_t longest = 1 + static_cast<int64_t>(seed % 9);
+      const BeamOptions options{.beam = beam,
+                                .length_penalty = 0.3 * static_cast<double>(seed % 5),
+                                .min_length = static_cast<int32_t>(seed % 3)};
+      const std::vector<Hypothesis> actual = Search(model, options, longest);
+      const Simple expected(model, options, longest);
+      ASSERT_EQ(actual.size(), expected.finished.size()) << "seed " << seed << ", beam " << beam;
+      for (size_t i = 0; i < actual.size(); ++i) {
+        EXPECT_EQ(actual[i].tokens, expected.finished[i].tokens) << "seed " << seed << ", beam " << beam;
+        EXPECT_EQ(actual[i].log_probability, expected.finished[i].sum);
+        EXPECT_EQ(actual[i].score, expected.scores[i]);
+        (static_cast<int64_t>(actual[i].tokens.size()) == longest ? at_longest : ended_early) += 1;
+      }
+    }
+  }
+  EXPECT_GT(ended_early, 100);
+  EXPECT_GT(at_longest, 100);
+}
+
+TEST(BeamSearchTest, AWideBeamFindsTheBestOfAllSentences) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const RandomModel model(6, seed);  // 3 tokens to write with
+    const BeamOptions options{.beam = 64, .length_penalty = 1};
+    constexpr int64_t kLongest = 3;
+    // Every sentence of 1 … 3 tokens.
+    double best = -INFINITY;
+    Tokens best_tokens;
+    const auto visit = [&](auto& self, Tokens& prefix, double sum) -> void {
+      const std::vector<float> z = model.Next(prefix);
+      if (!prefix.empty()) {
+        const double score = (sum + z[kEosToken]) / static_cast<double>(prefix.size() + 1);
+        if (score > best) best = score, best_tokens = prefix;
+      }
+      if (prefix.size() == kLongest) return;
+      for (int32_t v = kUnknownToken; v < 6; ++v) {
+        prefix.push_back(v);
+        self(self, prefix, sum + z[v]);
+        prefix.pop_back();
+      }
+    };
+    Tokens prefix;
+    visit(visit, prefix, 0);
+    const std::vector<Hypothesis> found = Search(model, options, kLongest);
+    EXPECT_EQ(found.size(), 3u + 9 + 27);
+    EXPECT_EQ(found[0].tokens, best_tokens);
+    EXPECT_NEAR(found[0].score, best, 1e-6);
+  }
+}
+
+TEST(BeamSearchTest, ScoreIsTheSumOverThePenalisedLength) {
+  const RandomModel model(30, 5);
+  const std::vector<Hypothesis> found = Search(model, {.length_penalty = 0.6}, 10);
+  EXPECT_FALSE(found.empty());
+  for (const Hypothesis& h : found) {
+    ASSERT_EQ(h.token_log_probabilities.size(), h.tokens.size() + 1);
+    double sum = 0;
+    Tokens prefix;
+    for (size_t i = 0; i <= h.tokens.size(); ++i) {
+      const int32_t token = i < h.tokens.size() ? h.tokens[i] : kEosToken;
+      EXPECT_EQ(h.token_log_probabilities[i], model.Next(prefix)[token]);
+      EXPECT_NE(token, kBosToken);
+      EXPECT_NE(token, kPadToken);
+      sum += h.token_log_probabilities[i];
+      prefix.push_back(token);
+    }
+    EXPECT_EQ(h.log_probability, sum);
+    EXPECT_EQ(h.score, sum / std::pow(static_cast<double>(h.tokens.size() + 1), 0.6));
+  }
+}
+
+TEST(BeamSearchTest, ABeamOfOneIsGreedy) {
+  const RandomModel model(20, 8);
+  Tokens greedy;
+  while (greedy.size() < 15) {
+    std::vector<float> z = model.Next(greedy);
+    z[kBosToken] = z[kPadToken] = -INFINITY;
+    if (greedy.empty()) z[kEosToken] = -INFINITY;
+    const auto best = static_cast<int32_t>(std::max_element(z.begin(), z.end()) - z.begin());
+    if (best == kEosToken) break;
+    greedy.push_back(best);
+  }
+  const std::vector<Hypothesis> found = Search(model, {.beam = 1}, 15);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].tokens, greedy);
+}
+
+// Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.
+TEST(BeamSearchTest, TiesHaveAnOrder) {
+  const std::vector<float> even(3, -1.0f);
+  const Tokens falling = {9, 6, 4};
+  BeamSearch search({.beam = 3}, 10);
+  const Continuations first[] = {{falling, even, -9.0f}};
+  search.Advance(first);
+  const auto tokens = [&] {
+    std::vector<std::pair<int32_t, int32_t>> live;
+    for (const BeamSearch::Live& l : search.live()) live.emplace_back(l.parent, l.token);
+    return live;
+  };
+  EXPECT_THAT(tokens(), ::testing::ElementsAre(std::pair(0, 4), std::pair(0, 6), std::pair(0, 9)));
+  const Continuations second[] = {{falling, even, -9.0f}, {falling, even, -9.0f}, {falling, even, -9.0f}};
+  search.Advance(second);
+  EXPECT_THAT(tokens(), ::testing::ElementsAre(std::pair(0, 4), std::pair(0, 6), std::pair(0, 9)));
+}
+
+TEST(BeamSearchTest, NothingButNaNEndsWithoutAHypothesis) {
+  const Tokens tokens = {5, 4};
+  const std::vector<float> nan(2, NAN);
+  BeamSearch search({}, 10);
+  const Continuations answer[] = {{tokens, nan, NAN}};
+  search.Advance(answer);
+  EXPECT_TRUE(search.done());
+  EXPECT_TRUE(search.Finished().empty());
+}
+
+TEST(LongestTranslationTest, FollowsTheLineWithinThePositions) {
+  EXPECT_EQ(LongestTranslation({}, 30, 1024), 200);
+  EXPECT_EQ(LongestTranslation({}, 30, 128), 127);
+  EXPECT_EQ(LongestTranslation({.max_length_a = 1.5, .max_length_b = 10}, 7, 1024), 20);
+  EXPECT_EQ(LongestTranslation({.max_length_b = 0}, 7, 1024), 1);
+}
+
+TEST(BeamOptionsTest, NamesTheBadField) {
+  EXPECT_TRUE(ValidateBeamOptions({}).ok());
+  EXPECT_THAT(std::string(ValidateBeamOptions({.beam = 0}).message()), ::testing::HasSubstr("beam = 0"));
+  EXPECT_FALSE(ValidateBeamOptions({.beam = 65}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.length_penalty = NAN}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.min_length = -1}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.max_length_a = -1}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.max_length_b = INFINITY}).ok());
+}
+
+}  // namespace
+}  // namespace hadal

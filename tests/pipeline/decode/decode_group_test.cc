@@ -1,0 +1,176 @@
+// The search's side of a lane: cache rows are never shared by mistake, and sentences that do not fit come back unharmed.
+#include "pipeline/decode/decode_group.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pipeline/decode/decode_driver.h"
+#include "pipeline/decode/decode_lane.h"
+#include "runtime/random.h"
+
+namespace hadal {
+namespace {
+
+constexpr int32_t kVocabulary = 12;
+constexpr int32_t kCandidates = 11;
+
+// A stand-in for the model, run on the tables that a rank would use: every cache row holds what was written into it, and the
+// answer is a function of the sources and tokens that a row sees through its index.
+class FakeRank {
+ public:
+  explicit FakeRank(const DecodeCapacity& capacity)
+      : lane_(capacity, /*on_device=*/false), cache_(capacity.cache_rows) {}
+
+  void Execute(const DecodeCommand& command) {
+    if (command.kind == DecodeCommand::Kind::kEncode) {
+      lane_.BeginGroup(command);
+      const ConstTokens memory = lane_.memory().rows;
+      for (int64_t r = 0; r < memory.size; ++r) cache_.at(memory[r]) = 1000 + lane_.batch().source[r];
+      return;
+    }
+    lane_.BeginStep(command);
+    const IncrementalRows& rows = lane_.rows();
+    tokens_.assign(rows.rows() * kCandidates, -1);
+    log_probabilities_.assign(rows.rows() * kCandidates, NAN);
+    end_.assign(rows.rows(), NAN);
+    for (int64_t i = 0; i < rows.rows(); ++i) cache_.at(rows.cache_rows.rows[i]) = rows.tokens[i];
+    for (size_t i = 0; i < command.rows.size(); ++i) Answer(static_cast<int64_t>(i));
+  }
+
+  CandidateTable table() const {
+    const auto rows = static_cast<int64_t>(end_.size());
+    return {{tokens_.data(), rows, kCandidates}, {log_probabilities_.data(), rows, kCandidates}, {end_.data(), rows}};
+  }
+
+ private:
+  uint64_t See(const CacheIndex& index, int64_t row, uint64_t key) const {
+    for (int32_t p = 0; p < index.lengths[row]; ++p) {
+      key = key * 1000003 + static_cast<uint64_t>(cache_.at(index.indices[row * index.stride + p]));
+    }
+    return key;
+  }
+
+  void Answer(int64_t row) {
+    const uint64_t key = See(lane_.rows().self, row, See(lane_.rows().memory, row, 17));
+    std::vector<std::pair<float, int32_t>> z;
+    for (int32_t v = 0; v < kVocabulary; ++v) {
+      z.push_back({static_cast<float>(-5 * UniformAt(key, RandomSite::kSampling, 3, v) - (v == kEosToken ? 1 : 0)), v});
+    }
+    end_[row] = z[kEosToken].first;
+    std::sort(z.rbegin(), z.rend());
+    for (int32_t k = 0; k < kCandidates; ++k) {
+      tokens_[row * kCandidates + k] = z[k].second;
+      log_probabilities_[row * kCandidates + k] = z[k].first;
+    }
+  }
+
+  DecodeLane lane_;
+  std::vector<int32_t> cache_;
+  std::vector<int32_t> tokens_;
+  std::vector<float> log_probabilities_, end_;
+};
+
+struct Outcome {
+  std::vector<std::vector<Hypothesis>> translations;
+  int64_t groups = 0;
+};
+
+Outcome TranslateAll(DecodeCapacity capacity, const std::vector<std::vector<int32_t>>& sources) {
+  // Shorter sentences end first: what they leave is used again while their neighbours go on.
+  const BeamOptions beam{.max_length_a = 1, .max_length_b = 2};
+  Outcome outcome;
+  outcome.translations.resize(sources.size());
+  DecodeDriver driver(capacity, beam, 64, sources, outcome.translations);
+  FakeRank rank(capacity);
+  while (true) {
+    const std::vector<DecodeCommand> commands = driver.Next(0);
+    if (commands.empty()) return outcome;
+    for (const DecodeCommand& command : commands) {
+      outcome.groups += command.kind == DecodeCommand::Kind::kEncode;
+      std::set<int32_t> written;
+      for (const StepRow& row : command.rows) EXPECT_TRUE(written.insert(row.cache_row).second);
+      rank.Execute(command);
+    }
+    driver.Advance(0, rank.table());
+  }
+}
+
+std::vector<std::vector<int32_t>> Sources(int count) {
+  std::vector<std::vector<int32_t>> sources(count);
+  for (int s = 0; s < count; ++s) {
+    for (int t = 0; t < 1 + s % 9; ++t) sources[s].push_back(4 + (s * 7 + t * 5) % 8);
+    sources[s].push_back(kEosToken);
+  }
+  return sources;
+}
+
+constexpr DecodeCapacity Capacity(int32_t sentences, int64_t cache_rows) {
+  return {.lanes = 1,
+          .sentences = sentences,
+          .rows = 64,
+          .source_rows = 160,
+          .longest_source = 16,
+          .longest_path = 15,
+          .cache_rows = cache_rows};
+}
+
+TEST(DecodeGroupTest, WhatAHypothesisSeesDependsNeitherOnNeighboursNorOnTheRoom) {
+  const std::vector<std::vector<int32_t>> sources = Sources(23);
+  const Outcome alone = TranslateAll(Capacity(1, 400), sources);
+  EXPECT_EQ(alone.groups, 23);
+  for (const int64_t cache_rows : {77, 90, 120, 200, 1000}) {  // 77 = 1 + 16 + 4 · 15: one sentence at its longest
+    const Outcome together = TranslateAll(Capacity(16, cache_rows), sources);
+    for (size_t s = 0; s < sources.size(); ++s) {
+      ASSERT_EQ(alone.translations[s].size(), together.translations[s].size()) << "sentence " << s;
+      for (size_t h = 0; h < alone.translations[s].size(); ++h) {
+        EXPECT_EQ(alone.translations[s][h].tokens, together.translations[s][h].tokens) << "sentence " << s;
+        EXPECT_EQ(alone.translations[s][h].score, together.translations[s][h].score);
+      }
+    }
+  }
+}
+
+TEST(DecodeGroupTest, PutsBackTheLastSentencesWhereRoomIsShort) {
+  const DecodeCapacity capacity = Capacity(4, 1 + 16 + 40);
+  DecodeGroup group(capacity, {.max_length_b = 14}, 64, 0);
+  const std::vector<std::vector<int32_t>> sources(4, {4, 5, 6, kEosToken});
+  const std::vector<int32_t> sentences = {2, 0, 3, 1};
+  FakeRank rank(capacity);
+  rank.Execute(group.Start(sentences, sources));
+  std::vector<DecodeGroup::Left> left;
+  size_t steps = 0;
+  while (left.empty() && steps++ < 14) {
+    rank.Execute(group.Step(left));
+    if (left.empty()) group.Advance(rank.table(), left);
+  }
+  ASSERT_FALSE(left.empty());
+  EXPECT_FALSE(left[0].finished);
+  EXPECT_EQ(left[0].sentence, 1);
+}
+
+TEST(DecodeCommandTest, SurvivesItsBytes) {
+  const DecodeCapacity capacity = Capacity(4, 100);
+  const DecodeCommand encode{
+      .kind = DecodeCommand::Kind::kEncode, .lane = 3, .source_offsets = {0, 2, 5}, .source = {9, 2, 7, 8, 2}};
+  const DecodeCommand step{
+      .kind = DecodeCommand::Kind::kStep, .lane = 1, .rows = {{4, 5, 6, 7, 8}, {9, 10, 11, 12, 13}}};
+  std::vector<int32_t> bytes(DecodeCommand::MostIntegers(capacity));
+  DecodeCommand read;
+  ASSERT_TRUE(read.Read({bytes.data(), static_cast<size_t>(encode.Write(bytes))}).ok());
+  EXPECT_EQ(read.lane, 3);
+  EXPECT_EQ(read.source_offsets, encode.source_offsets);
+  EXPECT_EQ(read.source, encode.source);
+  const int64_t integers = step.Write(bytes);
+  ASSERT_TRUE(read.Read({bytes.data(), static_cast<size_t>(integers)}).ok());
+  ASSERT_EQ(read.rows.size(), 2u);
+  EXPECT_EQ(read.rows[1].cache_row, 12);
+  EXPECT_TRUE(read.source.empty());
+  EXPECT_FALSE(read.Read({bytes.data(), static_cast<size_t>(integers - 1)}).ok());
+}
+
+}  // namespace
+}  // namespace hadal

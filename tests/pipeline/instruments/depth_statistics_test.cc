@@ -1,0 +1,97 @@
+#include "pipeline/instruments/depth_statistics.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kRows = 301, kWidth = 66;  // more than one block, and a ragged one
+
+class DepthStatisticsTest : public ::testing::TestWithParam<int> {
+ protected:
+  DepthStatisticsTest()
+      : plan_(ModelPlan::Make({.encoder_layers = 2,
+                               .decoder_layers = 1,
+                               .d_model = kWidth,
+                               .d_ff = kWidth,
+                               .heads = 1,
+                               .source_vocabulary = 10,
+                               .target_vocabulary = 10})),
+        statistics_(plan_, {.source_rows = kRows, .target_rows = kRows, .max_length = kRows},
+                    {DepthTensor::kOutput, DepthTensor::kHidden}) {
+    for (int64_t i = 0; i < kRows * kWidth; ++i) {
+      before_.push_back(std::sin(0.37f * static_cast<float>(i)));
+      after_.push_back(std::cos(0.11f * static_cast<float>(i * i % 1009)) - 0.2f);
+    }
+  }
+
+  void Observe(const DepthObservation& observation) { statistics_.Observe(Stream::Cpu(GetParam()), 0, observation); }
+  ConstMatrix Before() const { return {before_.data(), kRows, kWidth}; }
+  ConstMatrix After() const { return {after_.data(), kRows, kWidth}; }
+
+  const ModelPlan plan_;
+  DepthStatistics statistics_;
+  std::vector<float> before_, after_;
+};
+
+TEST_P(DepthStatisticsTest, SquaresAndCosinesAreThoseOfAPlainComputation) {
+  Observe({.tensor = DepthTensor::kOutput, .sublayer = 2, .values = After(), .before = Before()});
+  double squares = 0, cosines = 0;
+  for (int64_t r = 0; r < kRows; ++r) {
+    double ab = 0, aa = 0, bb = 0;
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const double a = before_[r * kWidth + i], b = after_[r * kWidth + i];
+      ab += a * b;
+      aa += a * a;
+      bb += b * b;
+    }
+    squares += bb;
+    cosines += ab / std::sqrt(aa * bb);
+  }
+  const TensorSums& sums = statistics_.sums(2, DepthTensor::kOutput);
+  EXPECT_NEAR(sums.squares, squares, 1e-12 * squares);
+  EXPECT_EQ(sums.elements, kRows * kWidth);
+  EXPECT_NEAR(sums.cosines, cosines, 1e-11 * kRows);
+  EXPECT_EQ(sums.rows, kRows);
+  EXPECT_NEAR(RootMeanSquare(sums), std::sqrt(squares / (kRows * kWidth)), 1e-12);
+  EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput).elements, 0);
+}
+
+TEST_P(DepthStatisticsTest, AFactorIsTakenOutAndMicroBatchesAddUp) {
+  Observe({.tensor = DepthTensor::kOutput, .sublayer = 1, .values = After()});
+  const double once = statistics_.sums(1, DepthTensor::kOutput).squares;
+  Observe({.tensor = DepthTensor::kOutput, .sublayer = 1, .values = After(), .factor = -2});
+  EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput).squares, once + once / 4);
+  statistics_.Clear();
+  EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput), TensorSums());
+}
+
+TEST_P(DepthStatisticsTest, CountsWhatReluLetsThrough) {
+  double expected = 0;
+  for (float& x : after_) {
+    x = std::max(x, 0.0f);
+    expected += x > 0 ? 1 : 0;
+  }
+  Observe({.tensor = DepthTensor::kHidden, .sublayer = 2, .values = After()});
+  EXPECT_EQ(statistics_.sums(2, DepthTensor::kHidden).non_zero, expected);
+}
+
+TEST_P(DepthStatisticsTest, PassesOverWhatNobodyAskedFor) {
+  Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = 1, .values = After()});
+  EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutputGradient), TensorSums());
+}
+
+TEST_P(DepthStatisticsTest, RowsOfZeroHaveNoDirection) {
+  std::fill_n(before_.begin(), kWidth, 0.0f);
+  Observe({.tensor = DepthTensor::kOutput, .sublayer = 1, .values = After(), .before = Before()});
+  EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput).rows, kRows - 1);
+  EXPECT_TRUE(std::isfinite(statistics_.sums(1, DepthTensor::kOutput).cosines));
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, DepthStatisticsTest, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace hadal
