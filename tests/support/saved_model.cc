@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "pipeline/parameter_broadcast.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
+#include "pipeline/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
