@@ -13,11 +13,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "launch/build_info.h"
+#include "launch/checkpoint_agreement.h"
+#include "launch/corpus_agreement.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
 #include "launch/rank_device.h"
 #include "launch/signals.h"
+#include "launch/thrown_error.h"
 #include "launch/time_limit.h"
 #include "launch/training_sinks.h"
 #include "launch/watchdog.h"
@@ -201,11 +204,20 @@ absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, Wo
   }
   HADAL_RETURN_IF_ERROR(collectives.AllOk(status, "looking for a checkpoint"));
   HADAL_RETURN_IF_ERROR(collectives.Broadcast(directory, 0, "where to resume"));
-  if (!directory.empty()) {
-    return arguments.resume == "auto" ? trainer.ResumeLatest().status() : trainer.Resume(directory);
+  if (!directory.empty() && arguments.resume == "auto") {
+    HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+    // Reading may have refused the one that was found, and gone on to an older one, of other settings.
+    const std::string loaded =
+        JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
+    const bool ask = world.rank() == 0 && loaded != directory;
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(ask ? CheckResumable(arguments, prepared, loaded, sinks) : absl::OkStatus(),
+                                            "comparing settings"));
+    return AgreeOnCheckpoint(loaded, HostName(), collectives);
   }
-  if (!arguments.init_from.empty()) return trainer.InitializeFrom(arguments.init_from);
-  return absl::OkStatus();
+  if (directory.empty() && arguments.init_from.empty()) return absl::OkStatus();
+  const std::string& given = directory.empty() ? arguments.init_from : directory;
+  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
+  return directory.empty() ? trainer.InitializeFrom(given) : trainer.Resume(given);
 }
 
 std::string ReasonText(StopReason reason) {
@@ -276,9 +288,9 @@ absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, 
   return world.rank() == 0 ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
 
-// Whether one program, with one set of settings and files that all could read, runs on every rank; what people are to know of it.
-absl::StatusOr<std::string> Agree(const TrainArguments& arguments, const absl::StatusOr<Prepared>& prepared,
-                                  World& world, Collectives& collectives) {
+// Whether one program, with one set of settings and files, runs on every rank; what people are to know of it.
+absl::StatusOr<std::string> Agree(const TrainArguments& arguments, absl::StatusOr<Prepared>& prepared, World& world,
+                                  Collectives& collectives) {
   HADAL_ASSIGN_OR_RETURN(std::string notice, AgreeWithRanks(world, collectives));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared.status(), "reading configuration and data"));
   HADAL_RETURN_IF_ERROR(
@@ -287,6 +299,12 @@ absl::StatusOr<std::string> Agree(const TrainArguments& arguments, const absl::S
                                    arguments.accept_changes ? " --accept-changes" : "",
                                    arguments.trace.empty() ? "" : " --trace ", arguments.trace),
                       prepared->config_text, collectives));
+  const TrainOptions& options = prepared->options.train;
+  HADAL_RETURN_IF_ERROR(AgreeOnCorpus("data.train", options.train_data, HostName(), collectives, *prepared->train));
+  if (prepared->validation) {
+    HADAL_RETURN_IF_ERROR(
+        AgreeOnCorpus("data.validation", options.validation_data, HostName(), collectives, *prepared->validation));
+  }
   return notice;
 }
 
@@ -377,7 +395,8 @@ int RunTrain(const TrainArguments& arguments) {
                        .ranks = (*world)->size(),
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
-  absl::StatusOr<int> code = TrainInWorld(arguments, **world, device, sinks);
+  absl::StatusOr<int> code =
+      CatchErrors((*world)->communicator(), [&] { return TrainInWorld(arguments, **world, device, sinks); });
   const auto part = [&device] {
     return device.devices == nullptr ? absl::OkStatus() : device.devices->Close(kFarewellTimeout);
   };

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/corpus_vocabulary.h"
+#include "runtime/locked_file.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/prepare_encoding.h"
 #include "tools/synthetic/synthetic_corpus.h"
@@ -139,6 +140,21 @@ TEST_F(PrepareTest, SameTextSameFiles) {
   }
 }
 
+TEST_F(PrepareTest, OneProcessAtATimeWritesIntoAFolder) {
+  ASSERT_TRUE(MakeDirectories(options_.output).ok());
+  {
+    const absl::StatusOr<FileDescriptor> other = OpenLocked(Path("out/.prepare.lock"));
+    ASSERT_TRUE(other.ok()) << other.status();
+    ExpectError({"another hadal prepare is writing into", Path("out"), "choose another --out"});
+    EXPECT_EQ(ListDirectory(Path("out"))->size(), 1) << "nothing was written";
+  }
+  // The other is gone and has left its file, as a killed one does.
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+  EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
+}
+
 TEST_F(PrepareTest, SeparateUnigramVocabularies) {
   WriteSyntheticText();
   options_.separate = true;
@@ -261,6 +277,10 @@ TEST_F(PrepareTest, NothingLeftIsAnError) {
   Write("train.en", "");
   Write("train.de", "");
   ExpectError({"nothing is left", "of 0 lines"});
+  Write("train.en", kEnglish);
+  Write("train.de", kGerman);
+  options_.max_tokens = 1;
+  ExpectError({"nothing is left", "3 are too long"});
 }
 
 // Every fourth pair of 100: with every third there would be more than 30.
