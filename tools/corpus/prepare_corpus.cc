@@ -133,12 +133,15 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written;
   SplitSurvey survey;
+  bool any = false;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
   const auto write = [&]() -> absl::Status {
     for (const EncodedLine& line : lines.Encode()) {
       HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(split.pairs[line.sample.corpus_id], line.number),
                                                          line.sample, options, written.skipped));
-      if (keep) HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
+      if (!keep) continue;
+      HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
+      any = true;
     }
     return absl::OkStatus();
   };
@@ -148,8 +151,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   };
   HADAL_RETURN_IF_ERROR(ForEachKept(split, options, written.skipped, survey, collect));
   HADAL_RETURN_IF_ERROR(write());
+  if (!any) return NothingLeft(split, survey.lines, written.skipped);  // no corpus in the way of the next try
   HADAL_ASSIGN_OR_RETURN(written.manifest, writer.Finish());
-  if (written.manifest.samples == 0) return NothingLeft(split, survey.lines, written.skipped);
   return written;
 }
 
