@@ -110,8 +110,26 @@ TEST(SamplingOrderTest, AnEpochOfAnotherOrderIsPassedOver) {
   order.At(100);
   const EpochStart start = order.current_epoch();
   ASSERT_GT(start.epoch, 5);
-  SamplingOrder others[] = {MakeOrder(longer, 3, 3), MakeOrder(corpus, 4, 3), MakeOrder(corpus, 3, 3, {24, 21})};
+  std::vector<Sample> of_other_lengths;
+  for (int64_t i = 0; i < 40; ++i) {
+    const SampleView sample = corpus.sample(i);
+    of_other_lengths.push_back({.source = {sample.source.begin(), sample.source.end()},
+                                .target = {sample.target.begin(), sample.target.end()}});
+  }
+  of_other_lengths.back().target.push_back(4);
+  const Corpus of_equal_size = *Corpus::FromSamples(of_other_lengths, 44, 44);
+  SamplingOrder others[] = {MakeOrder(longer, 3, 3),
+                            MakeOrder(corpus, 4, 3),
+                            MakeOrder(corpus, 3, 3, {24, 21}),
+                            MakeOrder(corpus, 3, 3, {25, 20}),
+                            MakeOrder(corpus, 3, 3, {24, 20, 10}),
+                            MakeOrder(of_equal_size, 3, 3)};
   for (SamplingOrder& other : others) EXPECT_FALSE(other.Continue(start));
+  SamplingOrder same = MakeOrder(corpus, 3, 3);
+  for (const EpochStart& impossible : {EpochStart{start.order, -1, 0}, {start.order, 3, 2}}) {
+    EXPECT_FALSE(same.Continue(impossible)) << "an epoch is a micro-batch at least";
+  }
+  EXPECT_TRUE(same.Continue(start));
   SamplingOrder fresh = MakeOrder(corpus, 4, 3);
   ExpectEqual(others[1].At(50), fresh.At(50));
   SamplingOrder unknowing = MakeOrder(corpus, 3, 3);
@@ -259,6 +277,13 @@ TEST(SamplingOrderTest, ErrorsSayWhatWouldFit) {
   const absl::Status nothing = SamplingOrder::Create(corpus, {1, {1, 1}, 1}).status();
   EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(nothing.message()), HasSubstr("the shortest takes 2 and 2"));
+  const Corpus short_ones_behind = *Corpus::FromSamples({{.source = {4, 4, 4}, .target = {4, 4}},
+                                                         {.source = {4}, .target = {4, 4}},
+                                                         {.source = {4, 4}, .target = {4, 4}}},
+                                                        10, 10);
+  EXPECT_THAT(std::string(SamplingOrder::Create(short_ones_behind, {1, {1, 1}, 1}).status().message()),
+              HasSubstr("none of the corpus's 3 samples fits a micro-batch of 1 source and 1 target rows; the shortest "
+                        "takes 2 and 3"));
   EXPECT_THAT(std::string(SamplingOrder::Create(corpus, {1, {100, 100, 1}, 1}).status().message()),
               HasSubstr("at most 1 of one sentence"));
   EXPECT_FALSE(SamplingOrder::Create(corpus, {1, {100, 100}, 0}).ok());
@@ -274,6 +299,7 @@ TEST(ValidationBatchesTest, CorpusOrderWithoutTheTooLong) {
   int64_t target_rows = 0;
   for (const PackedBatch& batch : all.batches) {
     EXPECT_LE(batch.source_rows(), 6);
+    EXPECT_EQ(batch.micro_batch, static_cast<int32_t>(&batch - all.batches.data()));
     samples.insert(samples.end(), batch.samples.begin(), batch.samples.end());
     target_rows += batch.target_rows();
   }

@@ -47,13 +47,25 @@ TEST(ClockAlignment, GoesByTheShortestPingAndItsMiddle) {
       return ends ? begin + (ping == 4 ? 4 : 10) : begin;
     };
     HADAL_ASSIGN_OR_RETURN(const ClockOffset offset, MeasureClockOffset(communicator, clock, absl::Seconds(30)));
-    if (serves) return absl::OkStatus();
+    if (serves) {
+      EXPECT_EQ(offset.at_seconds, 1000.0 * (readings - 1) + 9 - 500) << "its last reading";
+      return absl::OkStatus();
+    }
     EXPECT_EQ(offset.seconds, 500);
     EXPECT_EQ(offset.error_seconds, 2);
     EXPECT_EQ(offset.at_seconds, 4002);
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ClockAlignment, ARankThatDoesNotAnswerIsAnError) {
+  for (const int rank : {0, 1}) {
+    InProcessWorld world(2);
+    const auto offset = MeasureClockOffset(
+        world.communicator(rank), [] { return MonotonicSeconds(); }, absl::Milliseconds(10));
+    EXPECT_EQ(offset.status().code(), absl::StatusCode::kDeadlineExceeded) << rank << ": " << offset.status();
+  }
 }
 
 TEST(ClockAlignment, OneRankIsItsOwnClock) {

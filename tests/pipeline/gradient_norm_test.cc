@@ -68,7 +68,11 @@ absl::StatusOr<GlobalGradient> ComputeOnRank(const ModelPlan& plan, const Run& r
   FillGradients(state, run.bad_parameters);
   Collectives collectives(world, absl::Seconds(30));
   GradientNorm norm(plan, pipeline);
-  return norm.Compute(Stream::Cpu(1), state, run.loss(world.rank()), run.vote(world.rank()), collectives);
+  const auto compute = [&] {
+    return norm.Compute(Stream::Cpu(1), state, run.loss(world.rank()), run.vote(world.rank()), collectives);
+  };
+  HADAL_RETURN_IF_ERROR(compute().status());
+  return compute();  // as in every step but the first
 }
 
 // What all ranks find, which must be the same.

@@ -33,6 +33,16 @@ TEST(LearningRateTest, PolynomialDecaysToItsEnd) {
   EXPECT_DOUBLE_EQ(LearningRate(options, 500, 110), 1e-5);
 }
 
+TEST(LearningRateTest, PolynomialOfARunThatEndsInItsWarmUpStaysAtThePeak) {
+  const RateOptions options{
+      .schedule = RateSchedule::kPolynomial, .peak = 1e-3, .warmup_updates = 10, .end_rate = 1e-5};
+  for (const int64_t total : {5, 10}) {
+    EXPECT_DOUBLE_EQ(LearningRate(options, 6, total), 5e-4) << total;
+    EXPECT_DOUBLE_EQ(LearningRate(options, 11, total), 1e-3) << total;
+    EXPECT_DOUBLE_EQ(LearningRate(options, 15, total), 1e-3) << total;
+  }
+}
+
 TEST(LearningRateTest, TFixupNeedsNoWarmUp) {
   const RateOptions options{.schedule = RateSchedule::kTFixup, .peak = 5e-4, .warmup_updates = 100};
   EXPECT_DOUBLE_EQ(LearningRate(options, 1, 0), 5e-4);

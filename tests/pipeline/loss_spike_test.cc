@@ -50,6 +50,7 @@ TEST(HighestLoss, IsInfiniteUntilTheWindowIsFullAndWhereTheOptionIsOff) {
   EXPECT_TRUE(std::isinf(HighestLoss(trend, kOptions)));
   trend.losses = 10;
   EXPECT_DOUBLE_EQ(HighestLoss(trend, kOptions), 7);
+  EXPECT_DOUBLE_EQ(HighestLoss(trend, {.deviations = 0.5, .window = 10}), 5.25);
   EXPECT_TRUE(std::isinf(HighestLoss(trend, {.deviations = 0, .window = 10})));
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -67,6 +68,67 @@ std::vector<float> Rows(uint64_t seed, int64_t sentence_rows, int64_t rows, floa
   return values;
 }
 
+constexpr ActivationCapacity kCapacity{.source_rows = kSourceRows, .target_rows = kTargetRows, .max_length = 16};
+
+// A stack as a chunk runs it: one segment, or, where layers are combined, one a layer on a history, and what closes it.
+class StackRun {
+ public:
+  StackRun(const ModelPlan& plan, int32_t first, int32_t last, ArenaLayout& layout)
+      : stack_(plan.sublayers[first].stack) {
+    const bool combines = plan.Combines(stack_);
+    for (int32_t s = first, end = s; s < last; s = end) {
+      end = combines ? plan.NextCut(s + 1) : last;
+      segments_.emplace_back(plan, s, end, kCapacity);
+      saved_.push_back(layout.ReserveBytes("saved", segments_.back().saved_bytes()));
+    }
+    if (!combines) return;
+    closing_.emplace(plan, last - 1, kCapacity.rows(stack_));
+    saved_.push_back(layout.ReserveBytes("saved", closing_->saved_bytes()));
+    const int64_t elements = closing_->entries() * kCapacity.rows(stack_) * kWidth;
+    for (ArenaSlice& slice : histories_) slice = layout.Reserve<float>("history", elements);
+  }
+
+  void Forward(const SublayerContext& context, const Arena& arena, Matrix x, Matrix out) const {
+    if (!closing_) return segments_[0].Forward(context, x, Saved(arena, 0), out);
+    context.stream.Copy(Entries(arena, 0, 0, 1).data, x.data, AnyMatrix(x).bytes());
+    for (size_t k = 0; k < segments_.size(); ++k) {
+      const int64_t entries = segments_[k].entries();
+      segments_[k].Forward(context, Entries(arena, 0, 0, entries), Saved(arena, k), Entries(arena, 0, entries, 1));
+    }
+    closing_->Forward(context.stream, context.parameters, Entries(arena, 0, 0, closing_->entries()),
+                      Saved(arena, segments_.size()), out);
+  }
+
+  // In d_stream, as Segment::Backward.
+  void Backward(const SublayerContext& context, const Arena& arena, Matrix x, Matrix d_stream) const {
+    if (!closing_) return segments_[0].Backward(context, x, Saved(arena, 0), d_stream, {});
+    const Matrix all = Entries(arena, 1, 0, closing_->entries());
+    context.stream.Clear(all.data, AnyMatrix(all).bytes());
+    closing_->Backward(context, Entries(arena, 0, 0, closing_->entries()), Saved(arena, segments_.size()), d_stream,
+                       all);
+    for (size_t k = segments_.size(); k-- > 0;) {
+      const int64_t entries = segments_[k].entries();
+      segments_[k].Backward(context, Entries(arena, 0, 0, entries), Saved(arena, k), Entries(arena, 1, entries, 1),
+                            Entries(arena, 1, 0, entries));
+    }
+    context.stream.Copy(d_stream.data, Entries(arena, 1, 0, 1).data, AnyMatrix(d_stream).bytes());
+  }
+
+ private:
+  std::byte* Saved(const Arena& arena, size_t index) const { return arena.Get<std::byte>(saved_[index]); }
+  // Of the history, or, `which` = 1, its gradient.
+  Matrix Entries(const Arena& arena, int which, int64_t first, int64_t count) const {
+    const int64_t rows = kCapacity.rows(stack_);
+    return {arena.Get<float>(histories_[which]) + first * rows * kWidth, count * rows, kWidth};
+  }
+
+  Stack stack_;
+  std::vector<Segment> segments_;
+  std::optional<LayerCombination> closing_;
+  std::vector<ArenaSlice> saved_;
+  ArenaSlice histories_[2];
+};
+
 // What a forward and a backward through a model leave that may not depend on padding.
 struct Outcome {
   std::vector<float> gradients, encoder_gradient, decoder_gradient, memory_gradient, head_gradient;
@@ -88,10 +150,9 @@ class PaddedModel {
                 .slots = 1,
                 .capacity = kCapacity},
                *layout_),
-        encoder_(plan_, 1, plan_.target_embedding(), kCapacity),
-        decoder_(plan_, plan_.target_embedding() + 1, plan_.output_head(), kCapacity),
-        head_(plan_),
-        saved_(layout_->ReserveBytes("saved", std::max(encoder_.saved_bytes(), decoder_.saved_bytes()))) {
+        encoder_(plan_, 1, plan_.target_embedding(), *layout_),
+        decoder_(plan_, plan_.target_embedding() + 1, plan_.output_head(), *layout_),
+        head_(plan_) {
     for (ArenaSlice& slice : matrices_) slice = layout_->Reserve<float>("rows", kTargetRows * kWidth);
     arena_ = *Arena::Allocate(*layout_, device_.get());
     parameters_.Bind(arena_);
@@ -115,24 +176,23 @@ class PaddedModel {
     context.places = &slots_.Fill(context);
     const Matrix x = Place(0, kSourceRows), out = Place(1, kSourceRows), d_memory = Place(2, kSourceRows);
     const Matrix y = Place(3, kTargetRows), y_out = Place(4, kTargetRows), d_stream = Place(5, kTargetRows);
-    std::byte* const saved = arena_.Get<std::byte>(saved_);
     Outcome outcome;
 
     Upload(x, Rows(1, 9, kSourceRows, poison, stream));
-    encoder_.Forward(context, x, saved, out);
+    encoder_.Forward(context, arena_, x, out);
     Upload(d_memory, Rows(2, 9, kSourceRows, 0, 0));
-    encoder_.Backward(context, x, saved, d_memory, {});
+    encoder_.Backward(context, arena_, x, d_memory);
     outcome.encoder_gradient = Download(d_memory);
 
     context.memory = out;
     context.d_memory = d_memory;
     stream_.Clear(d_memory.data, kSourceRows * kWidth * int64_t{sizeof(float)});
     Upload(y, Rows(3, 17, kTargetRows, poison, stream));
-    decoder_.Forward(context, y, saved, y_out);
+    decoder_.Forward(context, arena_, y, y_out);
     head_.Forward(context, y_out, d_stream);
     outcome.loss = head_.Losses(context, {}).loss;
     outcome.head_gradient = Download(d_stream);
-    decoder_.Backward(context, y, saved, d_stream, {});
+    decoder_.Backward(context, arena_, y, d_stream);
     outcome.decoder_gradient = Download(d_stream);
     outcome.memory_gradient = Download(d_memory);
     outcome.gradients.resize(gradients.size);
@@ -141,9 +201,6 @@ class PaddedModel {
   }
 
  private:
-  static constexpr ActivationCapacity kCapacity{
-      .source_rows = kSourceRows, .target_rows = kTargetRows, .max_length = 16};
-
   std::vector<int32_t> Sublayers() const {
     std::vector<int32_t> all(plan_.sublayers.size());
     std::iota(all.begin(), all.end(), 0);
@@ -181,9 +238,9 @@ class PaddedModel {
   ParameterStore parameters_;
   Workspace workspace_;
   BatchSlots slots_;
-  Segment encoder_, decoder_;
+  StackRun encoder_, decoder_;
   OutputHead head_;
-  ArenaSlice saved_, matrices_[6];
+  ArenaSlice matrices_[6];
   Arena arena_;
 };
 
@@ -202,7 +259,8 @@ void ExpectZeroFrom(const std::vector<float>& values, int64_t row, const char* w
 
 TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {
   for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
-                                      ResidualMethod::kReZero, ResidualMethod::kAdmin, ResidualMethod::kNormFormer}) {
+                                      ResidualMethod::kReZero, ResidualMethod::kAdmin, ResidualMethod::kNormFormer,
+                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
     SCOPED_TRACE(ResidualMethodName(method));
     PaddedModel model(method);
     const Outcome zeros = model.Run(0, 1), poisoned = model.Run(1000, 2);

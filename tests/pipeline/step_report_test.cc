@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 
@@ -60,8 +61,12 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
     Collectives collectives(communicator, kHang);
     Listener listener;
     StepReport report(options, plan, pipeline, collectives, rank == 0 ? &listener : nullptr);
+    absl::SleepFor(absl::Milliseconds(5));
+    const Stopwatch since_restart;
     report.Restart(first_step);
     absl::SleepFor(absl::Milliseconds(5));
+    const double of_session = report.Seconds();
+    EXPECT_LE(of_session, since_restart.Seconds()) << "what was before does not count";
     StepResult mine = result;
     mine.times.wait_seconds = wait_seconds[rank];
     for (const TrainingProgress& at : progress) {
@@ -109,6 +114,7 @@ TEST(StepReport, SaysLossAndSpeedATokenAndTheDepthsNormsWithoutEmbeddingsAndHead
   EXPECT_DOUBLE_EQ(steps[0].nll, std::log(3.0));
   EXPECT_DOUBLE_EQ(steps[0].perplexity, 3);
   EXPECT_EQ(steps[0].tokens_per_second, 4);
+  EXPECT_EQ(steps[0].step_seconds, 2);
   EXPECT_EQ(steps[0].target_tokens, 8);
   EXPECT_EQ(steps[0].learning_rate, 0.25);
   EXPECT_EQ(steps[0].gradient_norm, 1.5);
@@ -143,7 +149,18 @@ TEST(StepReport, EveryFewStepsTheStagesTimesAndWhatShareOfThemIsWaiting) {
     EXPECT_EQ(steps[i].measured_bubble, 0.5);
     ASSERT_THAT(steps[i].memory, SizeIs(2));
     EXPECT_GT(steps[i].memory[1].arena_bytes, 0);
+    EXPECT_GT(steps[i].memory[1].held_bytes, 0);
+    EXPECT_GE(steps[i].memory[1].peak_resident_bytes, steps[i].memory[1].held_bytes);
+    EXPECT_GT(steps[i].analytic_bubble, 0) << "of two stages";
   }
+}
+
+TEST(StepReport, ItIsTheOptionThatSaysHowOftenStagesAreTold) {
+  const std::vector<StepMetrics> steps =
+      Report({.log_every_steps = 3}, Result(), {{.step = 2}, {.step = 3}}, {0.5, 1.5}).steps;
+  ASSERT_THAT(steps, SizeIs(2));
+  EXPECT_THAT(steps[0].stages, IsEmpty());
+  EXPECT_THAT(steps[1].stages, SizeIs(2));
 }
 
 // From the steps of this session alone: 20 were done before it.
@@ -152,6 +169,8 @@ TEST(StepReport, TheTimeLeftGoesByTheSessionsSpeedToTheLastStep) {
   const Told told = Report(options, Result(), {{.step = 25}}, {0}, /*first_step=*/20);
   ASSERT_THAT(told.steps, SizeIs(1));
   EXPECT_EQ(told.steps[0].total_steps, 100);
+  EXPECT_GE(told.steps[0].elapsed_seconds, told.seconds_before);
+  EXPECT_LE(told.steps[0].elapsed_seconds, told.seconds_after);
   EXPECT_GE(told.steps[0].eta_seconds.value(), told.seconds_before / 5 * 75 * (1 - 1e-12));
   EXPECT_LE(told.steps[0].eta_seconds.value(), told.seconds_after / 5 * 75 * (1 + 1e-12));
 }

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -79,6 +82,59 @@ TEST(Arena, ScratchOfProgramsLiesOverEachOtherAndWhatLastsApart) {
     const auto* const begin = arena.Get<int8_t>(slice);
     EXPECT_EQ(std::count(begin, begin + slice.bytes, value), slice.bytes);
   }
+}
+
+// A category is a name, a part, what lasts or not, and whose program it is; sizes are padded to 64 bytes.
+TEST(Arena, CategoriesHoldWhatWasReservedUnderThem) {
+  ArenaLayout layout;
+  layout.ReserveBytes("workspace", 64);
+  layout.ReserveBytes("logits", 128);
+  layout.ReserveHostBytes("workspace", 192);
+  layout.ReserveBytes("workspace", 1);
+  layout.ReserveLasting<float>("workspace", 16);
+  layout.BeginProgram();
+  layout.ReserveBytes("workspace", 64);
+  layout.ReserveBytes("workspace", 64);
+  layout.ReserveLasting<float>("workspace", 16);
+  layout.BeginProgram();
+  layout.ReserveBytes("workspace", 320);
+  std::vector<std::tuple<std::string, bool, bool, int, int64_t>> found;
+  for (const ArenaLayout::Category& c : layout.categories()) {
+    found.emplace_back(c.name, c.section.on_host, c.section.lasting, c.program, c.bytes);
+  }
+  const std::vector<std::tuple<std::string, bool, bool, int, int64_t>> expected = {
+      {"workspace", false, false, 0, 128}, {"logits", false, false, 0, 128},    {"workspace", true, false, 0, 192},
+      {"workspace", false, true, 0, 128},  {"workspace", false, false, 1, 128}, {"workspace", false, false, 2, 320}};
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(layout.overlaid_bytes(), 2 * 64 + 256);
+  EXPECT_EQ(layout.device_bytes(), 128 + 320);
+}
+
+TEST(Arena, WhatIsNotThereIsAnErrorWithItsSize) {
+  ArenaLayout layout;
+  layout.ReserveBytes("weights", int64_t{1} << 50);  // beyond all addresses
+  const absl::Status status = Arena::Allocate(layout).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("arena of 1125899906842624 bytes"), std::string::npos) << status;
+}
+
+TEST(Arena, GivesItsMemoryBackOnce) {
+  ArenaLayout layout;
+  const ArenaSlice slice = layout.ReserveBytes("weights", int64_t{1} << 20);
+  unsigned char flags = 0;
+  void* base = nullptr;
+  {
+    Arena kept;
+    {
+      Arena first = *Arena::Allocate(layout);
+      base = first.Get<std::byte>(slice);
+      kept = std::move(first);
+    }
+    ASSERT_EQ(mincore(base, 1, &flags), 0) << "moved, not released";
+    EXPECT_EQ(kept.Get<std::byte>(slice), base);
+  }
+  EXPECT_NE(mincore(base, 1, &flags), 0);
+  EXPECT_EQ(errno, ENOMEM) << "nothing is mapped there any more";
 }
 
 // What one program takes for the host another may take for kernels.

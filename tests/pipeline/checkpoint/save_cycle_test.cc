@@ -2,6 +2,7 @@
 #include "pipeline/checkpoint/save_cycle.h"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "pipeline/checkpoint/checkpoint_writer.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -109,14 +111,20 @@ TEST_F(SaveCycleTest, OneSaveIsFinishedBeforeTheNextBegins) {
 TEST_F(SaveCycleTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   absl::SleepFor(kPause);
+  const Stopwatch since_restart;
+  saves_.Restart(0);
+  absl::SleepFor(kPause);
+  const double before = since_restart.Seconds();
   const Stopwatch watch;
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  const double first = before + watch.Seconds();
   absl::SleepFor(kPause);
   ASSERT_TRUE(saves_.Begin(At(4), false).ok());
   const double most = watch.Seconds();
   ASSERT_TRUE(saves_.Finish(4).ok());
   ASSERT_THAT(listener_.steps(), ElementsAre(3, 4));
   EXPECT_GE(listener_.saved[0].interval_seconds, absl::ToDoubleSeconds(kPause)) << "since the start";
+  EXPECT_LE(listener_.saved[0].interval_seconds, first);
   EXPECT_GE(listener_.saved[1].interval_seconds, absl::ToDoubleSeconds(kPause));
   EXPECT_LE(listener_.saved[1].interval_seconds, most);
 }
@@ -153,10 +161,63 @@ TEST_F(SaveCycleTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
   EXPECT_THAT(listener_.steps(), ElementsAre(2, 4));
 }
 
+TEST_F(SaveCycleTest, AFailureThatAPollFindsIsAWarningToo) {
+  const FileSizeLimit full(100);
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  for (int i = 0; i < 30000 && listener_.warnings.empty(); ++i) {
+    ASSERT_TRUE(saves_.Poll(4).ok());
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_THAT(listener_.warnings,
+              ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("of an earlier start"))));
+}
+
+// As on every rank but 0.
+TEST_F(SaveCycleTest, WithoutASinkItSavesAndFailsInSilence) {
+  SaveCycle quiet(checkpoints_, nullptr, trace_);
+  quiet.Restart(0);
+  {
+    const FileSizeLimit full(100);
+    ASSERT_TRUE(quiet.Begin(At(3), false).ok());
+    EXPECT_TRUE(quiet.Finish(4).ok());
+  }
+  EXPECT_TRUE(quiet.SaveAtEnd(At(4), false).ok());
+  EXPECT_THAT(quiet.last_directory(), EndsWith("step_00000004"));
+}
+
+// A rank that says nothing any more, and a job that was aborted.
+TEST_F(SaveCycleTest, ARunWhoseRanksHaveLostEachOtherEnds) {
+  for (const absl::StatusCode code : {absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable}) {
+    for (const bool polls : {true, false}) {
+      const TemporaryDirectory run;
+      InProcessWorld world(2);
+      const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+        std::optional<Collectives> collectives(std::in_place, communicator, absl::Seconds(30));
+        TrainingCheckpoints checkpoints({.run_directory = run.path()}, state_, communicator.rank(), *collectives);
+        const absl::Status claimed = checkpoints.Claim(0);
+        if (communicator.rank() == 1) return absl::OkStatus();  // and not a word more
+        HADAL_RETURN_IF_ERROR(claimed);
+        SaveCycle saves(checkpoints, &listener_, trace_);
+        saves.Restart(0);
+        HADAL_RETURN_IF_ERROR(saves.Begin(At(3), false));
+        collectives.emplace(communicator, absl::Milliseconds(10));  // less patient from now on
+        if (code == absl::StatusCode::kUnavailable) communicator.Abort(1);
+        EXPECT_EQ((polls ? saves.Poll(4) : saves.Finish(4)).code(), code) << polls;
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+  EXPECT_THAT(listener_.warnings, IsEmpty());
+  EXPECT_THAT(listener_.saved, IsEmpty());
+}
+
 TEST_F(SaveCycleTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
   const CheckpointWriter other = SmallWriter(run_.path());
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
+  ASSERT_TRUE(saves_.Begin(At(5), false).ok());
+  EXPECT_EQ(saves_.Begin(At(6), false).code(), absl::StatusCode::kAborted) << "found before the next begins";
   EXPECT_THAT(listener_.saved, IsEmpty());
 }
 

@@ -65,6 +65,7 @@ TEST_P(DepthStatisticsTest, AFactorIsTakenOutAndMicroBatchesAddUp) {
   const double once = statistics_.sums(1, DepthTensor::kOutput).squares;
   Observe({.tensor = DepthTensor::kOutput, .sublayer = 1, .values = After(), .factor = -2});
   EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput).squares, once + once / 4);
+  EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput).elements, 2 * kRows * kWidth);
   statistics_.Clear();
   EXPECT_EQ(statistics_.sums(1, DepthTensor::kOutput), TensorSums());
 }
@@ -77,6 +78,49 @@ TEST_P(DepthStatisticsTest, CountsWhatReluLetsThrough) {
   }
   Observe({.tensor = DepthTensor::kHidden, .sublayer = 2, .values = After()});
   EXPECT_EQ(statistics_.sums(2, DepthTensor::kHidden).non_zero, expected);
+  const double squares = statistics_.sums(2, DepthTensor::kHidden).squares;
+  Observe({.tensor = DepthTensor::kHidden, .sublayer = 2, .values = After().Rows(0, 0)});
+  EXPECT_EQ(statistics_.sums(2, DepthTensor::kHidden).squares, squares) << "nothing of the tensor before is left";
+  Observe({.tensor = DepthTensor::kHidden, .sublayer = 2, .values = After()});
+  EXPECT_EQ(statistics_.sums(2, DepthTensor::kHidden).non_zero, 2 * expected);
+}
+
+// The longer stack's rows of the widest tensor: more than either stack's of the stream.
+TEST_P(DepthStatisticsTest, HasRoomForTheLargestTensor) {
+  constexpr int64_t kRoom = 2 * DepthStatistics::kBlock;
+  const ModelPlan plan = ModelPlan::Make({.encoder_layers = 1,
+                                          .decoder_layers = 1,
+                                          .d_model = 8,
+                                          .d_ff = 64,
+                                          .heads = 1,
+                                          .source_vocabulary = 10,
+                                          .target_vocabulary = 10});
+  const std::vector<float> ones(kRoom, 1.0f);
+  for (const bool longer_source : {false, true}) {
+    const int64_t rows = kRoom / 64, few = 3;
+    DepthStatistics statistics(
+        plan,
+        {.source_rows = longer_source ? rows : few, .target_rows = longer_source ? few : rows, .max_length = rows},
+        {DepthTensor::kHidden});
+    statistics.Observe(Stream::Cpu(GetParam()), 0,
+                       {.tensor = DepthTensor::kHidden, .sublayer = 2, .values = ConstMatrix(ones.data(), rows, 64)});
+    EXPECT_EQ(statistics.sums(2, DepthTensor::kHidden).squares, kRoom);
+  }
+}
+
+TEST_P(DepthStatisticsTest, KeepsTheModelsOutputOfTheLastMicroBatch) {
+  DepthStatistics statistics(plan_, {.source_rows = kRows, .target_rows = kRows, .max_length = kRows},
+                             {DepthTensor::kModelOutput, DepthTensor::kOutput});
+  const auto observe = [&](DepthTensor tensor, ConstMatrix values) {
+    statistics.Observe(Stream::Cpu(GetParam()), 0, {.tensor = tensor, .sublayer = 1, .values = values});
+  };
+  observe(DepthTensor::kModelOutput, Before());
+  observe(DepthTensor::kModelOutput, After());
+  observe(DepthTensor::kOutput, Before());
+  EXPECT_EQ(statistics.model_output(), after_);
+  EXPECT_EQ(statistics.sums(1, DepthTensor::kOutput).non_zero, 0) << "counted of hidden layers alone";
+  statistics.Clear();
+  EXPECT_TRUE(statistics.model_output().empty());
 }
 
 TEST_P(DepthStatisticsTest, PassesOverWhatNobodyAskedFor) {

@@ -257,6 +257,21 @@ TEST_F(ConfigFiles, MergeInOrderThenOverrides) {
   EXPECT_EQ(config->model().heads(), 2);
   EXPECT_EQ(config->model().d_ff(), 128);
   EXPECT_EQ(config->model().d_model(), 32);
+  EXPECT_THAT(std::string(LoadConfig({base, more}, {"model.heads=2", "model.heads=x"}).status().message()),
+              HasSubstr("--set model.heads=x"));
+}
+
+TEST_F(ConfigFiles, AFieldsPlaceIsWhereTheFileSetsIt) {
+  const std::string file =
+      Write("run.textproto", "seed: 1\nmodel {\n  residual { method: \"pre_ln\" }\n}\n pipeline { split: [3] }\n");
+  EXPECT_EQ(FieldPlace(file, "seed"), file + ":1:1");
+  EXPECT_EQ(FieldPlace(file, "model.residual.method"), file + ":3:14");
+  EXPECT_EQ(FieldPlace(file, "pipeline.split"), file + ":5:13");
+  EXPECT_EQ(FieldPlace(file, "model.heads"), "") << "set elsewhere";
+  EXPECT_EQ(FieldPlace(file, "optimizer.epsilon"), "") << "in a group that the file has not";
+  EXPECT_EQ(FieldPlace(file, "model.haeds"), "");
+  EXPECT_EQ(FieldPlace(file + "x", "seed"), "");
+  EXPECT_EQ(FieldPlace(Write("broken.textproto", "seed: x"), "seed"), "");
 }
 
 TEST_F(ConfigFiles, ErrorNamesTheFileAtFault) {
@@ -278,6 +293,8 @@ TEST_F(ConfigFiles, WhatWindowsEditorsAddIsNoPartOfIt) {
   EXPECT_EQ(config->seed(), 11u);
   const std::string utf16 = Write("utf16.textproto", "\xFF\xFEs");
   EXPECT_EQ(LoadConfig({utf16}, {}).status().message(), utf16 + ": is UTF-16; save it as UTF-8");
+  const std::string big_endian = Write("utf16.textproto", "\xFE\xFFs");
+  EXPECT_EQ(LoadConfig({big_endian}, {}).status().message(), big_endian + ": is UTF-16; save it as UTF-8");
 }
 
 TEST_F(ConfigFiles, ARunDirectoryIsAConfig) {

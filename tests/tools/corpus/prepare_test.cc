@@ -94,6 +94,11 @@ TEST_F(PrepareTest, TextRoundTripsThroughAllSplits) {
   EXPECT_EQ(train.manifest().target_vocabulary.file, "vocabulary.model");
   EXPECT_THAT(out_.str(), HasSubstr("wrote train: 3 pairs"));
   EXPECT_THAT(out_.str(), HasSubstr("nothing skipped"));
+  EXPECT_THAT(out_.str(), Not(HasSubstr("removed")));
+  const CorpusStatistics& all = train.manifest().statistics;
+  EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat("; source ", all.source_tokens, " tokens (longest ",
+                                                 all.longest_source, ", none unknown), target ", all.target_tokens,
+                                                 " (longest ", all.longest_target, ", none unknown); nothing")));
 }
 
 TEST_F(PrepareTest, PlainTextHasNoSource) {
@@ -202,7 +207,15 @@ TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
   EXPECT_THAT(train.sample(0).source, ::testing::ElementsAre(4, 5, 6, 7));
   EXPECT_THAT(train.sample(0).target, ::testing::ElementsAre(4, 5, kUnknownToken, 6));
   EXPECT_EQ(train.manifest().source_vocabulary.file, "source.txt");
-  EXPECT_THAT(out_.str(), HasSubstr("25% unknown"));
+  EXPECT_THAT(out_.str(), HasSubstr("none unknown), target 4 (longest 4, 25% unknown)"));
+
+  options_.output = Path("again");
+  options_.target_vocabulary.clear();
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(OpenCorpus("train").sample(0).target, ::testing::ElementsAre(4, 5, kUnknownToken, 6)) << "as it was";
+  const Corpus one_side = *Corpus::Open(Path("again/train"));
+  EXPECT_EQ(one_side.manifest().target_vocabulary.file, "vocabulary.txt") << "one that is given serves both sides";
+  EXPECT_THAT(one_side.sample(0).source, ::testing::ElementsAre(4, 5, 6, 7));
 }
 
 TEST_F(PrepareTest, ByteOrderMarkAndCrLfAreNoText) {
@@ -270,6 +283,30 @@ TEST_F(PrepareTest, OverLongSidesAreACountedSkipOrAnError) {
   EXPECT_THAT(std::string(Run().message()), HasSubstr(absl::StrCat("the limit is ", options_.max_tokens)));
 }
 
+TEST_F(PrepareTest, OptionsThatLeaveNothingAreRefused) {
+  options_.max_tokens = 0;
+  ExpectError({"--max-tokens 0"});
+  EXPECT_FALSE(std::filesystem::exists(Path("out")));
+  options_.max_tokens = 1;
+  ExpectError({"nothing is left of the train text", "of 3 lines", "3 are too long"});
+  options_.max_tokens = 100;
+  ASSERT_TRUE(Run().ok()) << "what failed is not in the way";
+  options_.output.clear();
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("--out"));
+}
+
+// Blank only after normalisation.
+TEST_F(PrepareTest, ALineOfWhichNoTokenIsLeftIsNamedWhereEmptyOnesAreErrors) {
+  options_.on_empty = BadLine::kError;
+  Write("train.en", "The cat sleeps.\n \xC2\xA0 \nA man reads.\n");
+  ExpectError({"train.en:2 / ", "train.de:2: nothing of a side is left", "--on-empty skip"});
+  Write("train.de", "Die Katze schläft.\nDer Hund frisst den Fisch.\n \xC2\xA0 \n");
+  options_.monolingual = true;
+  options_.train = {{"", Path("train.de")}};
+  options_.training.size = 40;
+  ExpectError({"train.de:3: nothing of it is left"});
+}
+
 TEST_F(PrepareTest, NothingLeftIsAnError) {
   Write("train.en", "\n\n");
   Write("train.de", "\n\n");
@@ -331,6 +368,20 @@ TEST_F(PrepareTest, AnOutputInUseIsKeptUnlessToldOtherwise) {
   EXPECT_EQ(SourceText(OpenCorpus("train"), 0), "The cat reads.");
 }
 
+TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
+  options_.valid = options_.test = options_.train;
+  ASSERT_TRUE(Run().ok());
+  options_.valid.clear();
+  options_.test.clear();
+  std::filesystem::remove(Path("out/train.json"));
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("valid.json is there already"));
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  for (const char* split : {"valid", "test"}) {
+    EXPECT_FALSE(std::filesystem::exists(Path(absl::StrCat("out/", split, ".json")))) << split;
+  }
+}
+
 TEST_F(PrepareTest, ATooLargeVocabularyNamesTheLargest) {
   options_.training.size = 5000;
   ExpectError({"at most", "5000"});
@@ -387,6 +438,49 @@ TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
   ASSERT_EQ(run(absl::StrCat("--train ", Path("train.en"), " --valid ", Path("train.de"), " --monolingual")), 0);
   EXPECT_EQ(OpenCorpus("train").size(), 100);
   EXPECT_TRUE(OpenCorpus("valid").manifest().monolingual());
+}
+
+TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
+  const auto run = [&](const std::string& arguments) {
+    CLI::App app;
+    int exit_code = -1;
+    AddPrepareCommand(app, exit_code);
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const std::string pair = absl::StrCat(Path("train.en"), " ", Path("train.de"));
+    app.parse(absl::StrCat("prepare --overwrite --out ", Path("out"), " --train ", pair, " ", arguments));
+    out_.str(::testing::internal::GetCapturedStderr() + ::testing::internal::GetCapturedStdout());
+    return exit_code;
+  };
+  const std::string small = "--vocab-size 45 ";
+  Write("train.en", "The cat sleeps.\n\nA man reads.\n");
+  EXPECT_EQ(run(small), 0) << out_.str();
+  EXPECT_EQ(run(small + "--on-empty skip --on-invalid error --on-long error"), 0) << out_.str();
+  EXPECT_EQ(run(small + "--on-empty error"), 1);
+  EXPECT_THAT(out_.str(), HasSubstr("train.en:2"));
+  Write("train.en", "The cat sleeps.\nb\xFF\nA man reads.\n");
+  EXPECT_EQ(run(small + "--on-empty skip --on-long skip"), 1);
+  EXPECT_EQ(run(small + "--on-invalid skip --on-empty error --on-long error"), 0) << out_.str();
+  Write("train.en", absl::StrCat("a\n", kEnglish));
+  Write("train.de", absl::StrCat("a\n", kGerman));
+  const std::string short_ones = "--vocab-size 60 --max-tokens 2 ";
+  EXPECT_EQ(run(short_ones + "--on-empty error --on-invalid error"), 0) << out_.str();
+  EXPECT_EQ(OpenCorpus("train").size(), 1);
+  EXPECT_EQ(run(short_ones + "--on-long error"), 1);
+  EXPECT_THAT(out_.str(), HasSubstr("the limit is 2"));
+
+  Write("en.txt", "The 3\ncat 2\n");
+  Write("de.txt", "Die 3\nKatze 2\n");
+  const std::string both = absl::StrCat("--source-vocab ", Path("en.txt"), " --target-vocab ", Path("de.txt"));
+  EXPECT_EQ(run(both), 0) << out_.str();
+  EXPECT_EQ(Read("out/source.txt"), Read("en.txt"));
+  EXPECT_EQ(Read("out/target.txt"), Read("de.txt"));
+  const std::string more = absl::StrCat(" --test ", Path("train.en"), " ", Path("train.de"));
+  EXPECT_EQ(run(absl::StrCat("--vocab ", Path("de.txt"), more)), 0) << out_.str();
+  EXPECT_EQ(Read("out/vocabulary.txt"), Read("de.txt"));
+  EXPECT_EQ(OpenCorpus("test").size(), 4);
+  EXPECT_EQ(run("--vocab-size 60 --vocab-pairs 2"), 0) << out_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("on 2 pairs"));
 }
 
 // Real text: what SentencePiece's normalisation would change stays as it was.

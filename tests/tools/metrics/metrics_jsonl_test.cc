@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +78,64 @@ TEST_F(MetricsJsonlTest, WritesAStepThatReadsBackToTheSameBits) {
   EXPECT_EQ(line["stages"][0]["forward"], 0.25);
   EXPECT_EQ(line["stages"][1]["wait"], 0.5);
   EXPECT_EQ(line["depth_gradient_norms"], json::parse("[1.235e-05, 2.0]"));
+}
+
+// Programs of other people read these names.
+TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
+  const auto sink = Open(0);
+  sink->OnStart({.run_directory = "nowhere",
+                 .model = "DeepNorm",
+                 .parameters = 1,
+                 .source_vocabulary = 2,
+                 .target_vocabulary = 3,
+                 .encoder_sublayers = 4,
+                 .decoder_sublayers = 5,
+                 .ranks = 6,
+                 .stages = 7,
+                 .replicas = 8,
+                 .threads = 9,
+                 .first_step = 10,
+                 .total_steps = 11});
+  EXPECT_EQ(json::parse(Lines().at(0)), json::parse(R"({"event": "run", "model": "DeepNorm", "parameters": 1,
+      "source_vocabulary": 2, "target_vocabulary": 3, "encoder_sublayers": 4, "decoder_sublayers": 5, "ranks": 6,
+      "stages": 7, "replicas": 8, "threads": 9, "first_step": 10, "total_steps": 11})"));
+  sink->OnStep({.step = 1,
+                .update = 2,
+                .total_steps = 3,
+                .loss = 4,
+                .nll = 5,
+                .perplexity = 6,
+                .learning_rate = 7,
+                .gradient_norm = 8,
+                .target_tokens = 9,
+                .tokens_per_second = 10,
+                .step_seconds = 11,
+                .elapsed_seconds = 12,
+                .epoch = 13,
+                .stages = {{.forward_seconds = 14,
+                            .recompute_seconds = 15,
+                            .backward_seconds = 16,
+                            .wait_seconds = 17,
+                            .communication_seconds = 18,
+                            .optimizer_seconds = 19,
+                            .checkpoint_seconds = 20,
+                            .core_wait_seconds = 21}},
+                .memory = {{.arena_bytes = 22, .held_bytes = 23, .peak_resident_bytes = 24}},
+                .measured_bubble = 25,
+                .analytic_bubble = 26});
+  EXPECT_EQ(json::parse(Lines().at(1)), json::parse(R"({"event": "step", "step": 1, "update": 2, "loss": 4.0,
+      "nll": 5.0, "perplexity": 6.0, "learning_rate": 7.0, "gradient_norm": 8.0, "target_tokens": 9,
+      "tokens_per_second": 10.0, "step_seconds": 11.0, "elapsed_seconds": 12.0, "epoch": 13.0, "skipped": false,
+      "measured_bubble": 25.0, "analytic_bubble": 26.0, "stages": [{"forward": 14.0, "recompute": 15.0,
+      "backward": 16.0, "wait": 17.0, "communication": 18.0, "optimizer": 19.0, "checkpoint": 20.0,
+      "core_wait": 21.0, "arena_bytes": 22, "held_bytes": 23, "peak_resident_bytes": 24}]})"));
+  sink->OnValidation({.step = 1, .nll = 2, .perplexity = 3, .bleu = 4, .best = true, .sentences = 5, .seconds = 6});
+  EXPECT_EQ(json::parse(Lines().at(2)), json::parse(R"({"event": "validation", "step": 1, "nll": 2.0,
+      "perplexity": 3.0, "bleu": 4.0, "best": true, "sentences": 5, "seconds": 6.0})"));
+  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kSample}) sink->OnText(7, kind, "x");
+  for (const auto& [line, event] : {std::pair(3, "notice"), {4, "warning"}, {5, "sample"}}) {
+    EXPECT_EQ(json::parse(Lines().at(line)), json({{"event", event}, {"step", 7}, {"text", "x"}}));
+  }
 }
 
 TEST_F(MetricsJsonlTest, ADevicesLaunchesAndGraphsStandWithTheStage) {

@@ -1,11 +1,13 @@
 #include "tools/metrics/progress.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/metrics/progress_line.h"
@@ -13,6 +15,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -67,6 +70,66 @@ class ProgressTest : public ::testing::Test {
 constexpr char kLine[] =
     "step 2/1,000  0%  loss 4.321  ppl 75.20  lr 4.90e-04  gnorm 1.23  12.3k tok/s  ETA 3m20s  elapsed 1.0s";
 
+TEST(ProgressLine, IsWholeWhereThereIsRoom) {
+  const auto line = [](const StepMetrics& step, const TerminalStyle& style) {
+    return LayOutLine(StepSegments(step, style), 300, false);
+  };
+  constexpr char kValues[] = "   50%  loss 4.321  ppl 75.20  lr 4.90e-04  gnorm 1.23   12.3k tok/s  ETA 3m20s";
+  EXPECT_EQ(line(Step(499), {.live = true}), absl::StrCat("step   500/1,000  ━━━━━━━━┄┄┄┄┄┄┄┄", kValues));
+  EXPECT_EQ(line(Step(499), {.live = true, .unicode = false}),
+            absl::StrCat("step   500/1,000  ========........", kValues));
+  EXPECT_THAT(line(Step(1999), {}), StartsWith("step 2,000/1,000  100%  loss"));
+  EXPECT_THAT(line(Step(999), {}), Not(HasSubstr("ETA"))) << "nothing is left";
+  StepMetrics unlimited = Step(499);
+  unlimited.total_steps = 0;
+  unlimited.eta_seconds.reset();
+  unlimited.skipped = true;
+  EXPECT_EQ(line(unlimited, {.live = true}),
+            "step 500  loss 4.321  ppl 75.20  lr 4.90e-04  gnorm 1.23   12.3k tok/s  update skipped");
+}
+
+// What a line loses, one after the other, as its room shrinks; its first part stays.
+std::vector<std::string> Lost(const std::vector<LineSegment>& segments) {
+  std::vector<std::string> lost;
+  for (int columns = 300; columns > 0; --columns) {
+    const std::string line = LayOutLine(segments, columns, false);
+    for (size_t i = 1; i < segments.size(); ++i) {
+      const std::string& name = segments[i].label.empty() ? segments[i].value : segments[i].label;
+      if (line.find(name) == std::string::npos && std::ranges::find(lost, name) == lost.end()) lost.push_back(name);
+    }
+  }
+  return lost;
+}
+
+TEST(ProgressLine, LosesTheLeastImportantFirst) {
+  StepMetrics step = Step(499);
+  step.skipped = true;
+  EXPECT_THAT(
+      Lost(StepSegments(step, {.live = true, .unicode = false})),
+      ElementsAre("========........", " 50%", "gnorm", "lr", "12.3k tok/s", "ppl", "ETA", "update skipped", "loss"));
+  EXPECT_THAT(Lost(StepSegments(step, {})),
+              ElementsAre("elapsed", "50%", "gnorm", "lr", "12.3k tok/s", "ppl", "ETA", "update skipped", "loss"));
+  EXPECT_THAT(Lost(ValidationSegments({.step = 5, .nll = 3, .bleu = 12, .best = true, .sentences = 500})),
+              ElementsAre("500 sentences", "in", "ppl", "best so far", "BLEU", "nll"));
+  const std::vector<LineSegment> segments = StepSegments(step, {});
+  const std::string whole = LayOutLine(segments, 300, false);
+  EXPECT_EQ(LayOutLine(segments, DisplayWidth(whole), false), whole);
+  EXPECT_NE(LayOutLine(segments, DisplayWidth(whole) - 1, false), whole);
+}
+
+TEST(ProgressLine, IsCutBetweenCharactersAndPaintedWhereThereIsText) {
+  EXPECT_EQ(CutToWidth("äöü", 2), "äö");
+  EXPECT_EQ(CutToWidth("äöü", 3), "äöü");
+  EXPECT_EQ(CutToWidth("a━b", 9), "a━b");
+  EXPECT_EQ(CutToWidth("abc", 0), "");
+  EXPECT_EQ(LayOutLine({{"step", "1,000", Ink::kBold, 0}}, 6, false), "step 1");
+  EXPECT_EQ(LayOutLine({{"", "stepped", Ink::kBold, 0}}, 4, false), "step");
+  EXPECT_EQ(Paint("x", Ink::kGood, true), "\033[32mx\033[0m");
+  EXPECT_EQ(Paint("x", Ink::kPlain, true), "x");
+  EXPECT_EQ(Paint("x", Ink::kGood, false), "x");
+  EXPECT_EQ(Paint("", Ink::kGood, true), "");
+}
+
 TEST_F(ProgressTest, PlainLinesComeAtIntervalsAndAtTheEnd) {
   Progress progress = Make({});
   progress.OnStep(Step(0));
@@ -103,6 +166,70 @@ TEST_F(ProgressTest, ATerminalShowsOneLineAndTheStrip) {
   EXPECT_EQ(lines[2], "warning: the disk is nearly full");
   EXPECT_EQ(lines[3], "checkpoint of step 4 saved in 2.0 s: d (training waited 0.250 s, 2.5% of the interval)");
   EXPECT_THAT(lines[4], StartsWith("step"));
+}
+
+TEST_F(ProgressTest, APlainLogHasTheDepthUnderEachValidation) {
+  Progress progress = Make({});
+  progress.OnStart({.model = "DeepNorm", .encoder_sublayers = 2, .decoder_sublayers = 2});
+  progress.OnValidation({.step = 0, .nll = 3, .perplexity = 20.1});
+  EXPECT_THAT(Screen(out_.str()), ElementsAre(_, StartsWith("validation at step 0"))) << "nothing is known yet";
+  progress.OnStep(Step(0));
+  progress.OnValidation({.step = 1, .nll = 3, .perplexity = 20.1});
+  const std::vector<std::string> lines = Screen(out_.str());
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_THAT(lines[3], StartsWith("validation at step 1  nll 3.000  ppl 20.10"));
+  EXPECT_EQ(lines[4], "gnorm by depth 1e-04 ▁▃│▆█ 1e-01");
+}
+
+TEST_F(ProgressTest, WithoutALastStepOnlyTimeSaysWhatIsShown) {
+  Progress progress = Make({});
+  StepMetrics step = Step(0);
+  step.total_steps = 0;
+  for (const double seconds : {0.0, 9.0, 1.0, 9.0}) {
+    now_ += seconds;
+    progress.OnStep(step);
+    ++step.step;
+  }
+  EXPECT_THAT(Screen(out_.str()), ElementsAre(StartsWith("step 1 "), StartsWith("step 3 "))) << "10 seconds later";
+}
+
+TEST_F(ProgressTest, TheLastStepStandsOverTheSummary) {
+  for (const bool live : {false, true}) {
+    for (const double seconds : {0.01, 20.0}) {  // too early to be shown by itself, or not
+      out_.str("");
+      Progress progress = Make({.live = live, .columns = 160});
+      progress.OnStep(Step(0));
+      now_ += seconds;
+      progress.OnStep(Step(1));
+      progress.OnFinish("stopped");
+      const std::vector<std::string> lines = Screen(out_.str());
+      EXPECT_EQ(std::ranges::count_if(lines, [](const std::string& line) { return line.starts_with("step"); }),
+                live ? 1 : 2);
+      EXPECT_EQ(std::ranges::count_if(lines, [](const std::string& line) { return line.find("2/1,000") != line.npos; }),
+                1);
+      EXPECT_THAT(lines.back(), StartsWith("stopped: 2 steps")) << live << " " << seconds;
+    }
+  }
+}
+
+TEST_F(ProgressTest, ASummarySaysOnlyWhatThereWas) {
+  Progress progress = Make({});
+  StepMetrics step = Step(0);
+  step.step_seconds = 0.25;
+  step.skipped = true;
+  progress.OnStep(step);
+  progress.OnStep(step);
+  progress.OnValidation({.step = 2, .nll = 3, .perplexity = 20.1});
+  progress.OnFinish("stopped");
+  for (const char* said : {"(16.4k tok/s while training)", "2 updates skipped: the gradient",
+                           "last validation nll 3.000 (ppl 20.10) at step 2"}) {
+    EXPECT_THAT(out_.str(), HasSubstr(said));
+  }
+  for (const char* unsaid : {"BLEU", "run directory", "best"}) EXPECT_THAT(out_.str(), Not(HasSubstr(unsaid)));
+  out_.str("");
+  Progress empty = Make({});
+  empty.OnFinish("nothing to do");
+  EXPECT_THAT(Screen(out_.str()), ElementsAre(StartsWith("nothing to do: 0 steps, 0 target tokens in")));
 }
 
 TEST_F(ProgressTest, RedrawsAtMostTenTimesASecond) {

@@ -7,6 +7,10 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_split.h"
 #include "layers/method_presets.h"
@@ -21,8 +25,10 @@
 namespace hadal {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 TrainOptions SmallRun(ResidualMethod method = ResidualMethod::kDeepNorm) {
   TrainOptions options;
@@ -111,6 +117,61 @@ TEST(LayoutSearch, FindsWhatTryingEveryLayoutFinds) {
 std::string Name(const LayoutPrediction& layout) {
   return absl::StrCat(layout.pipeline.stages, " stages x ", layout.pipeline.chunks, " chunks x ",
                       layout.pipeline.replicas, " replicas, ", ToString(layout.pipeline.schedule));
+}
+
+// Counted by hand, from what the header says: the searches above and BestByTrying share the list.
+TEST(LayoutCandidates, AreAllLayoutsOfAllDevices) {
+  const TrainOptions options = SmallRun();
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const Machine machine = SmallMachine(1, 4, 1000);
+  // 8 micro-batches on 4 devices, each with and without checkpointing: 4 stages of 1 (two schedules), 2, 3 and 4 chunks, 2 stages of 1, 2, 3, 4, 6
+  // and 8 chunks and one stage of 1, both with and without sharding.
+  EXPECT_EQ(LayoutCandidates(model, options, machine, {.vary_micro_batch = false}).size(), 10u + 28u + 8u);
+  const std::vector<LayoutPrediction> all = LayoutCandidates(model, options, machine, {});
+  EXPECT_EQ(all.size(), 3 * 46u + 38u + 10u) << "of 8, 16 and 4, of 2 and of 1 micro-batches";
+  std::set<std::pair<int, int>> batches;  // micro-batches, tokens
+  for (const LayoutPrediction& layout : all) {
+    const PipelineOptions& pipeline = layout.pipeline;
+    EXPECT_EQ(pipeline.stages * pipeline.replicas, 4) << Name(layout);
+    EXPECT_EQ(pipeline.schedule == ScheduleKind::kInterleaved1F1B, pipeline.chunks > 1) << Name(layout);
+    EXPECT_LE(pipeline.replicas, layout.batch.micro_batches) << Name(layout);
+    EXPECT_EQ(layout.TargetTokens(), 8 * 256);
+    EXPECT_EQ(layout.batch.source_tokens * layout.batch.micro_batches, 8 * 192);
+    batches.emplace(layout.batch.micro_batches, layout.batch.target_tokens);
+  }
+  // Of 32 micro-batches one would be shorter than the longest sentence.
+  EXPECT_THAT(batches, ElementsAre(Pair(1, 2048), Pair(2, 1024), Pair(4, 512), Pair(8, 256), Pair(16, 128)));
+  std::set<int> replicas;
+  for (const LayoutPrediction& layout : LayoutCandidates(model, options, SmallMachine(3, 2, 1000), {})) {
+    replicas.insert(layout.pipeline.replicas);
+  }
+  EXPECT_THAT(replicas, ElementsAre(1, 2, 6)) << "3 would fill one node and a half";
+}
+
+TEST(LayoutSearch, ListsAsManyAsAreWantedAndTheyDiffer) {
+  const TrainOptions options = SmallRun();
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const Machine machine = SmallMachine(1, 4, 1000);
+  const auto search = SearchLayouts(model, options, machine, *CostsOf(machine), 1, {.top = 3});
+  ASSERT_TRUE(search.ok()) << search.status();
+  std::set<std::tuple<int, int, int, int, bool>> shapes;
+  for (const LayoutPrediction& layout : search->best) {
+    shapes.emplace(layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
+                   layout.pipeline.checkpoint_every > 0);
+  }
+  EXPECT_EQ(shapes.size(), 3u);
+  EXPECT_EQ(search->best.size(), 3u);
+  EXPECT_EQ(search->candidates, 186);
+}
+
+TEST(StepOperations, AreSixAMultiplyAddOfTheForwardPass) {
+  const TrainOptions options = SmallRun();
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const std::vector<double> costs =
+      SublayerCosts(model, CapacityOf(model.options, options.batch), kTypicalSentenceRows);
+  const double forward = std::accumulate(costs.begin(), costs.end(), 0.0);
+  EXPECT_DOUBLE_EQ(StepOperations(model, options.batch), 6 * forward * options.batch.micro_batches);
+  EXPECT_GT(StepOperations(model, options.batch), 6.0 * 8 * 256 * 64 * 200);
 }
 
 // The factors by which the search trusts it.

@@ -57,6 +57,35 @@ TEST(Report, OneRunOnOnePageThatLoadsNothing) {
                           Not(HasSubstr("@import")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
 }
 
+// A quarter of the compute waits for a core.
+TEST(Report, ThePagesTablesAndBarsHoldTheRunsNumbers) {
+  const TemporaryDirectory directory;
+  const StageTimes times{.forward_seconds = 0.6,
+                         .recompute_seconds = 0.2,
+                         .backward_seconds = 1.0,
+                         .wait_seconds = 0.125,
+                         .communication_seconds = 0.0625,
+                         .optimizer_seconds = 0.2,
+                         .checkpoint_seconds = 0.05,
+                         .core_wait_seconds = 0.5};
+  WriteRecordedRun(directory / "one", {.stages = {times, times}, .other_seconds = 0.1});
+  const auto report = MakeReport({directory / "one"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string html = ReportToHtml(*report);
+  for (const char* bar :
+       {"forward: 450 ms", "recompute: 150 ms", "backward: 750 ms", "optimizer: 150 ms", "waiting for a core: 500 ms",
+        "checkpoint: 50 ms", "wait: 125 ms", "communication: 62.5 ms", "other: 100 ms"}) {
+    EXPECT_THAT(html, HasSubstr(absl::StrCat("<title>", bar, "</title>")));
+  }
+  for (const char* cells :
+       {"<td>one</td><td>2 × 1</td><td>6</td><td>6.500</td><td>2337.5 ms</td><td>",
+        "<td>10.0 ms a step</td><td>all steps done</td></tr>", "<td>0</td><td>300.0 MiB</td><td>320.0 MiB</td><td>",
+        "<td>1</td><td>300.0 MiB</td><td>320.0 MiB</td><td>", "</td><td>350.0 MiB</td><td>"}) {
+    EXPECT_THAT(html, HasSubstr(cells));
+  }
+  EXPECT_THAT(html, HasSubstr("a model, 12,345 parameters"));
+}
+
 TEST(Report, IsWrittenUnderTheNameThatWasAskedFor) {
   const TemporaryDirectory directory;
   WriteRecordedRun(directory / "one", TwoRanks());
@@ -135,7 +164,8 @@ TEST(Report, SeveralRunsHaveTheSameScalingInAllThreeForms) {
   const std::string efficiency = absl::StrFormat("%.1f%%", 100 * row["efficiency"].get<double>());
   EXPECT_THAT(ReportToMarkdown(*report), AllOf(HasSubstr("## Scaling (strong)"), HasSubstr(efficiency)));
   EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("| 1.73x | 86.5% | 13.5% |"));
-  EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("Scaling efficiency (strong)"), HasSubstr(efficiency)));
+  EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("Scaling efficiency (strong)"), HasSubstr(efficiency),
+                                           HasSubstr("<td>1.73×</td><td>86.5%</td><td>13.5%</td>")));
 }
 
 TEST(Report, TheNumbersOfARunInTheirUnits) {
@@ -152,6 +182,10 @@ TEST(Report, TheNumbersOfARunInTheirUnits) {
   EXPECT_THAT(text, HasSubstr("| two | 2 x 1 | 6 | 6.500 | 1850.0 ms | 541 | 0 (+0.0%) |"));
   EXPECT_THAT(text, HasSubstr("| one | 2600.0 ms | 3250.0 ms | -20.0% | - | - | 50.0% | 25.0% |"));
   EXPECT_THAT(text, HasSubstr("| 300.0 MiB | - |"));
+  const std::string html = ReportToHtml(*report);
+  EXPECT_THAT(html, HasSubstr("<td>one</td><td>2600.0 ms</td><td>3250.0 ms</td><td>-20.0%</td><td>"));
+  EXPECT_THAT(html, HasSubstr("<td>-</td><td>50.0%</td><td>25.0%</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<td>300.0 MiB</td><td>-</td>"));
   const auto json = nlohmann::json::parse(ReportToJson(*report))["runs"][1];
   EXPECT_EQ(json["steps"], 6);
   EXPECT_EQ(json["loss"], 6.5);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
@@ -33,6 +34,124 @@ TEST(RunRecord, ComesBackAsTheSinkWroteIt) {
   ASSERT_TRUE(run->layout.has_value());
   EXPECT_EQ(run->layout->shape.stages, 2);
   EXPECT_EQ(run->layout->shape.micro_batches, 8);
+}
+
+// Each with a number of its own, so that no two can be exchanged.
+TEST(RunRecord, EveryNumberComesBackToItsPlace) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "config.resolved.textproto",
+              "pipeline { schedule: \"interleaved_1f1b\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
+              "checkpoint_every: 4 } batch { micro_batches: 30 }");
+  const StepMetrics step{.step = 1,
+                         .update = 2,
+                         .loss = 4,
+                         .nll = 5,
+                         .perplexity = 6,
+                         .learning_rate = 7,
+                         .gradient_norm = 8,
+                         .target_tokens = 9,
+                         .tokens_per_second = 10,
+                         .step_seconds = 11,
+                         .elapsed_seconds = 12,
+                         .epoch = 13,
+                         .stages = {{.forward_seconds = 14,
+                                     .recompute_seconds = 15,
+                                     .backward_seconds = 16,
+                                     .wait_seconds = 17,
+                                     .communication_seconds = 18,
+                                     .optimizer_seconds = 19,
+                                     .checkpoint_seconds = 20,
+                                     .core_wait_seconds = 21}},
+                         .memory = {{.arena_bytes = 22, .held_bytes = 23, .peak_resident_bytes = 24}},
+                         .measured_bubble = 25,
+                         .analytic_bubble = 26};
+  {
+    auto sink = *MetricsJsonl::Open({.path = directory / "metrics.jsonl"});
+    sink->OnStart({.model = "a model",
+                   .parameters = 31,
+                   .source_vocabulary = 32,
+                   .target_vocabulary = 33,
+                   .encoder_sublayers = 2,
+                   .ranks = 15,
+                   .threads = 34});
+    sink->OnStep(step);
+    sink->OnDepth(RecordedDepth(3));
+    sink->OnValidation({.step = 41, .nll = 42});
+    sink->OnText(43, TextKind::kNotice, "not kept");
+    sink->OnText(44, TextKind::kWarning, "careful");
+  }
+  const auto run = ReadRun(directory.path());
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->model, "a model");
+  EXPECT_EQ(run->parameters, 31);
+  EXPECT_EQ(run->source_vocabulary, 32);
+  EXPECT_EQ(run->target_vocabulary, 33);
+  EXPECT_EQ(run->encoder_sublayers, 2);
+  EXPECT_EQ(run->ranks, 15);
+  EXPECT_EQ(run->threads, 34);
+  ASSERT_EQ(run->steps.size(), 1u);
+  const StepMetrics& found = run->steps[0];
+  const auto numbers = [](const StepMetrics& s) {
+    return std::vector<double>{static_cast<double>(s.step),
+                               static_cast<double>(s.update),
+                               s.loss,
+                               s.nll,
+                               s.perplexity,
+                               s.learning_rate,
+                               s.gradient_norm,
+                               static_cast<double>(s.target_tokens),
+                               s.tokens_per_second,
+                               s.step_seconds,
+                               s.elapsed_seconds,
+                               s.epoch,
+                               s.stages.at(0).forward_seconds,
+                               s.stages.at(0).recompute_seconds,
+                               s.stages.at(0).backward_seconds,
+                               s.stages.at(0).wait_seconds,
+                               s.stages.at(0).communication_seconds,
+                               s.stages.at(0).optimizer_seconds,
+                               s.stages.at(0).checkpoint_seconds,
+                               s.stages.at(0).core_wait_seconds,
+                               static_cast<double>(s.memory.at(0).arena_bytes),
+                               static_cast<double>(s.memory.at(0).held_bytes),
+                               static_cast<double>(s.memory.at(0).peak_resident_bytes),
+                               s.measured_bubble.value_or(-1),
+                               s.analytic_bubble.value_or(-1)};
+  };
+  EXPECT_EQ(numbers(found), numbers(step));
+  ASSERT_EQ(run->depth.size(), 1u);
+  const DepthMetrics depth = RecordedDepth(3);
+  EXPECT_EQ(run->depth[0].step, 3);
+  EXPECT_EQ(run->depth[0].update, 4);
+  EXPECT_EQ(run->depth[0].model_update, depth.model_update);
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    ASSERT_EQ(run->depth[0].series[s].size(), depth.series[s].size()) << kDepthSeries[s].name;
+    for (size_t i = 0; i < depth.series[s].size(); ++i) {
+      const float told = run->depth[0].series[s][i], written = depth.series[s][i];
+      if (std::isfinite(written)) {
+        EXPECT_NEAR(told, written, 1e-3 * written) << kDepthSeries[s].name << " " << i;
+      } else {
+        EXPECT_EQ(std::isnan(told), std::isnan(written)) << kDepthSeries[s].name << " " << i;
+        EXPECT_FALSE(std::isfinite(told));
+      }
+    }
+  }
+  ASSERT_EQ(run->validations.size(), 1u);
+  EXPECT_EQ(run->validations[0].step, 41);
+  EXPECT_EQ(run->validations[0].nll, 42);
+  EXPECT_FALSE(run->validations[0].bleu.has_value());
+  ASSERT_EQ(run->warnings.size(), 1u);
+  EXPECT_EQ(run->warnings[0].step, 44);
+  EXPECT_EQ(run->warnings[0].text, "careful");
+  EXPECT_EQ(run->finish, "") << "it goes on";
+  ASSERT_TRUE(run->layout.has_value());
+  EXPECT_EQ(run->layout->schedule, ScheduleKind::kInterleaved1F1B);
+  EXPECT_EQ(run->layout->shape.stages, 3);
+  EXPECT_EQ(run->layout->shape.chunks, 2);
+  EXPECT_EQ(run->layout->shape.micro_batches, 30);
+  EXPECT_EQ(run->layout->replicas, 5);
+  EXPECT_EQ(run->layout->outstanding_sends, 7);
+  EXPECT_EQ(run->layout->checkpoint_every, 4);
 }
 
 TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {
