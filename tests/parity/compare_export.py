@@ -1,0 +1,50 @@
+"""Compares model.py, given nothing but what `hadal checkpoint export` wrote, with what `hadal score` printed. Exit status 0: equal.
+
+    compare_export.py EXPORT.safetensors METHOD SOURCE TARGET SCORES      sentences of words that the export's vocabulary, a dict.txt, lists
+"""
+
+import json
+import os
+import sys
+
+import torch
+
+from model import EOS, Model, pad, read_safetensors
+
+FIRST_WORD, UNKNOWN = 4, 3  # ids
+ALLOWED = 1e-5  # relative: scores are sums in fp32
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def main():
+    export, method, source, target, scores = sys.argv[1:]
+    with open(export.removesuffix(".safetensors") + ".json", encoding="utf-8") as file:
+        settings = json.load(file)
+    assert len(settings["vocabularies"]) == 1, settings["vocabularies"]
+    listed = read_lines(os.path.join(os.path.dirname(export), settings["vocabularies"][0]))
+    ids = {line.split()[0]: FIRST_WORD + i for i, line in enumerate(listed)}
+
+    def tokens(line):
+        return [ids.get(word, UNKNOWN) for word in line.split()] + [EOS]
+
+    model = Model({"method": method, "update": settings["update"], "model": settings["model"]}, read_safetensors(export),
+                  torch.float64)
+    worst = 0.0
+    lines = list(zip(read_lines(source), read_lines(target), read_lines(scores), strict=True))
+    for said, heard, score in lines:
+        goal = tokens(heard)
+        with torch.no_grad():
+            log_p = model.log_probabilities(pad([tokens(said)]), pad([[EOS] + goal[:-1]]))[0]
+        expected = log_p[torch.arange(len(goal)), torch.tensor(goal)].sum().item()
+        value, count = score.split("\t")
+        assert int(count) == len(goal), f"{heard}: {count} tokens"
+        worst = max(worst, abs(float(value) - expected) / abs(expected))
+    print(f"{method}: {len(lines)} lines, worst relative difference {worst:.2g}, allowed {ALLOWED:g}")
+    return 0 if lines and worst <= ALLOWED else 1
+
+
+sys.exit(main())
