@@ -209,8 +209,12 @@ void AddModelFlags(CLI::App& command, BenchStepOptions& step) {
   command.add_option("--d-model", step.d_model, "Hidden size")->check(positive)->capture_default_str();
   command.add_option("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)");
   command.add_option("--heads", step.heads, "Attention heads")->check(positive)->capture_default_str();
-  command.add_option("--encoder-layers", step.encoder_layers)->check(positive)->capture_default_str();
-  command.add_option("--decoder-layers", step.decoder_layers)->check(positive)->capture_default_str();
+  command.add_option("--encoder-layers", step.encoder_layers, "Of two sublayers")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--decoder-layers", step.decoder_layers, "Of three sublayers")
+      ->check(positive)
+      ->capture_default_str();
   command.add_option("--vocabulary", step.vocabulary, "Tokens, shared by both sides")
       ->check(CLI::Range(8, 1 << 20))
       ->capture_default_str();
@@ -238,7 +242,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchStepOptions& step = arguments->step;
   AddModelFlags(*command, step);
-  command->add_option("--method", arguments->method, "deepnorm, branchnorm, post_ln or pre_ln")->capture_default_str();
+  command->add_option("--method", arguments->method, "As model.residual.method of a run's config")
+      ->capture_default_str();
   command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b or interleaved_1f1b")->capture_default_str();
   command->add_option("--chunks", step.chunks, "Chunks a rank")->check(CLI::Range(1, 64))->capture_default_str();
   command->add_option("--checkpoint-every", step.checkpoint_every, "Activation checkpointing every k sublayers; 0: off")

@@ -7,23 +7,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_average.h"
 #include "tools/checkpoint/checkpoint_diff.h"
 #include "tools/checkpoint/checkpoint_export.h"
 #include "tools/checkpoint/checkpoint_list.h"
+#include "tools/exit_code.h"
 
 namespace hadal {
 namespace {
 
-constexpr int kDone = 0, kError = 1, kUsage = 2, kDamaged = 3;
-
 int Report(const absl::Status& status) {
   std::cout << std::flush;
-  if (status.ok()) return kDone;
-  std::cerr << status.message() << "\n";
-  if (absl::IsDataLoss(status)) return kDamaged;
-  return absl::IsInvalidArgument(status) ? kUsage : kError;
+  if (!status.ok()) std::cerr << status.message() << "\n";
+  return ToolExitCode(status);
 }
 
 int Diff(const std::string& a, const std::string& b, const CheckpointDiffOptions& options) {
@@ -34,7 +33,7 @@ int Diff(const std::string& a, const std::string& b, const CheckpointDiffOptions
   }();
   if (!identical.ok()) return Report(identical.status());
   std::cout << std::flush;
-  return *identical ? kDone : kError;
+  return *identical ? kToolDone : kToolError;
 }
 
 absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSelection& selection,
@@ -42,6 +41,10 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
   const bool of_a_run = selection.last > 0 || selection.best > 0;
   if (of_a_run && inputs.size() != 1) {
     return absl::InvalidArgumentError("--last and --best take one run directory; list checkpoints without them");
+  }
+  if (!of_a_run && PathExists(JoinPath(inputs.front(), "checkpoints"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        inputs.front(), " is a run directory; average its newest with --last N, or its best with --best N"));
   }
   if (!of_a_run) return AverageCheckpoints(inputs, directory, std::cout);
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> selected, SelectCheckpoints(inputs.front(), selection));

@@ -20,6 +20,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/exit_code.h"
 #include "tools/report/depth_heat_map.h"
 #include "tools/report/svg.h"
 
@@ -202,7 +203,7 @@ void AddInspectSimilarityCommand(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     const absl::Status status = RunInspectSimilarity(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = ToolExitCode(status);
   });
 }
 

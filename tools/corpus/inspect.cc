@@ -15,6 +15,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/inspect_corpus.h"
+#include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
 
 namespace hadal {
@@ -100,7 +101,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     const absl::Status status = RunInspectBatch(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = ToolExitCode(status);
   });
   CLI::App* corpus = inspect->add_subcommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
@@ -111,7 +112,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   corpus->callback([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = ToolExitCode(status);
   });
 }
 

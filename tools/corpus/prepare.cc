@@ -15,6 +15,7 @@
 #include "tools/config/named_values.h"
 #include "tools/corpus/prepare_corpus.h"
 #include "tools/corpus/prepare_vocabulary.h"
+#include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
 
 namespace hadal {
@@ -256,11 +257,10 @@ void AddPrepareCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1024));
   command->add_flag("--overwrite", options.overwrite, "Replace what the output folder holds");
   command->callback([arguments, &exit_code] {
-    constexpr int kDone = 0, kError = 1, kBadUsage = 2;
     const absl::Status paired = PairUpAll(*arguments);
     const absl::Status status = paired.ok() ? RunPrepare(arguments->options, std::cout) : paired;
     if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";
-    exit_code = status.ok() ? kDone : paired.ok() ? kError : kBadUsage;
+    exit_code = ToolExitCode(status);
   });
 }
 

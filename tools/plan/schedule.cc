@@ -16,6 +16,7 @@
 #include "pipeline/schedule_replay.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/exit_code.h"
 #include "tools/plan/schedule_text.h"
 
 namespace hadal {
@@ -50,13 +51,12 @@ std::string PeakLiveText(const ScheduleReport& report) {
 }
 
 int Report(const absl::StatusOr<std::string>& text) {
-  constexpr int kDone = 0, kRefused = 1;
   if (!text.ok()) {
     std::cerr << "hadal schedule: " << text.status().message() << "\n";
-    return kRefused;
+    return ToolExitCode(text.status());
   }
   std::cout << *text << std::flush;
-  return kDone;
+  return kToolDone;
 }
 
 std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(CLI::App& command, std::shared_ptr<std::string>& kind) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/exit_code.h"
 #include "tools/plan/traced_costs.h"
 #include "tools/report/run_record.h"
 
@@ -270,9 +271,8 @@ void AddSimulateCommand(CLI::App& app, int& exit_code) {
   command.add_option("--svg", arguments->svg, "Draw the timeline into this file");
   command.add_flag("--json", arguments->json, "Print everything as JSON");
   command.callback([arguments, &exit_code] {
-    constexpr int kDone = 0, kRefused = 1;
     const absl::StatusOr<std::string> text = RunSimulate(*arguments);
-    exit_code = text.ok() ? kDone : kRefused;
+    exit_code = ToolExitCode(text.status());
     if (text.ok()) {
       std::cout << *text << std::flush;
     } else {

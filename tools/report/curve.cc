@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/status_macros.h"
+#include "tools/exit_code.h"
 #include "tools/metrics/terminal.h"
 
 namespace hadal {
@@ -102,7 +103,7 @@ void AddCurveCommand(CLI::App& app, int& exit_code) {
     options->plot.color = style.color;
     const absl::Status status = RunCurve(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal curve: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = ToolExitCode(status);
   });
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/exit_code.h"
 
 namespace hadal {
 namespace {
@@ -102,11 +103,10 @@ void AddReportCommand(CLI::App& app, int& exit_code) {
                      "Path of the .html, .json and .md (default: report in the first run)");
   AddCostFlags(command, "what it predicts stands beside what was measured", arguments->costs);
   command.callback([arguments, &exit_code] {
-    constexpr int kDone = 0, kRefused = 1;
     const absl::StatusOr<std::string> written = WriteReport(
         arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), "report") : arguments->output,
         arguments->costs);
-    exit_code = written.ok() ? kDone : kRefused;
+    exit_code = ToolExitCode(written.status());
     if (written.ok()) {
       std::cout << *written << std::flush;
     } else {

@@ -14,6 +14,7 @@
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
 #include "tools/synthetic/synthetic_english.h"
 #include "tools/synthetic/synthetic_german.h"
@@ -145,7 +146,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     const absl::Status status = RunGenerate(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal generate: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = ToolExitCode(status);
   });
 }
 

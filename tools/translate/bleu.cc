@@ -15,6 +15,7 @@
 #include "runtime/data/tokenize_13a.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/text_lines.h"
+#include "tools/exit_code.h"
 
 namespace hadal {
 namespace {
@@ -108,7 +109,7 @@ void AddBleuCommand(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     const absl::Status status = RunBleu(*options, std::cin, std::cout);
     if (!status.ok()) std::cerr << "hadal bleu: " << status.message() << "\n";
-    exit_code = status.ok() ? 0 : 1;
+    exit_code = ToolExitCode(status);
   });
 }
 

@@ -236,7 +236,7 @@ void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
       ->capture_default_str();
   command.add_option("--max-len-a", decoder.beam.max_length_a, "Longest translation: a times the source's tokens + b")
       ->capture_default_str();
-  command.add_option("--max-len-b", decoder.beam.max_length_b)->capture_default_str();
+  command.add_option("--max-len-b", decoder.beam.max_length_b, "b of --max-len-a")->capture_default_str();
   command.add_option("--min-len", decoder.beam.min_length, "Fewest tokens of a translation")->capture_default_str();
   command.add_option("--nbest", options.nbest, "Translations printed a sentence, best first")->capture_default_str();
   command.add_flag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");

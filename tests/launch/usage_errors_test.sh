@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What cannot be done as it was asked for ends with exit code 2, what is not on disk with 1, in every command that starts no ranks alike.
+# Usage: usage_errors_test.sh HADAL
+set -u
+hadal=${1:?usage: usage_errors_test.sh HADAL}
+. "$(dirname "$0")/../support/command_test.sh"
+
+make_corpus 100 80
+echo one > one.txt
+printf 'one\ntwo\n' > two.txt
+mkdir -p run/checkpoints
+printf '{"event":"step","step":0,"loss":1}\n' > metrics.jsonl
+prepare=("$hadal" prepare --out prepared --train)
+
+echo "bad usage"
+expect 2 "${prepare[@]}" one.txt; says "stands alone"
+expect 2 "${prepare[@]}" one.txt two.txt; says "line n of one must translate line n of the other"
+expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-size -5; says "ask for a few hundred"
+expect 2 "${prepare[@]}" two.txt two.txt --vocab-size 8000; says "ids, 8000 were asked for"
+expect 2 "$hadal" prepare --out prepared; says "give --train"
+expect 2 "$hadal" inspect batch --data data/train --step -1; says "steps count from 0"
+expect 2 "$hadal" inspect batch --data data/train --target-tokens 1; says "raise the capacities"
+expect 2 "$hadal" curve metrics.jsonl --metric gradient; says "it has loss"
+expect 2 "$hadal" bleu --reference two.txt --input one.txt; says "one line a sentence"
+expect 2 "$hadal" schedule print --chunks 2; says "use the schedule interleaved_1f1b"
+expect 2 "$hadal" simulate --slow-rank x; says "RANK=FACTOR"
+expect 2 "$hadal" checkpoint average run --out mean; says "--last N"
+
+echo "not there"
+expect 1 "${prepare[@]}" gone.txt two.txt; says gone.txt
+expect 1 "$hadal" inspect corpus --data gone; says gone.json
+expect 1 "$hadal" curve gone; says "is gone a run directory"
+expect 1 "$hadal" bleu --reference gone.txt --input one.txt; says gone.txt
+expect 1 "$hadal" schedule check --program gone.txt; says gone.txt
+expect 1 "$hadal" report gone; says gone/metrics.jsonl
+
+echo "damaged"
+cp -r data damaged
+truncate -s -8 damaged/train.00000.shard
+expect 3 "$hadal" inspect corpus --data damaged/train; says train.00000.shard
+
+finished
