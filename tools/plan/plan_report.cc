@@ -174,4 +174,18 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   return report;
 }
 
+double StepTokens(const PlanReport& report) {
+  return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.step_micro_batches;
+}
+
+std::vector<std::pair<std::string, int64_t>> BytesByName(const ArenaLayout& layout) {
+  std::vector<std::pair<std::string, int64_t>> sums;
+  for (const ArenaLayout::Category& category : layout.categories()) {
+    auto found = std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.first == category.name; });
+    if (found == sums.end()) found = sums.insert(sums.end(), {category.name, 0});
+    found->second += category.bytes;
+  }
+  return sums;
+}
+
 }  // namespace hadal

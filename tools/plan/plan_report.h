@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -69,6 +70,11 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
 // The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on one, in fp32.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const StepCosts& costs, const std::optional<Machine>& machine = std::nullopt);
+
+// Target tokens of a step, of all replicas together, when its micro-batches are full.
+double StepTokens(const PlanReport& report);
+// What a rank's regions of one name take, wherever they lie; in order of first use.
+std::vector<std::pair<std::string, int64_t>> BytesByName(const ArenaLayout& layout);
 
 struct PlanText {
   bool sublayers = false;  // list every sublayer

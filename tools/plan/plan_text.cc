@@ -1,7 +1,5 @@
-// `hadal plan`'s report for people and for programs.
+// `hadal plan`'s report for people.
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -21,10 +19,6 @@ namespace {
 std::string HumanBytes(int64_t bytes) {
   const double mib = static_cast<double>(bytes) / (1 << 20);
   return mib < 1024 ? absl::StrFormat("%.1f MiB", mib) : absl::StrFormat("%.2f GiB", mib / 1024);
-}
-
-double StepTokens(const PlanReport& report) {
-  return static_cast<double>(report.pipeline.capacity.target_rows) * report.pipeline.step_micro_batches;
 }
 
 // "b = min(1, t/4000)".
@@ -108,17 +102,6 @@ int64_t TotalBytes(const PlanReport& report) {
   int64_t bytes = 0;
   for (const ArenaLayout& layout : report.layouts) bytes += layout.total_bytes();
   return bytes;
-}
-
-// What regions of one name take, wherever they lie; in order of first use.
-std::vector<std::pair<std::string, int64_t>> BytesByName(const ArenaLayout& layout) {
-  std::vector<std::pair<std::string, int64_t>> sums;
-  for (const ArenaLayout::Category& category : layout.categories()) {
-    auto found = std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.first == category.name; });
-    if (found == sums.end()) found = sums.insert(sums.end(), {category.name, 0});
-    found->second += category.bytes;
-  }
-  return sums;
 }
 
 // What lies on the device, to the byte, and what is pinned on the host.
@@ -251,69 +234,6 @@ std::string PlanToText(const PlanReport& report, const PlanText& options) {
   AppendTime(report, text);
   if (options.sublayers) AppendSublayers(report, text);
   return text;
-}
-
-std::string PlanToJson(const PlanReport& report, const PlanText& options) {
-  const ModelOptions& model = report.model.options;
-  const PipelinePlan& pipeline = report.pipeline;
-  const auto timed = [&](double value) {  // null where no times are known
-    return report.rate.known() ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-  };
-  nlohmann::ordered_json json{{"encoder_layers", model.encoder_layers},
-                              {"decoder_layers", model.decoder_layers},
-                              {"sublayers", report.model.sublayers.size()},
-                              {"parameters", report.model.ParameterElements()},
-                              {"encoder_residual_gain", model.encoder.residual_gain},
-                              {"decoder_residual_gain", model.decoder.residual_gain},
-                              {"encoder_value_gain", model.encoder.value_gain},
-                              {"decoder_value_gain", model.decoder.value_gain},
-                              {"schedule", ToString(pipeline.schedule)},
-                              {"ranks", pipeline.grid.ranks()},
-                              {"replicas", pipeline.grid.replicas},
-                              {"chunks", pipeline.shape.chunks},
-                              {"micro_batches", pipeline.step_micro_batches},
-                              {"threads", report.threads},
-                              {"checkpoint_every", pipeline.checkpoint_every},
-                              {"gflops_a_rank", report.rate.gflops},
-                              {"step_seconds", timed(report.step_seconds)},
-                              {"optimizer_seconds", timed(report.optimizer_seconds)},
-                              {"target_tokens_per_second", timed(StepTokens(report) / report.step_seconds)},
-                              {"bubble", timed(report.bubble)},
-                              {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
-  if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;
-  for (const ChunkReport& c : report.chunks) {
-    json["stages"].push_back({{"rank", c.rank},
-                              {"chunk", c.chunk},
-                              {"first_sublayer", c.first},
-                              {"last_sublayer", c.last},
-                              {"parameters", c.parameters},
-                              {"cost_share", c.cost_share},
-                              {"forward_seconds", timed(c.forward_seconds)},
-                              {"backward_seconds", timed(c.backward_seconds)},
-                              {"live_micro_batches", c.live_micro_batches},
-                              {"border_bytes", c.border_bytes},
-                              {"gradient_bytes", c.gradient_bytes}});
-  }
-  for (const ArenaLayout& layout : report.layouts) {
-    nlohmann::ordered_json memory{{"arena_bytes", layout.total_bytes()}};
-    if (report.device == DeviceKind::kCuda) {
-      memory["device_bytes"] = LimitedBytes(layout, report.device);
-      memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
-      memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
-    }
-    for (const auto& [name, bytes] : BytesByName(layout)) memory[name + "_bytes"] = bytes;
-    memory["overlaid_bytes"] = layout.overlaid_bytes();  // counted twice among these
-    json["memory"].push_back(memory);
-  }
-  for (int32_t s = 0; options.sublayers && s < static_cast<int32_t>(report.model.sublayers.size()); ++s) {
-    const SublayerRecord& record = report.model.sublayers[s];
-    json["list"].push_back({{"sublayer", s},
-                            {"name", report.model.SublayerName(s)},
-                            {"rank", pipeline.RankOfSublayer(s)},
-                            {"multiply_adds", pipeline.costs[s]},
-                            {"residual_gain", record.residual_gain}});
-  }
-  return json.dump(2) + "\n";
 }
 
 }  // namespace hadal

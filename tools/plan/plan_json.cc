@@ -1,0 +1,84 @@
+// `hadal plan`'s report for programs.
+#include <nlohmann/json.hpp>
+
+#include "kernels/device/own_memory.h"
+#include "pipeline/memory_fit.h"
+#include "tools/plan/plan_report.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// null where no times are known.
+Json Timed(const PlanReport& report, double value) { return report.rate.known() ? Json(value) : Json(nullptr); }
+
+Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
+  return {{"rank", chunk.rank},
+          {"chunk", chunk.chunk},
+          {"first_sublayer", chunk.first},
+          {"last_sublayer", chunk.last},
+          {"parameters", chunk.parameters},
+          {"cost_share", chunk.cost_share},
+          {"forward_seconds", Timed(report, chunk.forward_seconds)},
+          {"backward_seconds", Timed(report, chunk.backward_seconds)},
+          {"live_micro_batches", chunk.live_micro_batches},
+          {"border_bytes", chunk.border_bytes},
+          {"gradient_bytes", chunk.gradient_bytes}};
+}
+
+Json MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
+  Json memory{{"arena_bytes", layout.total_bytes()}};
+  if (report.device == DeviceKind::kCuda) {
+    memory["device_bytes"] = LimitedBytes(layout, report.device);
+    memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
+    memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
+  }
+  for (const auto& [name, bytes] : BytesByName(layout)) memory[name + "_bytes"] = bytes;
+  memory["overlaid_bytes"] = layout.overlaid_bytes();  // counted twice among these
+  return memory;
+}
+
+Json SublayerJson(const PlanReport& report, int32_t sublayer) {
+  return {{"sublayer", sublayer},
+          {"name", report.model.SublayerName(sublayer)},
+          {"rank", report.pipeline.RankOfSublayer(sublayer)},
+          {"multiply_adds", report.pipeline.costs[sublayer]},
+          {"residual_gain", report.model.sublayers[sublayer].residual_gain}};
+}
+
+}  // namespace
+
+std::string PlanToJson(const PlanReport& report, const PlanText& options) {
+  const ModelOptions& model = report.model.options;
+  const PipelinePlan& pipeline = report.pipeline;
+  Json json{{"encoder_layers", model.encoder_layers},
+            {"decoder_layers", model.decoder_layers},
+            {"sublayers", report.model.sublayers.size()},
+            {"parameters", report.model.ParameterElements()},
+            {"encoder_residual_gain", model.encoder.residual_gain},
+            {"decoder_residual_gain", model.decoder.residual_gain},
+            {"encoder_value_gain", model.encoder.value_gain},
+            {"decoder_value_gain", model.decoder.value_gain},
+            {"schedule", ToString(pipeline.schedule)},
+            {"ranks", pipeline.grid.ranks()},
+            {"replicas", pipeline.grid.replicas},
+            {"chunks", pipeline.shape.chunks},
+            {"micro_batches", pipeline.step_micro_batches},
+            {"threads", report.threads},
+            {"checkpoint_every", pipeline.checkpoint_every},
+            {"gflops_a_rank", report.rate.gflops},
+            {"step_seconds", Timed(report, report.step_seconds)},
+            {"optimizer_seconds", Timed(report, report.optimizer_seconds)},
+            {"target_tokens_per_second", Timed(report, StepTokens(report) / report.step_seconds)},
+            {"bubble", Timed(report, report.bubble)},
+            {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
+  if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;
+  for (const ChunkReport& chunk : report.chunks) json["stages"].push_back(ChunkJson(report, chunk));
+  for (const ArenaLayout& layout : report.layouts) json["memory"].push_back(MemoryJson(report, layout));
+  const auto sublayers = options.sublayers ? static_cast<int32_t>(report.model.sublayers.size()) : 0;
+  for (int32_t s = 0; s < sublayers; ++s) json["list"].push_back(SublayerJson(report, s));
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hadal
