@@ -1,5 +1,6 @@
 #include "pipeline/received_pieces.h"
 
+#include "absl/time/clock.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 

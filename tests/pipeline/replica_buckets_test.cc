@@ -109,7 +109,8 @@ TEST_P(ReplicaBuckets, AreCompleteWithTheirShallowestSlice) {
     for (const ReplicaBucket& bucket : buckets) {
       const bool overlap = slice.gradient.data < bucket.gradient.data + bucket.gradient.size &&
                            bucket.gradient.data < slice.gradient.data + slice.gradient.size;
-      if (overlap) EXPECT_LE(bucket.first_sublayer, sublayer) << plan_.ParameterName(slice.parameter);
+      if (!overlap) continue;
+      EXPECT_LE(bucket.first_sublayer, sublayer) << plan_.ParameterName(slice.parameter);
     }
   }
 }
