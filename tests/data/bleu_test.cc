@@ -100,5 +100,13 @@ TEST(Bleu, RefusesUnequalOrEmptyCorpora) {
   EXPECT_TRUE(absl::IsInvalidArgument(CorpusBleu(Lines{"a"}, std::vector<Lines>{}).status()));
 }
 
+TEST(BleuTest, OfTwoReferencesEquallyCloseTheShorterCounts) {
+  const std::string shorter = "a b c", longer = "a b c d e";
+  EXPECT_EQ(CountBleuMatches("a b c d", {shorter, longer}).reference_tokens, 3);
+  EXPECT_EQ(CountBleuMatches("a b c d", {longer, shorter}).reference_tokens, 3);
+  EXPECT_EQ(CountBleuMatches("a b c d", {"a", longer}).reference_tokens, 5);
+  EXPECT_EQ(CountBleuMatches("a b c d", {longer, "a", shorter}).reference_tokens, 3);
+}
+
 }  // namespace
 }  // namespace hadal

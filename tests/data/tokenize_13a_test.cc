@@ -1,8 +1,11 @@
 // Expected tokens: sacreBLEU 2.6.0's Tokenizer13a on the same text.
 #include "runtime/data/tokenize_13a.h"
 
+#include <cstdint>
+#include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 
@@ -21,7 +24,43 @@ TEST(Tokenize13a, ScansNonOverlappingPairs) {
   EXPECT_EQ(Tokens("e.g. U.S.-based 10-year 5-"), "e|.|g|.|U|.|S|.|-based|10|-|year|5|-");
 }
 
-TEST(Tokenize13a, DecodesEntitiesInOrder) { EXPECT_EQ(Tokens("x&amp;lt;y &quot;q&quot;"), "x|<|y|\"|q|\""); }
+TEST(Tokenize13a, EveryDigitIsOne) {
+  for (const char digit : std::string("0123456789")) {
+    const std::string d(1, digit);
+    EXPECT_EQ(Tokens(absl::StrCat(d, ",", d, ".", d, " ", d, "-x")), absl::StrCat(d, ",", d, ".", d, "|", d, "|-|x"));
+  }
+}
+
+std::string Utf8(uint32_t code) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) return {static_cast<char>(code)};
+  if (code < 0x800) return {static_cast<char>(0xC0 | code >> 6), tail(0)};
+  return {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
+}
+
+// Python: [c for c in range(0x10000) if chr(c).isspace()]; no character beyond is one.
+TEST(Tokenize13a, EveryCharacterBetweenLetters) {
+  const std::set<uint32_t> spaces = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x1C,   0x1D,   0x1E,   0x1F,   0x20,
+                                     0x85,   0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006,
+                                     0x2007, 0x2008, 0x2009, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
+  const std::string apart = "!\"#$%&()*+,./:;<=>?@[\\]^_`{|}~";
+  for (uint32_t code = 1; code < 0x10000; ++code) {
+    if (code >= 0xD800 && code < 0xE000) continue;  // surrogates
+    const std::string c = Utf8(code);
+    const bool space = spaces.count(code) > 0;
+    const std::string whole = absl::StrCat("a", c, "b");
+    const std::string expected = space                                          ? "a|b"
+                                 : c.size() == 1 && apart.find(c) != apart.npos ? absl::StrCat("a|", c, "|b")
+                                                                                : whole;
+    ASSERT_EQ(Tokens(whole), expected) << std::hex << code;
+    ASSERT_EQ(StripTrailingSpace(absl::StrCat("a", c)), space ? "a" : absl::StrCat("a", c)) << std::hex << code;
+  }
+}
+
+TEST(Tokenize13a, DecodesEntitiesInOrder) {
+  EXPECT_EQ(Tokens("x&amp;lt;y &quot;q&quot;"), "x|<|y|\"|q|\"");
+  EXPECT_EQ(Tokens("a&lt;b&gt;c & d"), "a|<|b|>|c|&|d");
+}
 
 TEST(Tokenize13a, SetsOffAsciiPunctuationOnly) {
   EXPECT_EQ(Tokens("don't (stop)!"), "don't|(|stop|)|!");

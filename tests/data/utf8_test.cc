@@ -23,6 +23,18 @@ TEST(Utf8, RefusesWhatTheTableLeavesOut) {
   }
 }
 
+TEST(Utf8, EveryByteBehindTheFirstMustContinue) {
+  for (const std::string text : {"\xC3\xA4", "\xE2\x96\x81", "\xF0\x9F\x98\x80"}) {
+    for (size_t at = 1; at < text.size(); ++at) {
+      for (const char bad : {'\0', 'a', '\x7F', '\xC0', '\xFF'}) {
+        std::string altered = text + text;  // long enough for whoever does not look
+        altered[at] = bad;
+        EXPECT_EQ(ValidUtf8Prefix(altered), 0u) << text << " at " << at;
+      }
+    }
+  }
+}
+
 TEST(Utf8, NamesTheFirstBadByte) {
   EXPECT_EQ(ValidUtf8Prefix("Stra\xC3\x9F"
                             "e \xFF"),

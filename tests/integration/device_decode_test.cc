@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/device/launch_device.h"
 #include "layers/model_plan.h"
+#include "runtime/random.h"
 #include "tests/integration/decode_run.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/test_device.h"
@@ -95,6 +97,69 @@ TEST(DeviceDecodeTest, NeighboursChangeNoBit) {
   EXPECT_EQ(FirstDifference(together.translations, apart.translations), "");
   EXPECT_EQ(ProductsOf(spec, {sources[0]}, apart), products);
   EXPECT_EQ(FirstDifference({together.translations[0]}, apart.translations), "") << "alone";
+}
+
+// A stage that begins with cross-attention: nothing has written the caches' row 0 when rows that only fill a step up read it.
+TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
+  const ModelOptions model = SmallSpec(ResidualMethod::kDeepNorm).model;
+  const ModelPlan plan = ModelPlan::Make(model);
+  const DecodeCapacity capacity{.lanes = 2,
+                                .sentences = 1,
+                                .rows = kFewestDecodeRows,
+                                .source_rows = kFewestDecodeRows,
+                                .longest_source = kFewestDecodeRows,
+                                .longest_path = 4,
+                                .cache_rows = 32};
+  const std::unique_ptr<Device> device = MakeTestDevice(3);
+  const Stream stream = Stream::On(*device, 1);
+  ArenaLayout layout;
+  const ArenaSlice base = layout.ReserveLasting<float>("base", 16);
+  const int32_t first = plan.target_embedding() + 2;
+  std::vector<int32_t> sublayers;
+  for (int32_t s = first; s < static_cast<int32_t>(plan.sublayers.size()); ++s) sublayers.push_back(s);
+  ParameterStore parameters(plan, sublayers, /*training=*/false, layout);
+  DecodeBuffers buffers(plan, capacity, stream, layout);
+  DecoderChunk chunk(plan, first, static_cast<int32_t>(plan.sublayers.size()), capacity, /*candidates=*/2, buffers,
+                     {.on_device = true}, layout);
+  buffers.ReserveRequired(layout);
+  const Arena arena = *Arena::Allocate(layout, device.get());
+  parameters.Bind(arena);
+  buffers.Bind(arena);
+  chunk.Bind(arena);
+  const std::vector<float> nan(layout.device_bytes() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+  device->CopyIn(arena.Get<float>(base), nan.data(), layout.device_bytes());
+  const auto fill = [&](void* to, int64_t floats) {
+    std::vector<float> values(floats);
+    for (int64_t i = 0; i < floats; ++i)
+      values[i] = 0.1f * static_cast<float>(NormalAt(5, RandomSite::kSampling, 0, i));
+    stream.FromHost(to, values.data(), floats * int64_t{sizeof(float)});
+  };
+  for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+    if (parameters.Holds(p)) fill(parameters.Weight(p).data, plan.parameters[p].elements());
+  }
+
+  chunk.Begin(stream, /*update=*/1);
+  for (int32_t l = 0; l < capacity.lanes; ++l) {
+    DecodeLane lane(capacity, /*on_device=*/true);
+    lane.BeginGroup({.kind = DecodeCommand::Kind::kEncode,
+                     .lane = l,
+                     .source_offsets = {0, kFewestDecodeRows},
+                     .source = std::vector<int32_t>(kFewestDecodeRows, kEosToken)});
+    fill(chunk.EncodeInput(capacity.source_rows).data, capacity.source_rows * model.d_model);
+    chunk.Encode({.stream = stream,
+                  .parameters = parameters,
+                  .workspace = buffers.workspace(),
+                  .batch = lane.batch(),
+                  .scalars = {.update = 1, .training = false}},
+                 lane.memory(), l);
+    lane.BeginStep({.kind = DecodeCommand::Kind::kStep, .lane = l, .rows = {{.token = kEosToken, .cache_row = 20}}});
+    fill(chunk.StepInput(capacity.rows).data, capacity.rows * model.d_model);
+    const ConstAnyMatrix out =
+        chunk.Step({.stream = stream, .parameters = parameters, .scratch = buffers.scratch(), .rows = lane.rows()}, l);
+    std::vector<float> values(out.rows * out.columns);
+    stream.ToHost(values.data(), out.data, out.bytes());
+    for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << "lane " << l;
+  }
 }
 
 // Three groups of a sentence, twice: encodings and steps are launched one by one, then recorded, then graphs. BranchNorm's gains change between.

@@ -66,6 +66,14 @@ TEST(ErrorReportTest, WhoPassesAnErrorOnHasNotFoundIt) {
   EXPECT_THAT(outcome.text, ElementsAre("hadal train: rank 1: the GPU is full\n", ""));
 }
 
+TEST(ErrorReportTest, AMessageThatOnlySpeaksOfARankIsNotPassedOn) {
+  for (const char* message : {"rank 7", "rank 3 is full", "rank : full", "rank 3:full", "ranks 3: full"}) {
+    const absl::Status error = absl::ResourceExhaustedError(message);
+    EXPECT_THAT(Report({error, error}).text,
+                ElementsAre(std::string("hadal train [all 2 ranks]: ") + message + "\n", ""));
+  }
+}
+
 TEST(ErrorReportTest, AnErrorOfItsOwnIsSaidByItsRank) {
   const absl::Status other = absl::InternalError("rank of a matrix: 3");
   const Outcome outcome = Report({kFull, other, kFull});
@@ -81,11 +89,13 @@ TEST(ErrorReportTest, ARankWhosePeersGoOnSpeaksForItself) {
 }
 
 TEST(ErrorReportTest, ALostPeerIsEachRanksOwn) {
-  const absl::Status lost = absl::UnavailableError("rank 2 is gone");
-  const Outcome outcome = Report({lost, lost});
-  EXPECT_THAT(outcome.text,
-              ElementsAre("hadal train [rank 0]: rank 2 is gone\n", "hadal train [rank 1]: rank 2 is gone\n"));
-  EXPECT_THAT(outcome.together, Each(0));
+  for (const absl::Status& lost :
+       {absl::UnavailableError("rank 2 is gone"), absl::DeadlineExceededError("rank 2 is gone")}) {
+    const Outcome outcome = Report({lost, lost});
+    EXPECT_THAT(outcome.text,
+                ElementsAre("hadal train [rank 0]: rank 2 is gone\n", "hadal train [rank 1]: rank 2 is gone\n"));
+    EXPECT_THAT(outcome.together, Each(0));
+  }
 }
 
 TEST(ErrorReportTest, AtWorkOnlySharedErrorsAreWorthWaitingFor) {

@@ -297,6 +297,15 @@ TEST_F(ConfigFiles, WhatWindowsEditorsAddIsNoPartOfIt) {
   EXPECT_EQ(LoadConfig({big_endian}, {}).status().message(), big_endian + ": is UTF-16; save it as UTF-8");
 }
 
+TEST_F(ConfigFiles, AMessageIsLoadedIntoAnEmptyOneFromAFile) {
+  config::RunConfig config;
+  config.set_seed(5);
+  ASSERT_TRUE(LoadMessage(Write("one.textproto", "model { heads: 2 }"), config).ok());
+  EXPECT_FALSE(config.has_seed());
+  EXPECT_EQ(config.model().heads(), 2);
+  EXPECT_EQ(LoadMessage(folder_.string(), config).message(), folder_.string() + ": is a directory; give a file in it");
+}
+
 TEST_F(ConfigFiles, ARunDirectoryIsAConfig) {
   Write("config.resolved.textproto", "seed: 11");
   const auto config = LoadConfig({folder_.string()}, {});

@@ -216,6 +216,10 @@ TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
   const Corpus one_side = *Corpus::Open(Path("again/train"));
   EXPECT_EQ(one_side.manifest().target_vocabulary.file, "vocabulary.txt") << "one that is given serves both sides";
   EXPECT_THAT(one_side.sample(0).source, ::testing::ElementsAre(4, 5, 6, 7));
+  options_.overwrite = true;
+  std::swap(options_.source_vocabulary, options_.target_vocabulary);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Read("again/vocabulary.txt"), Read("dict.en.txt")) << "either side's";
 }
 
 TEST_F(PrepareTest, ByteOrderMarkAndCrLfAreNoText) {
@@ -331,6 +335,10 @@ TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) 
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(out_.str(), HasSubstr("on 25 pairs"));
   EXPECT_EQ(OpenCorpus("train").size(), 100) << "all of it is translated into ids";
+  options_.overwrite = true;
+  options_.vocabulary_pairs = 50;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("on 50 pairs"));
 }
 
 // A NUL, spelt special tokens, pieces' own marks, an emoji; the last line is blank only after normalisation.
@@ -385,6 +393,11 @@ TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
 TEST_F(PrepareTest, ATooLargeVocabularyNamesTheLargest) {
   options_.training.size = 5000;
   ExpectError({"at most", "5000"});
+}
+
+TEST_F(PrepareTest, AVocabularyThatCannotBeSavedIsAnError) {
+  std::filesystem::create_directories(Path("out/vocabulary.model/in the way"));
+  ExpectError({"vocabulary.model"});
 }
 
 TEST_F(PrepareTest, AnExchangedVocabularyIsNoticed) {

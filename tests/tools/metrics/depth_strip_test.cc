@@ -60,6 +60,12 @@ TEST(DepthScale, WidensAtOnceAndNarrowsSlowly) {
   scale.Follow(std::vector<float>{1e-8f, 1e-4f});
   EXPECT_NEAR(scale.low(), -8, 1e-6);
   EXPECT_NEAR(scale.high(), -2.1, 1e-6);
+  scale.Follow(std::vector<float>{1e-6f, 1e-4f});
+  EXPECT_NEAR(scale.low(), -7.9, 1e-6);
+  EXPECT_NEAR(scale.high(), -2.195, 1e-6);
+  scale.Follow(std::vector<float>{1e-6f, 1e1f});
+  EXPECT_NEAR(scale.low(), -7.805, 1e-6);
+  EXPECT_NEAR(scale.high(), 1, 1e-6);
 }
 
 TEST(DepthScale, SpansAtLeastADecade) {

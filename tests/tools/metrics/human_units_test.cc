@@ -17,6 +17,11 @@ TEST(HumanUnits, Durations) {
   EXPECT_EQ(HumanDuration(200), "3m20s");
   EXPECT_EQ(HumanDuration(2 * 3600 + 5 * 60 + 59), "2h05m");
   EXPECT_EQ(HumanDuration(3 * 86400 + 4 * 3600), "3d04h");
+  EXPECT_EQ(HumanDuration(86399), "23h59m");
+  EXPECT_EQ(HumanDuration(86400), "1d00h");
+  EXPECT_EQ(HumanDuration(86400 + 23.5 * 3600), "1d23h");
+  EXPECT_EQ(HumanDuration(1e10), "115740d17h");
+  EXPECT_EQ(HumanDuration(1.1e10), "?");
   EXPECT_EQ(HumanDuration(-1), "?");
   EXPECT_EQ(HumanDuration(NAN), "?");
   EXPECT_EQ(HumanDuration(INFINITY), "?");
@@ -28,6 +33,7 @@ TEST(HumanUnits, Counts) {
   EXPECT_EQ(HumanCount(1000), "1,000");
   EXPECT_EQ(HumanCount(1234567), "1,234,567");
   EXPECT_EQ(HumanCount(-123456), "-123,456");
+  EXPECT_EQ(HumanCount(-1234567), "-1,234,567");
 }
 
 TEST(HumanUnits, Rates) {
@@ -40,6 +46,7 @@ TEST(HumanUnits, Rates) {
   EXPECT_EQ(HumanRate(99960), "100k");
   EXPECT_EQ(HumanRate(1.234e6), "1.23M");
   EXPECT_EQ(HumanRate(NAN), "?");
+  EXPECT_EQ(HumanRate(-1), "?");
 }
 
 TEST(HumanUnits, ValuesKeepTheirDigits) {
@@ -50,6 +57,9 @@ TEST(HumanUnits, ValuesKeepTheirDigits) {
   EXPECT_EQ(HumanValue(12345.6, 4), "12346");
   EXPECT_EQ(HumanValue(4.9e-4, 3), "4.90e-04");
   EXPECT_EQ(HumanValue(1e9, 4), "1.00e+09");
+  EXPECT_EQ(HumanValue(123456, 4), "123456");
+  EXPECT_EQ(HumanValue(1234567, 4), "1.23e+06");
+  EXPECT_EQ(HumanValue(9.9994, 4), "9.999");
   EXPECT_EQ(HumanValue(-1.5, 3), "-1.50");
   EXPECT_EQ(HumanValue(0.0, 3), "0");
   EXPECT_EQ(HumanValue(-0.0, 3), "0");

@@ -181,6 +181,20 @@ TEST_F(ProgressTest, APlainLogHasTheDepthUnderEachValidation) {
   EXPECT_EQ(lines[4], "gnorm by depth 1e-04 ▁▃│▆█ 1e-01");
 }
 
+TEST_F(ProgressTest, ANarrowTerminalsStripLosesItsNameAndThenGoes) {
+  const auto strip = [&](int columns) {
+    out_.str("");
+    Progress progress = Make({.live = true, .columns = columns});
+    progress.OnStep(Step(0));
+    const std::vector<std::string> lines = Screen(out_.str());
+    return lines.size() < 2 ? std::string() : lines[1];
+  };
+  EXPECT_EQ(strip(68), "gnorm by depth 1e-04 ▁▃▆█ 1e-01");
+  EXPECT_EQ(strip(67), "1e-04 ▁▃▆█ 1e-01") << "fewer than 40 columns beside it";
+  EXPECT_EQ(strip(21), "1e-04 ▁▃▆█ 1e-01");
+  EXPECT_EQ(strip(20), "") << "fewer than 8";
+}
+
 TEST_F(ProgressTest, WithoutALastStepOnlyTimeSaysWhatIsShown) {
   Progress progress = Make({});
   StepMetrics step = Step(0);

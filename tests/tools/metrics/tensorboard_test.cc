@@ -161,6 +161,67 @@ TEST_F(TensorBoardTest, WritesAStepsScalars) {
   EXPECT_EQ(values.count("depth/log10_gradient_norm"), 0u);
 }
 
+TEST_F(TensorBoardTest, EveryNumberHasItsTag) {
+  sink_->OnStep({.step = 1,
+                 .loss = 2,
+                 .nll = 3,
+                 .perplexity = 4,
+                 .learning_rate = 5,
+                 .gradient_norm = 6,
+                 .tokens_per_second = 7,
+                 .step_seconds = 8,
+                 .epoch = 9,
+                 .stages = {{.forward_seconds = 10,
+                             .recompute_seconds = 11,
+                             .backward_seconds = 12,
+                             .wait_seconds = 13,
+                             .communication_seconds = 14,
+                             .optimizer_seconds = 15,
+                             .checkpoint_seconds = 16,
+                             .core_wait_seconds = 17}},
+                 .measured_bubble = 18,
+                 .analytic_bubble = 19});
+  sink_->OnValidation({.step = 2, .nll = 20, .perplexity = 21, .bleu = 22});
+  sink_->OnCheckpoint({.step = 3, .seconds = 23, .stall_seconds = 24});
+  std::map<std::string, float> found;
+  for (const Message& event : Events()) {
+    for (const auto& [tag, value] : Values(event)) found[tag] = value.Number<float>(2);
+  }
+  const std::map<std::string, float> expected = {{"train/loss", 2},
+                                                 {"train/nll", 3},
+                                                 {"train/ppl", 4},
+                                                 {"train/lr", 5},
+                                                 {"train/gradient_norm", 6},
+                                                 {"perf/tokens_per_second", 7},
+                                                 {"perf/step_seconds", 8},
+                                                 {"train/epoch", 9},
+                                                 {"pipe/stage_0/forward", 10},
+                                                 {"pipe/stage_0/recompute", 11},
+                                                 {"pipe/stage_0/backward", 12},
+                                                 {"pipe/stage_0/wait", 13},
+                                                 {"pipe/stage_0/communication", 14},
+                                                 {"pipe/stage_0/optimizer", 15},
+                                                 {"pipe/stage_0/checkpoint", 16},
+                                                 {"pipe/stage_0/core_wait", 17},
+                                                 {"pipe/bubble/measured", 18},
+                                                 {"pipe/bubble/analytic", 19},
+                                                 {"valid/nll", 20},
+                                                 {"valid/ppl", 21},
+                                                 {"valid/bleu", 22},
+                                                 {"checkpoint/seconds", 23},
+                                                 {"checkpoint/stall_seconds", 24}};
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(TensorBoardTest, TextsAreTaggedByTheirKind) {
+  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kSample}) sink_->OnText(1, kind, "x");
+  std::vector<std::string> tags;
+  for (const Message& event : Events()) {
+    for (const auto& [tag, value] : Values(event)) tags.push_back(tag);
+  }
+  EXPECT_EQ(tags, (std::vector<std::string>{"notice", "warning", "sample"}));
+}
+
 TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {
   sink_->OnStart({.encoder_sublayers = 2, .decoder_sublayers = 4});
   sink_->OnStep({.step = 5, .depth_gradient_norms = {0.1f, 10.0f, 1.0f, 0.0f, NAN, 4.0f}});
@@ -172,7 +233,12 @@ TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {
   EXPECT_EQ(histogram.Number<double>(3), 4);
   EXPECT_NEAR(histogram.Number<double>(1), -1, 1e-6);
   EXPECT_NEAR(histogram.Number<double>(2), 1, 1e-6);
+  const double log4 = std::log10(4.0);
+  EXPECT_NEAR(histogram.Number<double>(4), -1 + 1 + 0 + log4, 1e-6) << "the sum";
+  EXPECT_NEAR(histogram.Number<double>(5), 1 + 1 + 0 + log4 * log4, 1e-6) << "of squares";
   const std::vector<double> limits = Doubles(histogram.Bytes(6));
+  EXPECT_NEAR(limits.front(), -0.9, 1e-9) << "ten buckets a decade";
+  EXPECT_NEAR(limits.back(), 1.1, 1e-9);
   const std::vector<double> counts = Doubles(histogram.Bytes(7));
   ASSERT_EQ(limits.size(), counts.size());
   double total = 0;

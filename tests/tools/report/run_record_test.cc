@@ -166,6 +166,37 @@ TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {
   EXPECT_EQ(run->trace_json, "");
 }
 
+TEST(RunRecord, WhatIsOfAnotherTypeIsAsIfItWereNotThere) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "metrics.jsonl",
+              "{\"event\":\"run\",\"model\":7,\"ranks\":\"many\"}\n5\n[1]\n{\"event\":7}\n"
+              "{\"event\":\"step\",\"step\":\"x\",\"skipped\":1,\"stages\":[{\"forward\":\"fast\"}]}\n"
+              "{\"event\":\"depth\",\"step\":3,\"update_ratio\":3}\n");
+  const auto run = ReadRun(directory.path());
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->model, "");
+  EXPECT_EQ(run->ranks, 1);
+  ASSERT_EQ(run->steps.size(), 1u);
+  EXPECT_EQ(run->steps[0].step, 0);
+  EXPECT_FALSE(run->steps[0].skipped);
+  ASSERT_EQ(run->steps[0].stages.size(), 1u);
+  EXPECT_TRUE(std::isnan(run->steps[0].stages[0].forward_seconds));
+  EXPECT_TRUE(run->steps[0].memory.empty());
+  ASSERT_EQ(run->depth.size(), 1u);
+  EXPECT_TRUE(run->depth[0][DepthSeries::kUpdateRatio].empty());
+}
+
+TEST(RunRecord, StagesThatTheConfigDoesNotSayAreTheRanksOfAReplica) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "run", {.replicas = 2, .stages = {{.forward_seconds = 0.1}, {}, {}}});
+  const auto run = ReadRun(directory / "run");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->ranks, 6);
+  ASSERT_TRUE(run->layout.has_value());
+  EXPECT_EQ(run->layout->shape.stages, 3);
+  EXPECT_EQ(run->layout->replicas, 2);
+}
+
 TEST(RunRecord, WhatStepsSayNowAndThenComesBack) {
   const TemporaryDirectory directory;
   SetContents(directory / "metrics.jsonl",
