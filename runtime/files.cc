@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/check.h"
+#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -122,6 +123,23 @@ absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::str
   std::string contents(static_cast<size_t>(bytes), '\0');
   HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));
   return contents;
+}
+
+// Opens an empty file to be renamed to `path`, which nobody else writes: `path`.<unique>, or with a number behind it.
+absl::StatusOr<FileDescriptor> OpenTemporary(const std::string& path, const std::string& unique,
+                                             std::string& temporary) {
+  constexpr int kMostWriters = 100;
+  for (int number = 1;; ++number) {
+    temporary = absl::StrCat(path, ".", unique);
+    if (number > 1) absl::StrAppend(&temporary, ".", number);
+    absl::StatusOr<FileDescriptor> file = OpenLocked(temporary);
+    if (absl::IsAborted(file.status()) && number < kMostWriters) continue;
+    // What a crash left may be another user's, or no file.
+    if (!file.ok() && !absl::IsAborted(file.status()) && unlink(temporary.c_str()) == 0) file = OpenLocked(temporary);
+    if (!file.ok()) return WithPath(file.status(), temporary, path);
+    if (ftruncate(file->get(), 0) != 0) return WithPath(ErrnoStatus(errno, "empty", temporary), temporary, path);
+    return file;
+  }
 }
 
 }  // namespace
@@ -284,11 +302,14 @@ absl::Status WriteNewFile(const std::string& path, std::string_view text) {
 }
 
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique) {
-  const std::string temporary = absl::StrCat(path, ".", unique);
-  unlink(temporary.c_str());
-  HADAL_RETURN_IF_ERROR(WithPath(WriteNewFile(temporary, text), temporary, path));
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    absl::Status status = ErrnoStatus(errno, "replace", path);
+  std::string temporary;
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenTemporary(path, unique, temporary));
+  absl::Status status = WriteAll(file, text, temporary);
+  if (status.ok()) status = SyncFile(file, temporary);
+  status = WithPath(status, temporary, path);
+  // Renamed while it is open, and so locked: nobody else writes into what is now `path`.
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = ErrnoStatus(errno, "replace", path);
+  if (!status.ok()) {
     unlink(temporary.c_str());
     return status;
   }

@@ -74,8 +74,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes);
 // Creates `path` (which must not exist) with `text` and fsyncs it; a failed write leaves no file.
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
-// Replaces the contents atomically and durably: a reader, or a crash, sees the old text or the new one. `unique` makes
-// the temporary name `path`.<unique>, which is nobody else's: one that is there was left by a crash. Errors speak of `path`.
+// Replaces the contents atomically and durably: a reader, or a crash, sees the old text or the new one, and of several writers at once the
+// last one's, whole. The temporary name is `path`.<unique>, with a number behind it where another is writing under that one; what a crash
+// left there is written over. Errors speak of `path`.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique);
 
 // `status` with `to` in place of `from` in its message: of what was written under a temporary name, the name that was asked for.

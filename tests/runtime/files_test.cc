@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "runtime/locked_file.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
@@ -168,6 +171,52 @@ TEST(FilesTest, WhatACrashLeftDoesNotStopReplacing) {
   ASSERT_TRUE(WriteNewFile(directory / "file.new", "half of").ok());
   ASSERT_TRUE(ReplaceFile(directory / "file", "text", "new").ok());
   EXPECT_EQ(Contents(directory / "file"), "text");
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("file"));
+}
+
+TEST(FilesTest, WhatACrashLeftMayBeNoFile) {
+  TemporaryDirectory directory;
+  ASSERT_EQ(symlink("elsewhere", (directory / "file.new").c_str()), 0);
+  ASSERT_TRUE(ReplaceFile(directory / "file", "text", "new").ok());
+  EXPECT_EQ(Contents(directory / "file"), "text");
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("file"));
+}
+
+// Who writes under the temporary name keeps it: its text is neither mixed with another's nor renamed half written.
+TEST(FilesTest, AWriterLeavesAnothersTemporaryFileAlone) {
+  TemporaryDirectory directory;
+  const absl::StatusOr<FileDescriptor> other = OpenLocked(directory / "file.new");
+  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_TRUE(WriteAll(*other, "half of", "file.new").ok());
+  const absl::Status status = ReplaceFile(directory / "file", "text", "new");
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Contents(directory / "file"), "text");
+  EXPECT_EQ(Contents(directory / "file.new"), "half of");
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("file", "file.new"));
+}
+
+// Texts of different lengths, so that a mixture would be seen.
+TEST(FilesTest, OfWritersAtOnceOneWinsWhole) {
+  TemporaryDirectory directory;
+  const std::vector<std::string> texts = {std::string(100'000, 'a'), std::string(150'000, 'b'),
+                                          std::string(200'000, 'c')};
+  std::vector<std::thread> writers;
+  for (const std::string& text : texts) {
+    writers.emplace_back([&] {
+      for (int i = 0; i < 30; ++i) EXPECT_EQ(ReplaceFile(directory / "file", text, "new"), absl::OkStatus());
+    });
+  }
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) {
+      const absl::StatusOr<std::string> text = ReadFile(directory / "file", 1'000'000);
+      if (!text.ok()) continue;  // not there yet
+      EXPECT_TRUE(std::find(texts.begin(), texts.end(), *text) != texts.end()) << text->size();
+    }
+  });
+  for (std::thread& writer : writers) writer.join();
+  done = true;
+  reader.join();
   EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("file"));
 }
 

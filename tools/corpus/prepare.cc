@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
+#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 #include "tools/config/named_values.h"
 #include "tools/corpus/prepare_corpus.h"
@@ -42,9 +43,36 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   return absl::OkStatus();
 }
 
+// While it lives, this process alone prepares into a folder. A file that a killed one leaves there locks nobody out.
+class FolderLock {
+ public:
+  // Errors: FailedPrecondition where another process prepares there; those of making a file.
+  static absl::StatusOr<FolderLock> Take(const std::string& folder) {
+    std::string path = JoinPath(folder, ".prepare.lock");
+    absl::StatusOr<FileDescriptor> file = OpenLocked(path);
+    if (absl::IsAborted(file.status())) {
+      return absl::FailedPreconditionError(absl::StrCat("another hadal prepare is writing into ", folder,
+                                                        "; wait for its end, or choose another --out"));
+    }
+    HADAL_RETURN_IF_ERROR(file.status());
+    return FolderLock(std::move(path), *std::move(file));
+  }
+  FolderLock(FolderLock&&) = default;
+  ~FolderLock() {
+    if (file_.valid()) RemoveTree(path_).IgnoreError();
+  }
+
+ private:
+  FolderLock(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::string path_;
+  FileDescriptor file_;
+};
+
 // An output folder that holds a corpus already is refused, or emptied of what is replaced.
-absl::Status PrepareOutput(const PrepareOptions& options) {
+absl::StatusOr<FolderLock> PrepareOutput(const PrepareOptions& options) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(options.output));
+  HADAL_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(options.output));
   for (const char* split : {"train", "valid", "test"}) {
     const std::string manifest = JoinPath(options.output, absl::StrCat(split, ".json"));
     if (!PathExists(manifest)) continue;
@@ -54,7 +82,7 @@ absl::Status PrepareOutput(const PrepareOptions& options) {
     }
     HADAL_RETURN_IF_ERROR(RemoveTree(manifest));
   }
-  return absl::OkStatus();
+  return lock;
 }
 
 // The first pass over all text. Returns how many pairs of the training text are usable.
@@ -203,7 +231,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
   HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
-  HADAL_RETURN_IF_ERROR(PrepareOutput(options));
+  HADAL_ASSIGN_OR_RETURN(const FolderLock lock, PrepareOutput(options));
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, PrepareVocabularies(options, splits[0], usable, out));
   DescribeVocabularies(vocabularies, options, out);
   for (const Split& split : splits) {

@@ -11,6 +11,7 @@
 // Every line is kept, skipped with a count in the summary, or an error with file and line: never lost in silence. All text is
 // read through once before anything is written, so that a bad line in the last file is found first, not after an hour.
 // Deterministic: the same text and options give the same files, whatever the threads.
+// One process at a time writes into DIR; another is refused.
 // Memory does not grow with the text: one shard, some thousand lines, and --vocab-pairs pairs while the vocabulary is trained.
 #pragma once
 
@@ -55,7 +56,8 @@ struct PrepareOptions {
 };
 
 // Runs, with progress and a summary in words on `out`.
-// Errors: bad input as above; AlreadyExists for an output folder in use; NotFound; InvalidArgument for options that exclude each
+// Errors: bad input as above; AlreadyExists for an output folder that holds a corpus; FailedPrecondition for one that another process is
+// writing into; NotFound; InvalidArgument for options that exclude each
 // other or a split of which nothing is left.
 absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out);
 

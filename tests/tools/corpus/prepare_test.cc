@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/corpus_vocabulary.h"
+#include "runtime/locked_file.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/prepare_encoding.h"
 #include "tools/synthetic/synthetic_corpus.h"
@@ -137,6 +138,21 @@ TEST_F(PrepareTest, SameTextSameFiles) {
     EXPECT_EQ(Read(absl::StrCat("out/", file)), Read(absl::StrCat("again/", file))) << file;
     EXPECT_FALSE(Read(absl::StrCat("out/", file)).empty());
   }
+}
+
+TEST_F(PrepareTest, OneProcessAtATimeWritesIntoAFolder) {
+  ASSERT_TRUE(MakeDirectories(options_.output).ok());
+  {
+    const absl::StatusOr<FileDescriptor> other = OpenLocked(Path("out/.prepare.lock"));
+    ASSERT_TRUE(other.ok()) << other.status();
+    ExpectError({"another hadal prepare is writing into", Path("out"), "choose another --out"});
+    EXPECT_EQ(ListDirectory(Path("out"))->size(), 1) << "nothing was written";
+  }
+  // The other is gone and has left its file, as a killed one does.
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+  EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
 }
 
 TEST_F(PrepareTest, SeparateUnigramVocabularies) {
