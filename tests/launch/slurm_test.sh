@@ -7,10 +7,20 @@ set -u
 hadal=${1:?usage: slurm_test.sh HADAL SOURCE_DIR}
 source=${2:?usage: slurm_test.sh HADAL SOURCE_DIR}
 . "$source/tests/support/slurm_lab.sh"
+. "$(dirname "$0")/../support/command_test.sh"
+
+echo "what the scripts refuse, before any Slurm is asked"
+for limit in ten -1 1.5 "1 2" 12345678901234567890; do
+  expect 2 env HADAL=false HADAL_REQUEUE_LIMIT="$limit" bash "$source/launch/slurm/train.sbatch" x
+  says "HADAL_REQUEUE_LIMIT=$limit: expected a number"
+done
+expect 2 env HADAL=false bash "$source/launch/slurm/train.sbatch"; says "usage: "
+expect 1 env -u HADAL bash "$source/launch/slurm/train.sbatch" x; says "HADAL: is not set"
+expect 2 env HADAL=false HADAL_LAUNCHER=ssh SLURM_JOB_ID=1 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n bash "$source/launch/slurm/train.sbatch" x
+says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
+[ $failures -eq 0 ] || finished
 missing=$(slurm_lab_missing)
 [ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }
-
-. "$(dirname "$0")/../support/command_test.sh"
 clean_up() { slurm_lab_down; }
 chmod 755 "$work"
 
