@@ -12,7 +12,7 @@ std::atomic<bool> stop_signalled = false;
 static_assert(std::atomic<bool>::is_always_lock_free);  // what a handler may touch
 
 void OnSignal(int signal) {
-  if (stop_signalled && signal != SIGUSR1) {
+  if (stop_signalled && (signal == SIGINT || signal == SIGTERM)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }

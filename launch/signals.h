@@ -5,7 +5,7 @@
 namespace hadal {
 
 // Installs the handlers, for a command that asks StopSignalled. Call first thing in main: a signal that comes earlier ends the process.
-// A second SIGINT, SIGTERM or SIGHUP ends it at once.
+// A second SIGINT or SIGTERM ends it at once; not a SIGHUP: shell and kernel both tell of a terminal that goes away.
 void InstallStopSignals();
 
 // A run by itself does not end because nobody reads its progress any more (`hadal train … | tee`, and tee is gone). Ranks of mpirun do: their

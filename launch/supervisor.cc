@@ -149,8 +149,9 @@ class Supervisor {
       // One second: between two reminders of a job that was asked to stop while it was still coming up.
       const timespec second = {.tv_sec = 1, .tv_nsec = 0};
       const int signal = sigtimedwait(&signals_, nullptr, &second);
-      if (signal == SIGUSR1) stops_ = std::max(stops_, 1);
-      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) ++stops_;
+      // A terminal goes away once, and is told of twice: by its shell and by the kernel.
+      if (signal == SIGUSR1 || signal == SIGHUP) stops_ = std::max(stops_, 1);
+      if (signal == SIGINT || signal == SIGTERM) ++stops_;
       if (signal != SIGCHLD && stops_ > 0) kill(job_, stops_ == 1 ? SIGUSR1 : stops_ == 2 ? SIGTERM : SIGKILL);
       code = Reap();
     }

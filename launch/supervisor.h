@@ -2,7 +2,7 @@
 // crash and leaves no process behind.
 //
 //   what comes                        what the supervisor does
-//   INT or TERM, USR1                 USR1 to the job, once a second until it ends: it saves and exits 85
+//   INT, TERM, HUP or USR1            USR1 to the job, once a second until it ends: it saves and exits 85
 //   a second INT or TERM              TERM to the job; a third: KILL
 //   the job exits 0 1 2 3 4 85        returns that
 //   the job exits 5                   a rank hung: starts the job again

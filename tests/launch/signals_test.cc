@@ -108,10 +108,11 @@ TEST(SignalsDeathTest, AFileThatMayNotGrowEndsNothing) {
 
 TEST(SignalsDeathTest, AReaderThatHasGoneEndsNothing) { EXPECT_EXIT(Raise(SIGPIPE), ::testing::ExitedWithCode(0), ""); }
 
-// Asked once, a run saves and goes on; USR1 only ever asks, Ctrl-C and TERM insist.
-TEST(SignalsDeathTest, TheSecondOneEndsTheProcessUnlessItIsUsr1) {
+// Asked once, a run saves and goes on; USR1 only ever asks, and so does HUP, which comes twice; Ctrl-C and TERM insist.
+TEST(SignalsDeathTest, TheSecondCtrlCOrTermEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto live_through = [](std::initializer_list<int> signals) {
+    std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
     InstallStopSignals();
     for (const int signal : signals) std::raise(signal);
     std::_Exit(StopSignalled() ? 0 : 1);
@@ -119,6 +120,9 @@ TEST(SignalsDeathTest, TheSecondOneEndsTheProcessUnlessItIsUsr1) {
   EXPECT_EXIT(live_through({}), ::testing::ExitedWithCode(1), "");
   EXPECT_EXIT(live_through({SIGINT}), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(live_through({SIGTERM, SIGUSR1, SIGUSR1}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(live_through({SIGHUP, SIGHUP}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(live_through({SIGINT, SIGHUP}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(live_through({SIGHUP, SIGTERM}), ::testing::KilledBySignal(SIGTERM), "");
   EXPECT_EXIT(live_through({SIGUSR1, SIGINT}), ::testing::KilledBySignal(SIGINT), "");
   EXPECT_EXIT(live_through({SIGINT, SIGTERM}), ::testing::KilledBySignal(SIGTERM), "");
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# `hadal supervise` with made-up jobs that end, crash, hang and leave children behind, each in its own way.
+# `hadal supervise`, alone and under launch/hosts/train, with made-up jobs that end, crash, hang and leave children behind, each in its own way.
 # Usage: supervise_test.sh HADAL
 set -u
 hadal=${1:?usage: supervise_test.sh HADAL}
-. "$(dirname "$0")/../support/command_test.sh"
+source=$(readlink -f "$(dirname "$0")/../..")
+. "$source/tests/support/command_test.sh"
 
 # job TEXT: a job that counts its starts in $work/starts and then does TEXT.
 job() { rm -rf starts run; mkdir -p run/checkpoints; printf 'echo start >> starts\n%s\n' "$1" > job; }
@@ -38,12 +39,22 @@ expect 0 env OMPI_MCA_oob_tcp_keepalive_time=60 "$hadal" supervise -- bash job
 [ "$(cat keepalive)" = "intvl=2 probes=3 time=60 " ] || fail "the keepalive is $(cat keepalive), not the user's"
 
 echo "the first signal asks, the second tells, the third kills"
-for signal in INT TERM USR1; do
+for signal in INT TERM USR1 HUP; do
   job 'trap "exit 85" USR1; while :; do sleep 0.05; done'
-  "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+  env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
   wait_for 10 test -s starts; sleep 0.2; kill -$signal $supervisor; wait $supervisor; code=$?
   [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal"
 done
+# A terminal that goes away is told of by its shell and by the kernel: that is one request, with time to save.
+job 'trap "" TERM; trap "echo asked >> asked" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 85'; rm -f go up asked
+env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -e up; kill -HUP $supervisor; wait_for 10 test -s asked || fail "HUP did not ask the job"
+for _ in 1 2 3; do kill -HUP $supervisor; sleep 0.3; done; touch go; wait $supervisor; code=$?
+[ $code -eq 85 ] || fail "exit code $code instead of 85 after four times HUP"
+job 'trap "exit 85" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 3'; rm -f go up
+(trap "" HUP; exec "$hadal" supervise -- bash job > out 2>&1) & supervisor=$!
+wait_for 10 test -e up; kill -HUP $supervisor; sleep 0.3; touch go; wait $supervisor; code=$?
+[ $code -eq 3 ] || fail "exit code $code instead of the job's 3: under nohup a terminal may go away"
 job 'trap "" USR1; trap "exit 3" TERM; while :; do sleep 0.05; done'
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
 wait_for 10 test -s starts; sleep 0.2; kill -INT $supervisor; sleep 0.3; kill -INT $supervisor; wait $supervisor; code=$?
@@ -73,6 +84,27 @@ job 'echo $$ > self; while :; do sleep 0.05; done'
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
 wait_for 10 test -s self; kill -KILL $supervisor; wait $supervisor 2> /dev/null
 wait_for 5 gone "$(cat self)" || fail "the job outlives its killed supervisor"
+
+echo "launch/hosts/train: HUP, INT and TERM save and end, USR1 saves and starts again; nothing is left behind"
+mkdir bin; printf '#!/bin/sh\nexec bash "%s/job"\n' "$work" > bin/mpirun; chmod +x bin/mpirun; touch hosts
+# As from a terminal: what this shell starts in the background ignores INT, and all that is under nohup ignores HUP.
+hosts_train() {
+  PATH=$work/bin:$PATH HADAL=$hadal env --default-signal=INT,HUP "$source/launch/hosts/train" hosts small.textproto > out 2>&1 &
+  script=$!
+}
+patient='trap "" TERM; trap "echo asked >> asked" USR1; echo $$ > self; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 85'
+for signal in HUP INT TERM; do
+  job "$patient"; rm -f up go asked; hosts_train
+  wait_for 10 test -e up; kill -$signal $script; wait_for 10 test -s asked || fail "$signal did not ask the job"
+  [ $signal != HUP ] || for _ in 1 2 3; do kill -HUP $script; sleep 0.3; done
+  touch go; wait $script; code=$?
+  [ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 after $signal"
+  starts 1; wait_for 5 gone "$(cat self)" || fail "the job outlives launch/hosts/train after $signal"
+done
+job '[ "$(wc -l < starts)" -eq 1 ] || exit 0; trap "exit 85" USR1; touch up; while :; do sleep 0.05; done'; rm -f up; hosts_train
+wait_for 10 test -e up; kill -USR1 $script; wait $script; code=$?
+[ $code -eq 0 ] || fail "launch/hosts/train: exit code $code instead of the second start's 0 after USR1"
+starts 2
 
 echo "bad use"
 expect 2 "$hadal" supervise
