@@ -16,6 +16,7 @@
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
+#include "launch/thrown_error.h"
 #include "launch/world.h"
 #include "layers/method_presets.h"
 #include "layers/model_plan.h"
@@ -119,7 +120,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
 int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
   if (!world.ok()) return ReportNoWorld("bench", world.status());
-  const absl::Status status = measure(**world);
+  const absl::Status status = CatchErrors((*world)->communicator(), [&] { return measure(**world); });
   if (status.ok()) return kExitDone;
   const bool together = ReportError("bench", status, (*world)->communicator(), std::cerr);
   if (!together) (*world)->communicator().Abort(ExitCodeOf(status));

@@ -11,6 +11,7 @@
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
+#include "launch/thrown_error.h"
 #include "launch/transport_choice.h"
 #include "launch/world.h"
 #include "runtime/comm/nccl_library.h"
@@ -63,7 +64,8 @@ absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world) {
 int RunDoctor(const DoctorArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
   if (!world.ok()) return ReportNoWorld("doctor", world.status());
-  const absl::StatusOr<int> code = DoctorInWorld(arguments, **world);
+  const absl::StatusOr<int> code =
+      CatchErrors((*world)->communicator(), [&] { return DoctorInWorld(arguments, **world); });
   if (code.ok()) return *code;
   const bool together = ReportError("doctor", code.status(), (*world)->communicator(), std::cerr);
   if (!together) (*world)->communicator().Abort(ExitCodeOf(code.status()));

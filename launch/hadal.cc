@@ -1,7 +1,6 @@
 // hadal: one binary, one table of subcommands.
 #include <algorithm>
 #include <cstdio>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "launch/standard_streams.h"
 #include "launch/supervise.h"
 #include "launch/sweep.h"
+#include "launch/thrown_error.h"
 #include "launch/train.h"
 #include "launch/translate.h"
 #include "tools/checkpoint/checkpoint.h"
@@ -110,8 +110,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? hadal::kExitDone : hadal::kExitUsage;
-  } catch (const std::bad_alloc&) {
-    std::fputs("hadal: this host has not enough memory for what was asked; ask for less of it at once\n", stderr);
+  } catch (...) {
+    std::fputs(absl::StrCat("hadal: ", hadal::ErrorOfException().message(), "\n").c_str(), stderr);
     return hadal::kExitError;
   }
   // What a run prints is only its progress; of other commands it is what they are for.

@@ -18,6 +18,7 @@
 #include "launch/rank_agreement.h"
 #include "launch/rank_device.h"
 #include "launch/signals.h"
+#include "launch/thrown_error.h"
 #include "launch/time_limit.h"
 #include "launch/training_sinks.h"
 #include "launch/watchdog.h"
@@ -377,7 +378,8 @@ int RunTrain(const TrainArguments& arguments) {
                        .ranks = (*world)->size(),
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
-  absl::StatusOr<int> code = TrainInWorld(arguments, **world, device, sinks);
+  absl::StatusOr<int> code =
+      CatchErrors((*world)->communicator(), [&] { return TrainInWorld(arguments, **world, device, sinks); });
   const auto part = [&device] {
     return device.devices == nullptr ? absl::OkStatus() : device.devices->Close(kFarewellTimeout);
   };

@@ -8,6 +8,7 @@
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
+#include "launch/thrown_error.h"
 #include "launch/world.h"
 #include "pipeline/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
@@ -27,7 +28,8 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   Collectives collectives((*world)->communicator(), absl::Minutes(10));
   const absl::StatusOr<std::string> agreed = AgreeWithRanks(**world, collectives);
   if (agreed.ok() && !agreed->empty()) std::cerr << *agreed << "\n";
-  const absl::Status status = agreed.ok() ? body(**world) : agreed.status();
+  const absl::Status status =
+      agreed.ok() ? CatchErrors((*world)->communicator(), [&] { return body(**world); }) : agreed.status();
   if (status.ok()) return kExitDone;
   const int exit_code = ExitCodeOf(status);
   const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);

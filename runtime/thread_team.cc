@@ -3,8 +3,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -59,6 +61,16 @@ class alignas(64) Signal {
   std::condition_variable changed_;
 };
 
+// What body(index) throws, or null.
+std::exception_ptr Call(absl::FunctionRef<void(int)> body, int index) {
+  try {
+    body(index);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 class ThreadTeam::Worker {
@@ -74,7 +86,11 @@ class ThreadTeam::Worker {
     body_ = body;
     begun_.Advance(++regions_);
   }
-  void AwaitEnd() { ended_.Await(regions_); }
+  // Returns what the body threw, or null.
+  std::exception_ptr AwaitEnd() {
+    ended_.Await(regions_);
+    return std::exchange(error_, nullptr);
+  }
 
  private:
   void Loop() {
@@ -82,7 +98,7 @@ class ThreadTeam::Worker {
     for (uint32_t region = 1;; ++region) {
       begun_.Await(region);
       if (body_ == nullptr) return;
-      (*body_)(index_);
+      error_ = Call(*body_, index_);
       ended_.Advance(region);
     }
   }
@@ -90,6 +106,7 @@ class ThreadTeam::Worker {
   const int index_;
   uint32_t regions_ = 0;  // begun so far; the owner's
   const absl::FunctionRef<void(int)>* body_ = nullptr;
+  std::exception_ptr error_;  // of the last region
   Signal begun_, ended_;
   std::thread thread_;  // last: starts when all else is there
 };
@@ -105,14 +122,18 @@ ThreadTeam& ThreadTeam::OfThisThread() {
 void ThreadTeam::Run(int threads, absl::FunctionRef<void(int)> body) {
   HADAL_CHECK_GE(threads, 1);
   HADAL_CHECK(!running_);
-  running_ = true;
   while (static_cast<int>(workers_.size()) < threads - 1) {
     workers_.push_back(std::make_unique<Worker>(static_cast<int>(workers_.size()) + 1));
   }
+  running_ = true;
   for (int t = 1; t < threads; ++t) workers_[t - 1]->Begin(&body);
-  body(0);
-  for (int t = 1; t < threads; ++t) workers_[t - 1]->AwaitEnd();
+  std::exception_ptr error = Call(body, 0);
+  for (int t = 1; t < threads; ++t) {
+    const std::exception_ptr of_worker = workers_[t - 1]->AwaitEnd();
+    if (error == nullptr) error = of_worker;
+  }
   running_ = false;
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace hadal

@@ -25,7 +25,8 @@ class ThreadTeam {
   static ThreadTeam& OfThisThread();
 
   // Runs body(0) here and body(1) … body(threads − 1) on workers, and returns when all have ended; what they wrote is then
-  // visible here. Starts workers that are missing. Libraries with OpenMP threads of their own run serially on workers.
+  // visible here. Starts workers that are missing. Libraries with OpenMP threads of their own run serially on workers. What a body throws
+  // (std::bad_alloc) is thrown here once all have ended, of several the lowest index's; std::system_error where no thread can be started.
   // REQUIRES: threads ≥ 1; not called from inside a body.
   void Run(int threads, absl::FunctionRef<void(int)> body);
 

@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -73,6 +76,28 @@ TEST(ThreadTeam, EachThreadHasItsOwn) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(sums, std::vector<int>(4, 1000));
+}
+
+TEST(ThreadTeam, WhatABodyThrowsReachesTheCallerWhenAllHaveEnded) {
+  ThreadTeam team;
+  for (const int thrower : {0, 1, 2}) {
+    std::atomic<int> ended = 0;
+    const auto body = [&](int t) {
+      if (t == thrower) throw std::runtime_error(std::to_string(t));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the thrower is the first to end
+      ++ended;
+    };
+    try {
+      team.Run(3, body);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(error.what(), std::to_string(thrower));
+    }
+    EXPECT_EQ(ended, 2);
+    team.Run(3, [&](int) { ++ended; });  // the next region has nothing of it
+    EXPECT_EQ(ended, 5);
+  }
+  EXPECT_THROW(team.Run(2, [](int) { throw std::bad_alloc(); }), std::bad_alloc);
 }
 
 TEST(ThreadTeamDeathTest, RefusesARegionInsideARegion) {
