@@ -202,9 +202,16 @@ absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, Wo
   }
   HADAL_RETURN_IF_ERROR(collectives.AllOk(status, "looking for a checkpoint"));
   HADAL_RETURN_IF_ERROR(collectives.Broadcast(directory, 0, "where to resume"));
-  if (!directory.empty()) {
-    return arguments.resume == "auto" ? trainer.ResumeLatest().status() : trainer.Resume(directory);
+  if (!directory.empty() && arguments.resume == "auto") {
+    HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+    // Reading may have refused the one that was found, and gone on to an older one, of other settings.
+    const std::string loaded =
+        JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
+    const bool ask = world.rank() == 0 && loaded != directory;
+    return collectives.AllOk(ask ? CheckResumable(arguments, prepared, loaded, sinks) : absl::OkStatus(),
+                             "comparing settings");
   }
+  if (!directory.empty()) return trainer.Resume(directory);
   if (!arguments.init_from.empty()) return trainer.InitializeFrom(arguments.init_from);
   return absl::OkStatus();
 }

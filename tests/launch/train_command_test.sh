@@ -94,6 +94,23 @@ expect 0 "${base[@]}" --set stop.steps=10 --run-dir damaged
 says REFUSED
 identical unbroken/$last damaged/$last
 
+echo "the older one is asked about its own settings"
+expect 0 "${base[@]}" --set stop.steps=5 --set learning_rate.peak=2e-3 --run-dir older
+expect 0 "${base[@]}" --accept-changes --run-dir older
+file=older/$last/rank_00000.safetensors
+printf '\xff' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) conv=notrunc status=none
+for run in "${base[*]}" "${mpi[*]} 2 ${base[*]}"; do
+  # shellcheck disable=SC2086  # options are words
+  expect 2 $run --set stop.steps=15 --run-dir older
+  says "REFUSED.*step_00000010"; says "resume from older/checkpoints/step_00000005 with other settings"; says "learning_rate.peak"
+  [ "$(grep -c accept-changes out)" -eq 1 ] || fail "asked more than once"
+done
+[ -d older/$last ] && [ "$(readlink older/checkpoints/latest)" = step_00000010 ] || fail "a refused resume changed the run"
+expect 0 "${base[@]}" --set stop.steps=15 --accept-changes --run-dir older
+says "resuming older/checkpoints/step_00000005 with changed settings"
+steps=$(grep -o '"event":"step","step":[0-9]*' older/metrics.jsonl | grep -o '[0-9]*$' | tr '\n' ' ')
+[ "$steps" = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 " ] || fail "metrics.jsonl of the run that fell back has steps $steps"
+
 echo "nothing but damaged checkpoints: exit 3, never a silent new start"
 rm -rf damaged/checkpoints/step_00000005
 for d in damaged/checkpoints/step_*; do
