@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "launch/build_info.h"
+#include "launch/corpus_agreement.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
@@ -284,9 +285,9 @@ absl::Status OpenRun(const TrainArguments& arguments, const Prepared& prepared, 
   return world.rank() == 0 ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
 
-// Whether one program, with one set of settings and files that all could read, runs on every rank; what people are to know of it.
-absl::StatusOr<std::string> Agree(const TrainArguments& arguments, const absl::StatusOr<Prepared>& prepared,
-                                  World& world, Collectives& collectives) {
+// Whether one program, with one set of settings and files, runs on every rank; what people are to know of it.
+absl::StatusOr<std::string> Agree(const TrainArguments& arguments, absl::StatusOr<Prepared>& prepared, World& world,
+                                  Collectives& collectives) {
   HADAL_ASSIGN_OR_RETURN(std::string notice, AgreeWithRanks(world, collectives));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared.status(), "reading configuration and data"));
   HADAL_RETURN_IF_ERROR(
@@ -295,6 +296,12 @@ absl::StatusOr<std::string> Agree(const TrainArguments& arguments, const absl::S
                                    arguments.accept_changes ? " --accept-changes" : "",
                                    arguments.trace.empty() ? "" : " --trace ", arguments.trace),
                       prepared->config_text, collectives));
+  const TrainOptions& options = prepared->options.train;
+  HADAL_RETURN_IF_ERROR(AgreeOnCorpus("data.train", options.train_data, HostName(), collectives, *prepared->train));
+  if (prepared->validation) {
+    HADAL_RETURN_IF_ERROR(
+        AgreeOnCorpus("data.validation", options.validation_data, HostName(), collectives, *prepared->validation));
+  }
   return notice;
 }
 

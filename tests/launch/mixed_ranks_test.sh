@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks on CPUs of different kinds, or of different programs: ONEDNN_MAX_CPU_ISA of one rank stands in for an older CPU.
+# Ranks on CPUs of different kinds, or of different programs, or with other files: ONEDNN_MAX_CPU_ISA of one rank stands in for an older CPU.
 # Usage: mixed_ranks_test.sh HADAL
 set -u
 hadal=${1:?usage: mixed_ranks_test.sh HADAL}
@@ -44,6 +44,21 @@ says "  seed: .* -> 7"
 expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir unlike : -n 1 "${train[@]}" --run-dir elsewhere
 says "rank 1 was started with --run-dir elsewhere"
 [ ! -e unlike ] && [ ! -e elsewhere ] || fail "a run directory was made"
+
+echo "hosts with true copies of their own"
+mkdir here there
+cp -r data here; cp -r data there
+"$hadal" generate --out text2 --pairs 200 --valid 40 --test 20 --seed 4 > out 2>&1 || fail "no other text"
+here=(sh -c 'cd here && exec "$@"' here "$hadal" train ../small.textproto --set pipeline.threads=1 --device cpu)
+there=(sh -c 'cd there && exec "$@"' there "$hadal" train ../small.textproto --set pipeline.threads=1 --device cpu)
+expect 0 "${mpi[@]}" -n 1 "${here[@]}" --run-dir "$work/copies" : -n 1 "${there[@]}" --run-dir "$work/copies"
+
+echo "another corpus on a rank"
+"$hadal" prepare --train text2/train.en text2/train.de --vocab data/vocabulary.model --out there/data --overwrite > out 2>&1 || fail "no other corpus"
+expect 2 "${mpi[@]}" -n 1 "${here[@]}" --run-dir "$work/unlike" : -n 1 "${there[@]}" --run-dir "$work/unlike"
+says "data.train: rank 1 (host .*): another corpus than rank 0's on .*: rank 1 has train.00000.shard (.*), rank 0 has train.00000.shard ("
+[ "$(grep -c 'another corpus' out)" -eq 1 ] || fail "said more than once"
+[ ! -e unlike ] || fail "a run directory was made"
 
 echo "another program on a rank"
 cp "$hadal" other && echo >> other
