@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "launch/build_info.h"
+#include "launch/checkpoint_agreement.h"
 #include "launch/corpus_agreement.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
@@ -209,12 +210,14 @@ absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, Wo
     const std::string loaded =
         JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
     const bool ask = world.rank() == 0 && loaded != directory;
-    return collectives.AllOk(ask ? CheckResumable(arguments, prepared, loaded, sinks) : absl::OkStatus(),
-                             "comparing settings");
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(ask ? CheckResumable(arguments, prepared, loaded, sinks) : absl::OkStatus(),
+                                            "comparing settings"));
+    return AgreeOnCheckpoint(loaded, HostName(), collectives);
   }
-  if (!directory.empty()) return trainer.Resume(directory);
-  if (!arguments.init_from.empty()) return trainer.InitializeFrom(arguments.init_from);
-  return absl::OkStatus();
+  if (directory.empty() && arguments.init_from.empty()) return absl::OkStatus();
+  const std::string& given = directory.empty() ? arguments.init_from : directory;
+  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
+  return directory.empty() ? trainer.InitializeFrom(given) : trainer.Resume(given);
 }
 
 std::string ReasonText(StopReason reason) {

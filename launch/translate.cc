@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "launch/checkpoint_agreement.h"
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
@@ -12,6 +13,7 @@
 #include "launch/world.h"
 #include "pipeline/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 #include "tools/translate/score.h"
 #include "tools/translate/translate.h"
@@ -35,6 +37,13 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
   if (!together) (*world)->communicator().Abort(exit_code);
   return exit_code;
+}
+
+// `path`, alone; of several ranks the directory that rank 0 finds by it, since a run in progress may have a better one the next moment.
+absl::StatusOr<std::string> CheckpointFor(const std::string& path, World& world) {
+  if (world.size() == 1) return path;
+  Collectives collectives(world.communicator(), absl::Minutes(10));
+  return ShareCheckpoint(path, HostName(), world.rank(), collectives);
 }
 
 // The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations are the CPU's.
@@ -63,6 +72,7 @@ void AddTranslateCommand(CLI::App& app, int& exit_code) {
   AddDeviceFlags(*command, *device);
   command->callback([options, device, &exit_code] {
     exit_code = RunInWorld("translate", options->threads, [&](World& world) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
       HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
       return RunTranslate(*options, world.communicator(), chosen.StreamFor(world.stream()),
                           {std::cin, std::cout, std::cerr});
@@ -79,6 +89,7 @@ void AddScoreCommand(CLI::App& app, int& exit_code) {
   AddDeviceFlags(*command, *device);
   command->callback([options, device, &exit_code] {
     exit_code = RunInWorld("score", options->threads, [&](World& world) -> absl::Status {
+      HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
       HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
       return RunScore(*options, world.communicator(), chosen.StreamFor(world.stream()), std::cout, std::cerr);
     });

@@ -53,6 +53,20 @@ here=(sh -c 'cd here && exec "$@"' here "$hadal" train ../small.textproto --set 
 there=(sh -c 'cd there && exec "$@"' there "$hadal" train ../small.textproto --set pipeline.threads=1 --device cpu)
 expect 0 "${mpi[@]}" -n 1 "${here[@]}" --run-dir "$work/copies" : -n 1 "${there[@]}" --run-dir "$work/copies"
 
+echo "another checkpoint on a rank: half of each is no model"
+expect 0 "${train[@]}" --run-dir here/run
+expect 0 "${train[@]}" --set seed=7 --run-dir there/run
+step=run/$last
+for command in "translate --checkpoint run" "translate --checkpoint $step" "score --checkpoint run --source ../text/test.en --target ../text/test.de"; do
+  # shellcheck disable=SC2086  # options are words
+  expect 2 "${mpi[@]}" -n 1 "${here[@]:0:4}" "$hadal" $command : -n 1 "${there[@]:0:4}" "$hadal" $command < text/test.en
+  says "$step: rank 1 (host .*) has another checkpoint there (step 3, .*) than rank 0 on .* (step 3, "
+done
+expect 2 "${mpi[@]}" -n 1 "${here[@]}" --init-from $step --run-dir "$work/begun" : -n 1 "${there[@]}" --init-from $step --run-dir "$work/begun"
+says "rank 1 (host .*) has another checkpoint there"
+rm -rf there/run; cp -r here/run there
+expect 0 "${mpi[@]}" -n 1 "${here[@]:0:4}" "$hadal" translate --checkpoint run : -n 1 "${there[@]:0:4}" "$hadal" translate --checkpoint run < text/test.en
+
 echo "another corpus on a rank"
 "$hadal" prepare --train text2/train.en text2/train.de --vocab data/vocabulary.model --out there/data --overwrite > out 2>&1 || fail "no other corpus"
 expect 2 "${mpi[@]}" -n 1 "${here[@]}" --run-dir "$work/unlike" : -n 1 "${there[@]}" --run-dir "$work/unlike"
