@@ -1,9 +1,7 @@
 #include "tools/metrics/metrics_jsonl.h"
 
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "runtime/status_macros.h"
+#include "tools/metrics/append_whole.h"
 #include "tools/metrics/reverse_lines.h"
 
 namespace hadal {
@@ -95,12 +94,8 @@ bool IsDepthStep(int64_t step, int64_t every) {
 
 absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {
   HADAL_RETURN_IF_ERROR(DropLaterSteps(options.path, options.first_step));
-  std::FILE* file = std::fopen(options.path.c_str(), "ab");
-  if (file == nullptr) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(options.path, ": cannot be opened for appending: ", std::strerror(errno)));
-  }
-  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, file));
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(options.path));
+  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, std::move(file)));
 }
 
 void MetricsJsonl::OnStart(const RunInfo& run) {
@@ -197,11 +192,7 @@ absl::Status MetricsJsonl::Flush() { return std::exchange(trouble_, absl::OkStat
 
 void MetricsJsonl::WriteLine(std::string line) {
   line += '\n';
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
-  if ((!written || std::fflush(file_.get()) != 0) && trouble_.ok()) {
-    trouble_ = absl::DataLossError(
-        absl::StrCat(options_.path, ": a line could not be written: ", std::strerror(errno), "; is the disk full?"));
-  }
+  trouble_.Update(AppendWhole(file_, line, options_.path));
 }
 
 }  // namespace hadal

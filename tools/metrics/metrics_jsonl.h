@@ -1,4 +1,4 @@
-// The sink that writes RUN/metrics.jsonl: one JSON object a line, flushed line by line, so that `tail -f` and a crash both see
+// The sink that writes RUN/metrics.jsonl: one JSON object a line, written line by line, so that `tail -f`, a crash and a full disk all leave
 // whole steps.
 //
 //   {"event":"run", …}         at the start and at each resumption
@@ -22,13 +22,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/files.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {
@@ -57,14 +57,11 @@ class MetricsJsonl : public MetricsSink {
   absl::Status Flush() override;
 
  private:
-  struct CloseFile {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  MetricsJsonl(Options options, std::FILE* file) : options_(std::move(options)), file_(file) {}
+  MetricsJsonl(Options options, FileDescriptor file) : options_(std::move(options)), file_(std::move(file)) {}
   void WriteLine(std::string line);
 
   Options options_;
-  std::unique_ptr<std::FILE, CloseFile> file_;
+  FileDescriptor file_;
   absl::Status trouble_;  // the first one, until Flush() hands it out
 };
 

@@ -1,11 +1,8 @@
 #include "tools/metrics/rank_log.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -20,6 +17,7 @@
 #include "absl/time/time.h"
 #include "runtime/status_macros.h"
 #include "tools/doctor/doctor_facts.h"
+#include "tools/metrics/append_whole.h"
 
 namespace hadal {
 namespace {
@@ -59,17 +57,12 @@ std::string CommandLine() {
 absl::StatusOr<std::unique_ptr<RankLog>> RankLog::Open(const std::string& directory, int rank) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::string path = JoinPath(directory, absl::StrFormat("rank_%05d.log", rank));
-  // Not blocking: a pipe that nobody reads would hold the rank up.
-  FileDescriptor file(open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
-  struct stat found = {};
-  if (!file.valid() || fstat(file.get(), &found) != 0) return ErrnoStatus(errno, "open", path);
-  if (S_ISFIFO(found.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe, not a file for a log; remove it"));
-  }
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
   std::unique_ptr<RankLog> log(new RankLog(std::move(file), path));
   char last = '\n';
-  if (found.st_size > 0 && pread(log->file_.get(), &last, 1, found.st_size - 1) == 1 && last != '\n') {
-    log->trouble_ = WriteAll(log->file_, "\n", path);  // a full disk cut the last line off
+  if (bytes > 0 && pread(log->file_.get(), &last, 1, bytes - 1) == 1 && last != '\n') {
+    log->trouble_ = AppendWhole(log->file_, "\n", path);  // a crash cut the last line off
   }
   return log;
 }
@@ -82,7 +75,7 @@ void RankLog::Say(const std::string& text) {
   }
   if (lines.empty()) return;
   const std::lock_guard lock(mutex_);
-  trouble_.Update(WriteAll(file_, lines, path_));
+  trouble_.Update(AppendWhole(file_, lines, path_));
 }
 
 absl::Status RankLog::Flush() {

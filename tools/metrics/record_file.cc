@@ -1,11 +1,13 @@
 #include "tools/metrics/record_file.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/crc32c.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/append_whole.h"
 
 namespace hadal {
 namespace {
@@ -27,20 +29,12 @@ std::string FrameRecord(std::string_view data) {
 }
 
 absl::StatusOr<RecordFile> RecordFile::Create(std::string path) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) {
-    return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be created: ", std::strerror(errno)));
-  }
-  return RecordFile(std::move(path), file);
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
+  // A device has no length to set.
+  if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "empty", path);
+  return RecordFile(std::move(path), std::move(file));
 }
 
-absl::Status RecordFile::Append(std::string_view data) {
-  const std::string frame = FrameRecord(data);
-  if (std::fwrite(frame.data(), 1, frame.size(), file_.get()) == frame.size() && std::fflush(file_.get()) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::DataLossError(
-      absl::StrCat(path_, ": a record could not be written: ", std::strerror(errno), "; is the disk full?"));
-}
+absl::Status RecordFile::Append(std::string_view data) { return AppendWhole(file_, FrameRecord(data), path_); }
 
 }  // namespace hadal

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -85,6 +86,20 @@ TEST(RankLog, AStreamSaysWholeLines) {
   stream << " but now\n";
   EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"),
               ElementsAre(HasSubstr("Z step 1"), HasSubstr("Z not yet but now")));
+}
+
+TEST(RankLog, WhatDoesNotFitLeavesNoHalfALine) {
+  const TemporaryDirectory directory;
+  const auto log = RankLog::Open(directory.path(), 0);
+  ASSERT_TRUE(log.ok()) << log.status();
+  (*log)->Say("first");
+  {
+    const FileSizeLimit limit(40);
+    (*log)->Say("second, of many words");
+  }
+  (*log)->Say("third");
+  EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"), ElementsAre(HasSubstr("Z first"), HasSubstr("Z third")));
+  EXPECT_EQ((*log)->Flush().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(RankLog, TroubleIsHandedOutOnce) {

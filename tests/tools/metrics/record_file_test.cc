@@ -34,7 +34,7 @@ TEST(RecordFile, ARecordIsReadableAtOnce) {
 TEST(RecordFile, ReportsAFullDisk) {
   auto file = RecordFile::Create("/dev/full");
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_TRUE(absl::IsDataLoss(file->Append("x")));
+  EXPECT_TRUE(absl::IsResourceExhausted(file->Append("x")));
   EXPECT_FALSE(RecordFile::Create("/nonexistent/file").ok());
 }
 
