@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,7 @@ class Translator {
   absl::Status Run() {
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_RETURN_IF_ERROR(Load());
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
     if (IsMain()) Summarize();
@@ -68,7 +71,7 @@ class Translator {
     }
     if (!options_.output.empty()) {
       HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input}));
-      output_.open(options_.output, std::ios::binary | std::ios::trunc);
+      output_.open(options_.output, std::ios::binary | std::ios::app);
       if (!output_) return CreationError(errno, options_.output);
     }
     if (options_.input.empty()) {
@@ -77,6 +80,14 @@ class Translator {
       lines_.emplace(input_, options_.input);
     }
     return absl::OkStatus();
+  }
+
+  // Once the model is loaded: one that cannot be costs nobody the translations of before. A pipe or a device has nothing to lose.
+  absl::Status EmptyOutput() const {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(options_.output, error)) return absl::OkStatus();
+    std::filesystem::resize_file(options_.output, 0, error);
+    return error ? ErrnoStatus(error.value(), "empty", options_.output) : absl::OkStatus();
   }
 
   absl::Status Load() {

@@ -198,6 +198,11 @@ TEST_F(TranslateTest, ReadsAndWritesFilesAndAnyLayoutsCheckpoint) {
   SetContents(options.input, "\xEF\xBB\xBF" + input);
   ASSERT_TRUE(Translate(options, "not read").ok());
   EXPECT_EQ(Contents(options.output), reference);
+  ASSERT_TRUE(Translate(options, "not read").ok());
+  EXPECT_EQ(Contents(options.output), reference) << "what was there is replaced";
+  options.checkpoint = directory_ / "nowhere";
+  EXPECT_FALSE(Translate(options, "not read").ok());
+  EXPECT_EQ(Contents(options.output), reference) << "and kept where there is no model";
   std::filesystem::remove_all(directory_ / "run");
   Save(/*shared=*/false, /*ranks=*/3);
   TranslateOptions direct = Options();
