@@ -30,6 +30,7 @@ ranks() { grep -lz -- "^$1\$" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | w
   tr '\0' ' ' < "/proc/$p/cmdline" 2>/dev/null | grep -q "^$hadal train " && echo "$p"; done; }
 rank() { for p in $(ranks "$1"); do grep -qz "^OMPI_COMM_WORLD_RANK=$2\$" "/proc/$p/environ" && echo "$p"; done; }
 nobody_left() { [ -z "$(ranks "$1")" ]; }
+parent() { awk '{ print $4 }' "/proc/$1/stat"; }  # PID
 flip() { # FILE BYTE: flips a bit
   local byte; byte=$(od -An -tu1 -j "$2" -N1 "$1")
   printf "\\x$(printf %x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
@@ -65,10 +66,53 @@ finish 137; until_ nobody_left killed_bare
 row "SIGKILL of a rank, bare mpirun" "exit code 137, no rank left" "$seconds"
 
 job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir launcher
-until_ steps_of launcher 30; clock; kill -KILL "$(awk '{ print $4 }' "/proc/$(rank launcher 0)/stat")"
+until_ steps_of launcher 30; clock; kill -KILL "$(parent "$(rank launcher 0)")"
 until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
 finish 0; until_ nobody_left launcher; identical launcher
 row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
+
+# ── A rank ends with an error of its own, while the others are at work: people read that one, and no other rank's "lost a peer" ──
+# Its address space may not grow (prlimit), so that the thread that is to save cannot start. Repeated, since ranks end in any order.
+if (ulimit -v 8000000; "$hadal" --version > /dev/null 2>&1); then
+  for round in 1 2 3 4 5; do
+    job "${mpi[@]}" 4 "${train[@]}" --set checkpoint.every_steps=0 --set stop.steps=100000000 --run-dir own$round
+    until_ steps_of own$round 3; prlimit --pid "$(rank own$round 2)" --as=1:1
+    clock; kill -USR1 "$(parent "$(rank own$round 2)")"
+    finish 1; until_ nobody_left own$round
+    grep '^hadal train' out > errors
+    case $(head -n 1 errors) in "hadal train [rank 2]: "*) ;; *) fail "the first error is not rank 2's own" ;; esac
+    [ "$(wc -l < errors)" -eq 1 ] || fail "more than the one error was told"
+    grep -q "Z end: exit code 1: " own$round/logs/rank_00002.log || fail "rank 2's log lacks its error"
+  done
+  row "a rank that may have no more memory" "its own error is what people read, exit code 1, no rank left (5 of 5 times)" "$seconds"
+else
+  skip "a rank that may have no more memory" "this build does not run within an address space of 8 GB"
+fi
+
+# ── A terminal goes away: the kernel tells the job, and a shell tells it once more ──
+# in_terminal COMMAND: types it to an interactive shell in a terminal of its own, whose process id is $terminal.
+in_terminal() {
+  rm -f typed; mkfifo typed
+  env --default-signal=HUP script -qec "bash --norc -i" /dev/null < typed > terminal.log 2>&1 & terminal=$!
+  exec 9> typed; echo "cd '$work'; $1" >&9
+}
+saved_once() { # RUN: nobody is left; it has one checkpoint, of the moment, and goes on to the same bits
+  until_ nobody_left "$1"; until_ test ! -e /proc/$supervisor
+  [ "$(ls -d "$1"/checkpoints/step_* 2> /dev/null | wc -l)" -eq 1 ] || fail "$1 was not saved"
+  expect 0 "${train[@]}" --run-dir "$1"; identical "$1"
+}
+if command -v script > /dev/null; then
+  in_terminal "'$hadal' supervise -- ${mpi[*]} 2 ${train[*]} --set checkpoint.every_steps=0 --set stop.steps=1000000 --run-dir hung_up"
+  until_ steps_of hung_up 30; supervisor=$(parent "$(parent "$(rank hung_up 0)")"); kill -KILL $terminal; exec 9>&-
+  saved_once hung_up
+  row "the terminal goes away, supervised" "the ranks save and end, nothing is left; the run goes on with the same bits" "at the step's end"
+  in_terminal "${train[*]} --set checkpoint.every_steps=0 --set stop.steps=1000000 --run-dir hung_up_alone"
+  until_ steps_of hung_up_alone 30; supervisor=$(ranks hung_up_alone); kill -KILL $terminal; exec 9>&-
+  saved_once hung_up_alone
+  row "the terminal of a run by itself goes away" "as supervised" "at the step's end"
+else
+  skip "the terminal goes away" "there is no script(1)"
+fi
 
 # ── A rank stops or is slow ──
 job "${mpi[@]}" 3 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir stopped
