@@ -133,12 +133,14 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written;
   SplitSurvey survey;
+  int64_t kept = 0;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
   const auto write = [&]() -> absl::Status {
     for (const EncodedLine& line : lines.Encode()) {
       HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(split.pairs[line.sample.corpus_id], line.number),
                                                          line.sample, options, written.skipped));
       if (keep) HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
+      kept += keep ? 1 : 0;
     }
     return absl::OkStatus();
   };
@@ -148,8 +150,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   };
   HADAL_RETURN_IF_ERROR(ForEachKept(split, options, written.skipped, survey, collect));
   HADAL_RETURN_IF_ERROR(write());
+  if (kept == 0) return NothingLeft(split, survey.lines, written.skipped);  // and no manifest that would be a corpus
   HADAL_ASSIGN_OR_RETURN(written.manifest, writer.Finish());
-  if (written.manifest.samples == 0) return NothingLeft(split, survey.lines, written.skipped);
   return written;
 }
 

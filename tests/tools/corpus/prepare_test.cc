@@ -277,6 +277,10 @@ TEST_F(PrepareTest, NothingLeftIsAnError) {
   Write("train.en", "");
   Write("train.de", "");
   ExpectError({"nothing is left", "of 0 lines"});
+  Write("train.en", kEnglish);
+  Write("train.de", kGerman);
+  options_.max_tokens = 1;
+  ExpectError({"nothing is left", "3 are too long"});
 }
 
 // Every fourth pair of 100: with every third there would be more than 30.
