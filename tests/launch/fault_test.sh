@@ -94,6 +94,7 @@ fi
 in_terminal() {
   rm -f typed; mkfifo typed
   env --default-signal=HUP script -qec "bash --norc -i" /dev/null < typed > terminal.log 2>&1 & terminal=$!
+  disown  # this shell says nothing of its end
   exec 9> typed; echo "cd '$work'; $1" >&9
 }
 saved_once() { # RUN: nobody is left; it has one checkpoint, of the moment, and goes on to the same bits
@@ -197,6 +198,14 @@ clock; kill -CONT "$first"; finish 1; says "taken it over"; identical twice
 row "two jobs on one run directory" "the later one owns it; the earlier ends with exit code 1 at its next save" "$seconds"
 
 # ── Limits ──
+if (ulimit -v 1500000; "$hadal" --version > /dev/null 2>&1); then
+  expect 1 bash -c 'ulimit -v 1500000; exec "$@"' limited "$hadal" prepare --train text/train.en text/train.de --out limited_data \
+    --vocab data/vocabulary.model --threads 1000
+  says "^hadal: .*ulimit -v"; [ ! -e limited_data/train.json ] || fail "half a corpus"
+  row "hadal prepare may not start its threads" "exit code 1, with words, no half a corpus" "at once"
+else
+  skip "hadal prepare may not start its threads" "this build does not run within an address space of 1.5 GB"
+fi
 expect 85 "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --stop-after 2s --set stop.steps=100000000 --run-dir limited
 ls -d limited/checkpoints/step_* > /dev/null 2>&1 || fail "nothing was saved at the time limit"
 row "--stop-after 2s" "saved, exit code 85" "at the step's end"
