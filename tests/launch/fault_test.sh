@@ -94,6 +94,7 @@ fi
 in_terminal() {
   rm -f typed; mkfifo typed
   env --default-signal=HUP script -qec "bash --norc -i" /dev/null < typed > terminal.log 2>&1 & terminal=$!
+  disown  # this shell says nothing of its end
   exec 9> typed; echo "cd '$work'; $1" >&9
 }
 saved_once() { # RUN: nobody is left; it has one checkpoint, of the moment, and goes on to the same bits
