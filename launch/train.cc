@@ -35,6 +35,7 @@
 #include "runtime/files.h"
 #include "runtime/host_name.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_list.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/config_difference.h"
 #include "tools/config/config_layers.h"
@@ -215,9 +216,18 @@ absl::Status Begin(const TrainArguments& arguments, const Prepared& prepared, Wo
     return AgreeOnCheckpoint(loaded, HostName(), collectives);
   }
   if (directory.empty() && arguments.init_from.empty()) return absl::OkStatus();
-  const std::string& given = directory.empty() ? arguments.init_from : directory;
-  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
-  return directory.empty() ? trainer.InitializeFrom(given) : trainer.Resume(given);
+  const bool begins = directory.empty();
+  if (begins) {  // a run directory stands for its newest checkpoint, as rank 0 sees it
+    if (world.rank() == 0) {
+      absl::StatusOr<std::string> given = ResolveCheckpoint(arguments.init_from);
+      status = given.status();
+      if (given.ok()) directory = *std::move(given);
+    }
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(status, "looking for --init-from"));
+    HADAL_RETURN_IF_ERROR(collectives.Broadcast(directory, 0, "what to begin from"));
+  }
+  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(directory, HostName(), collectives));
+  return begins ? trainer.InitializeFrom(directory) : trainer.Resume(directory);
 }
 
 std::string ReasonText(StopReason reason) {
@@ -425,7 +435,8 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--resume", arguments->resume, "auto (newest good checkpoint of the run), never, or a checkpoint")
       ->capture_default_str();
-  command->add_option("--init-from", arguments->init_from, "Start a new run from this checkpoint's weights");
+  command->add_option("--init-from", arguments->init_from,
+                      "Start a new run from the weights of this checkpoint, or of this run's newest");
   command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   AddDeviceFlags(*command, arguments->device);
   AddCostFlags(*command, "kept with the run, for its report", arguments->costs);

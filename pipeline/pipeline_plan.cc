@@ -30,7 +30,12 @@ absl::StatusOr<std::vector<int32_t>> CutModel(const ModelPlan& plan, const std::
                                               const ScheduleShape& shape, const std::vector<int32_t>& split) {
   PartitionProblem problem{.stages = shape.stages, .chunks = shape.chunks, .cost = costs};
   for (const SublayerRecord& sublayer : plan.sublayers) problem.cut_allowed_before.push_back(sublayer.cut_before != 0);
-  return split.empty() ? MakePartition(problem) : PartitionByCounts(problem, CountsOf(split, costs.size()));
+  if (split.empty()) return MakePartition(problem);
+  if (std::ssize(split) + 1 != problem.pieces()) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.split has ", split.size(), " entries; ", shape.stages,
+                                                   " stages of ", shape.chunks, " chunks need ", problem.pieces() - 1));
+  }
+  return PartitionByCounts(problem, CountsOf(split, costs.size()));
 }
 
 // In multiply-adds in place of seconds: of the replay only shares of its length are read.

@@ -125,6 +125,14 @@ expect 0 "${base[@]}" --set stop.steps=3 --resume never --run-dir again
 ls -d again/checkpoints/*.abandoned.* > /dev/null 2>&1 || fail "later checkpoints were not set aside"
 expect 0 "${base[@]}" --set stop.steps=4 --run-dir again
 
+echo "a new run from a checkpoint's weights, or a run's newest"
+expect 0 "${base[@]}" --set stop.steps=2 --init-from unbroken/$last --run-dir from_checkpoint
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --run-dir from_run
+identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00000002
+expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
+expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
+expect 1 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
+
 echo "sentences longer than the model's positions are left out, and said"
 expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --run-dir short; says "samples are left out"
 

@@ -82,6 +82,19 @@ TEST(PipelinePlan, RefusesMessagesThatMpiCannotSend) {
   EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 2).ok());
 }
 
+// Where the number of stages is the number of ranks the config cannot be asked.
+TEST(PipelinePlan, ASplitHasAnEntryForEachChunkButTheFirst) {
+  const ModelPlan plan = Plan();
+  EXPECT_TRUE(MakePipelinePlan(plan, kBatch, {.split = {5, 12}}, 3).ok());
+  for (const int ranks : {1, 2, 4}) {
+    const absl::Status refused = MakePipelinePlan(plan, kBatch, {.split = {5, 12}}, ranks).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                ::testing::AllOf(::testing::HasSubstr("pipeline.split has 2 entries"),
+                                 ::testing::HasSubstr(" chunks need " + std::to_string(ranks - 1))));
+  }
+}
+
 TEST(PipelinePlan, ATiedTableBelongsToItsFirstUsesStage) {
   const ModelPlan tied = Plan(), apart = Plan(EmbeddingSharing::kNone);
   const PipelineOptions options{.split = {5, 12}};
