@@ -469,17 +469,17 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   Write("train.en", "The cat sleeps.\n\nA man reads.\n");
   EXPECT_EQ(run(small), 0) << out_.str();
   EXPECT_EQ(run(small + "--on-empty skip --on-invalid error --on-long error"), 0) << out_.str();
-  EXPECT_EQ(run(small + "--on-empty error"), 1);
+  EXPECT_EQ(run(small + "--on-empty error"), 2);
   EXPECT_THAT(out_.str(), HasSubstr("train.en:2"));
   Write("train.en", "The cat sleeps.\nb\xFF\nA man reads.\n");
-  EXPECT_EQ(run(small + "--on-empty skip --on-long skip"), 1);
+  EXPECT_EQ(run(small + "--on-empty skip --on-long skip"), 2);
   EXPECT_EQ(run(small + "--on-invalid skip --on-empty error --on-long error"), 0) << out_.str();
   Write("train.en", absl::StrCat("a\n", kEnglish));
   Write("train.de", absl::StrCat("a\n", kGerman));
   const std::string short_ones = "--vocab-size 60 --max-tokens 2 ";
   EXPECT_EQ(run(short_ones + "--on-empty error --on-invalid error"), 0) << out_.str();
   EXPECT_EQ(OpenCorpus("train").size(), 1);
-  EXPECT_EQ(run(short_ones + "--on-long error"), 1);
+  EXPECT_EQ(run(short_ones + "--on-long error"), 2);
   EXPECT_THAT(out_.str(), HasSubstr("the limit is 2"));
 
   Write("en.txt", "The 3\ncat 2\n");
