@@ -1,5 +1,6 @@
 # The headers that nearly every file reads, parsed once for all: without them a third of the build's time goes into reading them again.
-# A file still includes what it uses: `tests/check_tidy.sh` parses each without them. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON does without.
+# No header belongs here that is code rather than declarations (CLI11's would be compiled again with each file: five seconds).
+# A file still includes what it uses, which tests/check_includes.sh holds. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON does without.
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cc" CONTENT "")
 
 # hadal_precompiled_headers(NAME DEPENDS target... HEADERS header...)
@@ -16,10 +17,6 @@ set(HADAL_COMMON_HEADERS
   <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/time/time.h>)
 hadal_precompiled_headers(hadal_precompiled
   DEPENDS absl::status absl::statusor absl::strings absl::str_format absl::time HEADERS ${HADAL_COMMON_HEADERS})
-# tools and launch also read command lines and JSON.
-hadal_precompiled_headers(hadal_command_precompiled
-  DEPENDS absl::status absl::statusor absl::strings absl::str_format absl::time CLI11::CLI11 nlohmann_json::nlohmann_json
-  HEADERS ${HADAL_COMMON_HEADERS} <CLI/CLI.hpp> <nlohmann/json.hpp>)
 if(HADAL_BUILD_TESTS)
   hadal_precompiled_headers(hadal_test_precompiled
     DEPENDS absl::status absl::statusor absl::strings absl::str_format absl::time GTest::gmock hadal_test_flags
