@@ -1,6 +1,7 @@
 #include "layers/parameter_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kernels/convert.h"
@@ -8,7 +9,7 @@
 namespace hadal {
 
 ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training,
-                               ArenaLayout& layout, const SliceRange& updated)
+                               ArenaLayout& layout, const std::vector<SliceRange>& updated)
     : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan.sublayers[s];
@@ -16,11 +17,10 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
   }
   rounded_elements_ = Place(sublayers, Storage::kBFloat16);
   weight_floats_ = Place(sublayers, Storage::kFloat32);
-  master_end_ = rounded_elements_;
-  if (training) PlaceMasters(updated);
+  training ? PlaceMasters(updated) : AddMasters(0, rounded_elements_);
   weight_slice_ = layout.ReserveLasting<float>("weights", weight_floats_);
   rounded_slice_ = layout.ReserveLasting<BFloat16>("weights", rounded_elements_);
-  master_slice_ = layout.ReserveLasting<float>("weights", master_end_ - master_base_);
+  master_slice_ = layout.ReserveLasting<float>("weights", master_floats_);
   if (!training) return;
   gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
 }
@@ -52,22 +52,32 @@ int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage sto
   return end;
 }
 
-void ParameterStore::PlaceMasters(const SliceRange& updated) {
-  master_begin_ = rounded_elements_;
-  master_end_ = 0;
+void ParameterStore::AddMasters(int64_t begin, int64_t end) {
+  if (begin == end) return;
+  // What only a gap between sublayers parts is one run.
+  const bool extends = !master_runs_.empty() && begin <= AlignedSublayer(master_runs_.back().end);
+  if (!extends) {
+    const int64_t place = AlignedSublayer(master_floats_) + begin % AlignedSublayer(1);
+    master_runs_.push_back({.begin = begin, .place = place});
+  }
+  MasterRun& run = master_runs_.back();
+  run.end = end;
+  master_floats_ = run.place + (run.end - run.begin);
+}
+
+void ParameterStore::PlaceMasters(const std::vector<SliceRange>& updated) {
+  auto range = updated.begin();
   for (const int32_t p : owned_) {
     if (!IsRounded(p)) continue;
     for (int64_t slice = 0; slice < SliceCount(plan_.parameters[p]); ++slice) {
-      if (!updated.Holds(p, slice)) continue;
+      while (range != updated.end() && range->EndsBefore(p, slice)) ++range;
+      if (range == updated.end()) return;
+      if (!range->Holds(p, slice)) continue;
       const int64_t first = slice * kSliceElements;
       const int64_t last = std::min(first + kSliceElements, plan_.parameters[p].elements());
-      master_begin_ = std::min(master_begin_, weight_offset_[p] + first);
-      master_end_ = std::max(master_end_, weight_offset_[p] + last);
+      AddMasters(weight_offset_[p] + first, weight_offset_[p] + last);
     }
   }
-  master_begin_ = std::min(master_begin_, master_end_);  // there are none
-  constexpr int64_t kAligned = AlignedSublayer(1);
-  master_base_ = master_begin_ / kAligned * kAligned;
 }
 
 void ParameterStore::Bind(const Arena& arena) {
@@ -81,8 +91,11 @@ float* ParameterStore::Floats(int32_t parameter, int64_t first, int64_t elements
   HADAL_CHECK_GE(weight_offset_[parameter], 0);
   const int64_t offset = weight_offset_[parameter] + first;
   if (!IsRounded(parameter)) return weights_ + offset;
-  const bool here = offset >= master_begin_ && offset + elements <= master_end_;
-  return here ? masters_ + (offset - master_base_) : nullptr;
+  const auto behind = std::upper_bound(master_runs_.begin(), master_runs_.end(), offset,
+                                       [](int64_t value, const MasterRun& run) { return value < run.begin; });
+  if (behind == master_runs_.begin()) return nullptr;
+  const MasterRun& run = *std::prev(behind);
+  return offset + elements <= run.end ? masters_ + run.place + (offset - run.begin) : nullptr;
 }
 
 Matrix ParameterStore::FusedWeight(int32_t first, int32_t count) const {
@@ -130,10 +143,11 @@ AnyMatrix ParameterStore::AsRead(int32_t parameter) const {
 }
 
 void ParameterStore::RoundMasters(const Stream& stream) const {
-  const int64_t elements = master_end_ - master_begin_;
-  if (elements == 0) return;
-  Convert(stream, {.from = ConstMatrix(masters_ + (master_begin_ - master_base_), 1, elements),
-                   .to = MatrixOf<BFloat16>(rounded_ + master_begin_, 1, elements)});
+  for (const MasterRun& run : master_runs_) {
+    const int64_t elements = run.end - run.begin;
+    Convert(stream, {.from = ConstMatrix(masters_ + run.place, 1, elements),
+                     .to = MatrixOf<BFloat16>(rounded_ + run.begin, 1, elements)});
+  }
 }
 
 Vector ParameterStore::FusedGradientVector(int32_t first, int32_t count) const {

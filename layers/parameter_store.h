@@ -11,7 +11,7 @@
 //
 //   fp32                        weights  w w w …
 //   bf16                        rounded  r r r … | tables of other stages      parameters that products read
-//                               masters      m m …                             of a run of them, at the same distances
+//                               masters      m m …  m m …                      of runs of them, in their order
 //                               weights  w w w …                               all others
 //   gradients, whole, fp32:     of the rounded ones, then of the others
 //
@@ -53,14 +53,15 @@ struct SliceRange {
     const Place place(parameter, slice);
     return begin <= place && place < end;
   }
+  bool EndsBefore(int32_t parameter, int64_t slice) const { return end <= Place(parameter, slice); }
 };
 
 class ParameterStore {
  public:
   // Reserves room for the sublayers of this rank, given in ascending order. `plan` must outlive the store.
-  // `training`: gradients as well, and of masters only those of `updated`; else all.
+  // `training`: gradients as well, and of masters only those of `updated`, which ascend; else all.
   ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training, ArenaLayout& layout,
-                 const SliceRange& updated = {});
+                 const std::vector<SliceRange>& updated = {SliceRange()});
 
   // Fixes the addresses. Call once.
   void Bind(const Arena& arena);
@@ -107,7 +108,9 @@ class ParameterStore {
  private:
   // Gives the parameters that kernels read as `storage` their places; how many elements their weights take.
   int64_t Place(const std::vector<int32_t>& sublayers, Storage storage);
-  void PlaceMasters(const SliceRange& updated);
+  // Gives the rounded elements [begin, end) masters, behind those that have some.
+  void AddMasters(int64_t begin, int64_t end);
+  void PlaceMasters(const std::vector<SliceRange>& updated);
   bool IsRounded(int32_t parameter) const { return plan_.read_storage(parameter) == Storage::kBFloat16; }
   // Where the fp32 values of `elements` from `first` of a parameter on are; null: not here.
   float* Floats(int32_t parameter, int64_t first, int64_t elements) const;
@@ -126,8 +129,12 @@ class ParameterStore {
   std::vector<TableUse> table_uses_;
 
   int64_t rounded_elements_ = 0, weight_floats_ = 0, gradient_floats_ = 0;
-  // Masters lie here of the rounded elements [master_begin_, master_end_), from master_base_ on: aligned as these are.
-  int64_t master_base_ = 0, master_begin_ = 0, master_end_ = 0;
+  // The rounded elements [begin, end) have masters, from `place` on: on 16 bytes where they are.
+  struct MasterRun {
+    int64_t begin = 0, end = 0, place = 0;
+  };
+  std::vector<MasterRun> master_runs_;  // ascending
+  int64_t master_floats_ = 0;
   ArenaSlice rounded_slice_, master_slice_, weight_slice_, gradient_slice_;
   BFloat16* rounded_ = nullptr;
   float* masters_ = nullptr;

@@ -3,6 +3,27 @@
 #include <algorithm>
 
 namespace hadal {
+namespace {
+
+// Gives each slice its owner.  `elements`: of all of them.
+void Deal(int64_t elements, int replicas, std::vector<OwnedSlice>& slices) {
+  std::vector<int64_t> owned(replicas, 0);
+  int64_t left = elements;
+  for (auto slice = slices.rbegin(); slice != slices.rend();) {
+    const auto fewest = std::min_element(owned.begin(), owned.end());
+    const int64_t wanted = std::min(kRunElements, left / (2 * replicas));
+    int64_t run = 0;
+    do {
+      slice->replica = static_cast<int>(fewest - owned.begin());
+      run += slice->elements;
+      ++slice;
+    } while (run < wanted);
+    *fewest += run;
+    left -= run;
+  }
+}
+
+}  // namespace
 
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan& pipeline, int stage) {
   std::vector<OwnedSlice> slices;
@@ -19,24 +40,21 @@ std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan&
       }
     }
   }
-  int64_t before = 0;
-  for (OwnedSlice& slice : slices) {
-    slice.replica = static_cast<int>(pipeline.grid.replicas * (2 * before + slice.elements) / (2 * total));
-    before += slice.elements;
-  }
+  Deal(total, pipeline.grid.replicas, slices);
   return slices;
 }
 
-SliceRange UpdatedSlices(const ModelPlan& plan, const PipelinePlan& pipeline, int stage) {
-  if (!pipeline.shard_optimizer_state) return {};
-  constexpr SliceRange::Place kNone(0, 0);
-  SliceRange range{kNone, kNone};
+std::vector<SliceRange> UpdatedSlices(const ModelPlan& plan, const PipelinePlan& pipeline, int stage) {
+  if (!pipeline.shard_optimizer_state) return {SliceRange()};
+  std::vector<SliceRange> ranges;
+  bool extends = false;  // the last range, up to the slice before
   for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
-    if (slice.replica != pipeline.replica) continue;
-    if (range.end == kNone) range.begin = {slice.parameter, slice.slice};
-    range.end = {slice.parameter, slice.slice + 1};
+    const bool mine = slice.replica == pipeline.replica;
+    if (mine && !extends) ranges.push_back({.begin = {slice.parameter, slice.slice}});
+    if (mine) ranges.back().end = {slice.parameter, slice.slice + 1};
+    extends = mine;
   }
-  return range;
+  return ranges;
 }
 
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelinePlan& pipeline) {

@@ -16,21 +16,30 @@ Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
   return {table.data, table.rows * table.columns};
 }
 
-// Where the moments of `slices` lie, one behind the other as the weights do: those that products read rounded, then the others, with the
-// weights' gaps between sublayers.
+// Where the moments of those `slices` lie that `kept` says, one behind the other as the weights do: those that products read rounded, then the
+// others, with the weights' gaps between sublayers; behind a slice that is left out aligned as the weights are.
 struct MomentPlaces {
-  std::vector<int64_t> places;  // [slices]
+  std::vector<int64_t> places;  // [slices], −1: not kept
   int64_t end = 0;
 };
-MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const OwnedSlice> slices) {
-  MomentPlaces moments{.places = std::vector<int64_t>(slices.size())};
+template <typename Kept>
+MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> slices, const Kept& kept) {
+  constexpr int64_t kAligned = AlignedSublayer(1);
+  MomentPlaces moments{.places = std::vector<int64_t>(slices.size(), -1)};
   for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {
     int32_t sublayer = -1;
+    int64_t offset = 0;    // of a weight in its sublayer
+    bool follows = false;  // the slice before, which is kept
     for (size_t i = 0; i < slices.size(); ++i) {
       if (plan.read_storage(slices[i].parameter) != storage) continue;
       const int32_t next = plan.parameters[slices[i].parameter].sublayer;
-      if (std::exchange(sublayer, next) != next) moments.end = AlignedSublayer(moments.end);
-      moments.places[i] = std::exchange(moments.end, moments.end + slices[i].elements);
+      if (std::exchange(sublayer, next) != next) offset = 0;
+      if (kept(slices[i])) {
+        if (!follows || offset == 0) moments.end = AlignedSublayer(moments.end) + offset % kAligned;
+        moments.places[i] = std::exchange(moments.end, moments.end + slices[i].elements);
+      }
+      follows = kept(slices[i]);
+      offset += slices[i].elements;
     }
   }
   return moments;
@@ -40,25 +49,30 @@ MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const OwnedSlice> sli
 
 StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training,
                        ArenaLayout& layout)
-    : plan_(plan), training_(training), sharded_(pipeline.shard_optimizer_state) {
-  const std::vector<OwnedSlice> slices = SlicesOfStage(plan, pipeline, stage);
-  for (const OwnedSlice& slice : slices) {
-    if (slice.replica < pipeline.replica) ++owned_.begin;
-    if (slice.replica <= pipeline.replica) ++owned_.end;
+    : plan_(plan), training_(training), sharded_(pipeline.shard_optimizer_state), replica_(pipeline.replica) {
+  for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
     slices_.push_back(
         {.parameter = slice.parameter, .slice = slice.slice, .owner = slice.replica, .elements = slice.elements});
   }
-  updated_ = sharded_ ? owned_ : Range{0, slices_.size()};
+  ListOwned();
   if (!training) return;
-  MomentPlaces moments = PlaceMoments(plan, std::span(slices).subspan(updated_.begin, updated_.end - updated_.begin));
+  MomentPlaces moments =
+      PlaceMoments(plan, slices_, [&](const StateSlice& slice) { return !sharded_ || slice.owner == replica_; });
   moment_places_ = std::move(moments.places);
   moment_floats_ = moments.end;
   first_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
   second_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
   constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
-  for (size_t i = owned_.begin; i < owned_.end; ++i) buffer_floats_ += kSavedFloats * slices[i].elements;
+  for (const StateSlice& slice : owned_) buffer_floats_ += kSavedFloats * slice.elements;
   buffer_floats_ = std::min(buffer_floats_, pipeline.save_buffer_bytes / int64_t{sizeof(float)});
   buffer_slice_ = layout.ReserveLastingHostBytes("checkpoint buffer", buffer_floats_ * int64_t{sizeof(float)});
+}
+
+void StageState::ListOwned() {
+  owned_.clear();
+  for (const StateSlice& slice : slices_) {
+    if (slice.owner == replica_) owned_.push_back(slice);
+  }
 }
 
 void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
@@ -72,11 +86,12 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
     slice.rounded = parameters.RoundedSlice(slice.parameter, slice.slice);
     if (!training_) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
-    if (i < updated_.begin || i >= updated_.end) continue;
-    const int64_t place = moment_places_[i - updated_.begin];
+    const int64_t place = moment_places_[i];
+    if (place < 0) continue;
     slice.first_moment = {first + place, slice.elements};
     slice.second_moment = {second + place, slice.elements};
   }
+  ListOwned();
 }
 
 }  // namespace hadal

@@ -51,9 +51,9 @@ class StageState {
   // Every slice whose first use is on this stage, ascending by (parameter, slice).
   std::span<const StateSlice> slices() const { return slices_; }
   // Those that this replica owns.
-  std::span<const StateSlice> owned() const { return Part(owned_); }
+  std::span<const StateSlice> owned() const { return owned_; }
   // Those that this replica updates, because it has their moments: the owned ones when sharded, else all.
-  std::span<const StateSlice> updated() const { return Part(updated_); }
+  std::span<const StateSlice> updated() const { return sharded_ ? owned_ : slices_; }
   bool sharded() const { return sharded_; }
   // Whether replicas keep masters for each other, so that a load gives each its part and the rounded weights are to be spread.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
@@ -67,19 +67,15 @@ class StageState {
   int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
 
  private:
-  struct Range {
-    size_t begin = 0, end = 0;
-  };
-  std::span<const StateSlice> Part(const Range& range) const {
-    return std::span(slices_).subspan(range.begin, range.end - range.begin);
-  }
+  void ListOwned();
 
   const ModelPlan& plan_;
   bool training_;
   bool sharded_;
+  int replica_;
   std::vector<StateSlice> slices_;
-  Range owned_, updated_;
-  std::vector<int64_t> moment_places_;  // of updated_
+  std::vector<StateSlice> owned_;       // those of slices_
+  std::vector<int64_t> moment_places_;  // [slices_] −1: another replica keeps them
   int64_t moment_floats_ = 0;           // of one moment
   int64_t buffer_floats_ = 0;
   ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;

@@ -33,13 +33,10 @@ TEST(SliceOwnership, EverySliceOfTheModelOnceInOrder) {
   std::vector<std::pair<int32_t, int64_t>> seen;
   for (int stage = 0; stage < 3; ++stage) {
     const std::vector<OwnedSlice> slices = SlicesByStage(plan, pipeline)[stage];
-    for (size_t i = 0; i < slices.size(); ++i) {
-      EXPECT_EQ(pipeline.OwnerOf(plan, slices[i].parameter), stage);
-      if (i > 0) {
-        EXPECT_LE(slices[i - 1].replica, slices[i].replica) << "a replica's slices are one run";
-      }
-      elements += slices[i].elements;
-      seen.emplace_back(slices[i].parameter, slices[i].slice);
+    for (const OwnedSlice& slice : slices) {
+      EXPECT_EQ(pipeline.OwnerOf(plan, slice.parameter), stage);
+      elements += slice.elements;
+      seen.emplace_back(slice.parameter, slice.slice);
     }
   }
   EXPECT_EQ(elements, plan.ParameterElements());
@@ -54,10 +51,13 @@ TEST(SliceOwnership, AReplicaUpdatesWhatItOwnsOrAll) {
     pipeline.shard_optimizer_state = sharded;
     for (int stage = 0; stage < 2; ++stage) {
       for (pipeline.replica = 0; pipeline.replica < 3; ++pipeline.replica) {
-        const SliceRange updated = UpdatedSlices(plan, pipeline, stage);
+        const std::vector<SliceRange> updated = UpdatedSlices(plan, pipeline, stage);
         for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
-          EXPECT_EQ(updated.Holds(slice.parameter, slice.slice), !sharded || slice.replica == pipeline.replica);
+          const auto holds = [&](const SliceRange& range) { return range.Holds(slice.parameter, slice.slice); };
+          EXPECT_EQ(std::count_if(updated.begin(), updated.end(), holds),
+                    !sharded || slice.replica == pipeline.replica ? 1 : 0);
         }
+        for (size_t i = 1; i < updated.size(); ++i) EXPECT_LT(updated[i - 1].end, updated[i].begin);
       }
     }
   }
@@ -83,6 +83,50 @@ TEST(SliceOwnership, BalancedByBytes) {
         EXPECT_LE(*std::max_element(owned.begin(), owned.end()), total / replicas + largest);
       }
     }
+  }
+}
+
+// As gradients become complete, from the last sublayer down, no replica gets ahead of another by more than a run that a slice has lengthened.
+TEST(SliceOwnership, AllReceiveAtEveryMomentOfTheLastBackward) {
+  const ModelPlan plan = PlanOf(512, 40000);
+  for (const int replicas : {2, 3, 8}) {
+    const PipelinePlan pipeline = PipelineOf(plan, 2, replicas);
+    for (int stage = 0; stage < 2; ++stage) {
+      std::vector<OwnedSlice> slices = SlicesOfStage(plan, pipeline, stage);
+      std::reverse(slices.begin(), slices.end());
+      std::vector<int64_t> owned(replicas, 0);
+      for (const OwnedSlice& slice : slices) {
+        owned[slice.replica] += slice.elements;
+        const auto [least, most] = std::minmax_element(owned.begin(), owned.end());
+        ASSERT_LE(*most - *least, kRunElements + kSliceElements);
+      }
+    }
+  }
+}
+
+// Of a deep model the runs are as long as messages; only where little is left are they shorter.
+TEST(SliceOwnership, NeighboursHaveOneOwner) {
+  ModelOptions model{.encoder_layers = 100,
+                     .decoder_layers = 100,
+                     .d_model = 64,
+                     .d_ff = 256,
+                     .heads = 4,
+                     .source_vocabulary = 1000,
+                     .target_vocabulary = 1000,
+                     .max_positions = 64};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
+  const ModelPlan plan = ModelPlan::Make(model);
+  for (const int replicas : {2, 8}) {
+    const std::vector<OwnedSlice> slices = SlicesOfStage(plan, PipelineOf(plan, 1, replicas), 0);
+    int64_t elements = 0, runs = 1;
+    for (size_t i = 0; i < slices.size(); ++i) {
+      elements += slices[i].elements;
+      runs += i > 0 && slices[i].replica != slices[i - 1].replica ? 1 : 0;
+    }
+    EXPECT_GE(runs, elements / kRunElements - 1);
+    // The tail: runs of left/2R, R of which take half of what is left, down to single parameters.
+    EXPECT_LE(runs, elements / kRunElements + replicas * 14);
+    EXPECT_LT(runs * 10, std::ssize(slices));
   }
 }
 
