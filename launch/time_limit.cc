@@ -1,6 +1,7 @@
 #include "launch/time_limit.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 

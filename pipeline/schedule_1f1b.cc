@@ -11,6 +11,7 @@
 // send a channel they do not: send i only waits for receive i - 1, which the neighbour reaches before anything that
 // needs send i.
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/schedule_builder.h"
 #include "pipeline/schedule_kinds.h"

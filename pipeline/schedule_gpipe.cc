@@ -11,6 +11,8 @@
 // No deadlock with one outstanding send: while ranks run forward, data only flows to higher (chunk, micro-batch) visits
 // in an order all ranks share; a send waits for a receive that comes earlier in that order. The same holds backward,
 // and no forward waits for a backward.
+#include <utility>
+
 #include "pipeline/schedule_builder.h"
 #include "pipeline/schedule_kinds.h"
 

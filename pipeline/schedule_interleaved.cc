@@ -13,6 +13,7 @@
 // (schedule_builder.h). With one chunk this is 1F1B: nothing returns to rank 0, so the longer warm-up would cost memory
 // and gain no time.
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/schedule_builder.h"
 #include "pipeline/schedule_kinds.h"

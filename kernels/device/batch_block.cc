@@ -1,6 +1,7 @@
 #include "kernels/device/batch_block.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/attention.h"

@@ -2,11 +2,13 @@
 //
 // No feedback guides the mutations; the libFuzzer programs of this folder (README.md) have that. Memory is watched by counting what
 // operator new hands out: a number in a file that decides an allocation shows as a peak far beyond the input's size.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <new>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

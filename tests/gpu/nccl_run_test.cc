@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "kernels/device/cuda_device.h"

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/device/cuda_device.h"
 #include "runtime/check.h"
 #include "tests/support/test_device.h"

@@ -1,5 +1,6 @@
 #include "kernels/cached_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

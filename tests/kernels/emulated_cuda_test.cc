@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>

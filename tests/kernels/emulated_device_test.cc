@@ -1,5 +1,6 @@
 #include "tests/support/emulated_device.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 

@@ -27,6 +27,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 

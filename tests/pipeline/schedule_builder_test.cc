@@ -1,6 +1,7 @@
 #include "pipeline/schedule_builder.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"

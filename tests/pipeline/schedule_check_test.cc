@@ -1,6 +1,7 @@
 #include "pipeline/schedule_check.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

@@ -1,6 +1,8 @@
 // Runs a test body once for each instruction set that the kernels are compiled for and this CPU has, or for one of them.
 #pragma once
 
+#include <cstdint>
+
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 

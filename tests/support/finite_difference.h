@@ -1,6 +1,7 @@
 // Central differences: how the double-precision references are themselves checked.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>

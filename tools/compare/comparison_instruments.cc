@@ -1,5 +1,6 @@
 #include "tools/compare/comparison_instruments.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

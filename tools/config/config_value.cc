@@ -1,6 +1,7 @@
 #include "tools/config/config_value.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"

@@ -1,5 +1,7 @@
 #include "tools/synthetic/synthetic_declension.h"
 
+#include <utility>
+
 namespace hadal {
 namespace {
 
