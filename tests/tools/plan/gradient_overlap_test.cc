@@ -135,9 +135,12 @@ TEST_F(GradientPiecesTest, OnACpuEverySublayerLetsItsOwnGo) {
   }
   ASSERT_EQ(complete.size(), 19u);
   for (int i = 0; i < 19; ++i) EXPECT_DOUBLE_EQ(complete[i], end - 2 * (18 - i));
-  // The deep half is the second replica's.
-  EXPECT_EQ(pieces.front().owner, 1);
-  EXPECT_EQ(pieces.back().owner, 0);
+  // Of what is complete after half of the time each replica has at least a third.
+  double owned[2] = {0, 0};
+  for (const GradientPiece& piece : pieces) {
+    if (piece.complete_seconds <= end - 19) owned[piece.owner] += piece.elements;
+  }
+  EXPECT_GE(std::min(owned[0], owned[1]), (owned[0] + owned[1]) / 3);
 }
 
 TEST_F(GradientPiecesTest, ADeviceLetsGoInSixteenParts) {
