@@ -39,8 +39,8 @@ double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const
   batch(1);  // the first has costs of its own
   const double once = std::max(batch(1), 1e-9);
   const int64_t turns = std::clamp(static_cast<int64_t>(options.batch_seconds / once) + 1, int64_t{1}, kMostTurns);
-  std::vector<double> seconds;
-  for (int32_t i = 0; i < options.repeats; ++i) seconds.push_back(batch(turns) / static_cast<double>(turns));
+  std::vector<double> seconds(options.repeats);
+  for (double& each : seconds) each = batch(turns) / static_cast<double>(turns);
   return Median(std::move(seconds));
 }
 

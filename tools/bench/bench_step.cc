@@ -132,6 +132,7 @@ absl::StatusOr<std::vector<double>> StepBench::Gather(double value) {
   const double mine[] = {value};
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "a measurement"));
   std::vector<double> values;
+  values.reserve(all.size());
   for (const std::vector<double>& of_rank : all) values.push_back(of_rank[0]);
   return values;
 }

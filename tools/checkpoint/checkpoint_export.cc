@@ -22,6 +22,7 @@ constexpr char kEnding[] = ".safetensors";
 
 std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& exported) {
   std::vector<SafetensorsTensor> tensors;
+  tensors.reserve(exported.size());
   for (const ExportedTensor& tensor : exported) {
     tensors.push_back({.name = tensor.name, .type = SafetensorsType::kF32, .shape = tensor.shape});
   }

@@ -99,7 +99,7 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
 
 absl::Status VerifyOne(const std::string& directory, std::ostream& out) {
   absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
-  const absl::Status status = reader.ok() ? reader->Verify() : reader.status();
+  absl::Status status = reader.ok() ? reader->Verify() : reader.status();
   if (!status.ok()) {
     out << "DAMAGED  " << directory << ": " << std::string(status.message()) << "\n";
     return status;

@@ -70,10 +70,9 @@ std::string StructureText(const FieldDescriptor* field, const std::string& path,
   }
   if (absl::EndsWith(message, "specified multiple times.")) return absl::StrCat(path, " is given twice in this file");
   if (absl::StrContains(message, "another member of oneof")) {
-    std::vector<std::string> names;
-    for (int i = 0; i < field->containing_oneof()->field_count(); ++i) {
-      names.push_back(field->containing_oneof()->field(i)->name());
-    }
+    const auto& oneof = *field->containing_oneof();
+    std::vector<std::string> names(oneof.field_count());
+    for (int i = 0; i < oneof.field_count(); ++i) names[i] = oneof.field(i)->name();
     return absl::StrCat(path, ": a file gives only one of ", absl::StrJoin(names, ", "));
   }
   if (field != nullptr && IsMessage(*field) && absl::StartsWith(message, "Expected \"{\"")) {

@@ -14,7 +14,7 @@ namespace hadal {
 struct TextPosition {
   int line = 0;
   int column = 0;
-  auto operator<=>(const TextPosition&) const = default;
+  auto operator<=>(const TextPosition&) const = default;  // NOLINT(modernize-use-nullptr): of a 0 in what it expands to
 };
 
 // The last field named at or before a position.

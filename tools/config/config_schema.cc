@@ -157,8 +157,8 @@ std::string JoinPath(absl::string_view parent, absl::string_view name) {
 std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view path, absl::string_view name) {
   const std::string start = path.empty() ? absl::StrCat("there is no field \"", name, "\"")
                                          : absl::StrCat("there is no field \"", name, "\" in ", path);
-  std::vector<std::string> names;
-  for (int i = 0; i < message.field_count(); ++i) names.push_back(message.field(i)->name());
+  std::vector<std::string> names(message.field_count());
+  for (int i = 0; i < message.field_count(); ++i) names[i] = message.field(i)->name();
   if (const std::string nearest = NearestName(name, names); !nearest.empty()) {
     return absl::StrCat(start, "; did you mean \"", nearest, "\"?");
   }

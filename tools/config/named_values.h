@@ -18,6 +18,7 @@ template <typename Enum>
 requires std::is_enum_v<Enum> CLI::Option* NameValues(CLI::Option* option,
                                                       const std::vector<std::pair<std::string, Enum>>& values) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const auto& [name, value] : values) names.push_back(name);
   const auto replace = [values, names](std::string& word) -> std::string {
     for (const auto& [name, value] : values) {

@@ -157,8 +157,10 @@ class GpuComparison {
         kinds[facts.gpu.device.model].push_back(facts.rank);
       }
     }
-    for (const auto& [model, ranks] : kinds) {
-      const auto of_kind = [&](int rank) { return std::binary_search(ranks.begin(), ranks.end(), rank); };
+    for (const auto& kind : kinds) {
+      const auto of_kind = [&ranks = kind.second](int rank) {
+        return std::binary_search(ranks.begin(), ranks.end(), rank);
+      };
       comparison_.Slow(
           "its GPU's products in bf16", "TFLOP/s", 1e-12, [](const RankMeasurements& m) { return m.gpu_flops; },
           of_kind, "Look at nvidia-smi -q: clocks and what throttles them, temperature, other processes.");

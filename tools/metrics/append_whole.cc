@@ -33,7 +33,7 @@ absl::Status AppendWhole(const FileDescriptor& file, std::string_view piece, con
     left.remove_prefix(static_cast<size_t>(written));
   }
   if (left.empty()) return absl::OkStatus();
-  const absl::Status error = ErrnoStatus(errno, "append to", path);
+  absl::Status error = ErrnoStatus(errno, "append to", path);
   const auto written = static_cast<int64_t>(piece.size() - left.size());
   const absl::StatusOr<int64_t> now = FileBytes(file, path);
   if (written > 0 && before.ok() && now.ok() && *now == *before + written && ftruncate(file.get(), *before) != 0) {

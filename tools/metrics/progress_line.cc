@@ -114,8 +114,7 @@ std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const Terminal
   if (metrics.total_steps > 0) {
     const double share = std::clamp(static_cast<double>(done) / static_cast<double>(metrics.total_steps), 0.0, 1.0);
     if (style.live) segments.push_back({"", Bar(share, style.unicode), Ink::kGood, 8});
-    segments.push_back(
-        {"", absl::StrFormat(style.live ? "%3.0f%%" : "%.0f%%", std::floor(100 * share)), Ink::kPlain, 7});
+    segments.push_back({"", absl::StrFormat("%*.0f%%", style.live ? 3 : 0, std::floor(100 * share)), Ink::kPlain, 7});
   }
   segments.push_back({"loss", Steady(HumanValue(metrics.loss, 4), style), InkOf(metrics.loss, Ink::kBold), 1});
   segments.push_back(

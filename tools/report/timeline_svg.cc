@@ -140,11 +140,9 @@ class Drawing {
 }  // namespace
 
 std::vector<int> ChooseRows(int count, int most) {
-  std::vector<int> rows;
   const int shown = std::min(count, most);
-  for (int i = 0; i < shown; ++i) {
-    rows.push_back(shown == 1 ? 0 : static_cast<int>(static_cast<int64_t>(i) * (count - 1) / (shown - 1)));
-  }
+  std::vector<int> rows(std::max(shown, 0));
+  for (int i = 1; i < shown; ++i) rows[i] = static_cast<int>(static_cast<int64_t>(i) * (count - 1) / (shown - 1));
   return rows;
 }
 
