@@ -84,6 +84,7 @@ std::string UnknownCommand(const CLI::App& app, const std::string& word) {
 int main(int argc, char** argv) {
   hadal::OpenStandardStreams();
   hadal::IgnoreFileSizeSignal();
+  hadal::ExplainLostPages();
   const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
   if (stops_when_asked) hadal::InstallStopSignals();
   CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");

@@ -9,7 +9,8 @@
 // token id inside its vocabulary. After that, sample() cannot read outside the mapping, whatever the file held. The
 // processes of one host can share the reading of every byte among them (CorpusShare); what keeps sample() inside the
 // mapping each looks at itself. Limits: 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file changed while it is
-// mapped is not noticed. Thread safety: immutable after Open(); sample() may be called from several threads.
+// mapped is not noticed; one that is cut ends the process with words (launch/signals.h).
+// Thread safety: immutable after Open(); sample() may be called from several threads.
 #pragma once
 
 #include <cstdint>
