@@ -16,9 +16,9 @@
 #include "launch/standard_streams.h"
 #include "launch/supervise.h"
 #include "launch/sweep.h"
-#include "launch/thrown_error.h"
 #include "launch/train.h"
 #include "launch/translate.h"
+#include "runtime/thrown_error.h"
 #include "tools/checkpoint/checkpoint.h"
 #include "tools/checkpoint/inspect_similarity.h"
 #include "tools/config/config.h"
@@ -84,6 +84,7 @@ std::string UnknownCommand(const CLI::App& app, const std::string& word) {
 int main(int argc, char** argv) {
   hadal::OpenStandardStreams();
   hadal::IgnoreFileSizeSignal();
+  hadal::ExplainLostPages();
   const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
   if (stops_when_asked) hadal::InstallStopSignals();
   CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");

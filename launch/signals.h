@@ -1,5 +1,5 @@
 // SIGUSR1, SIGINT, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) ask a run to save and stop; nothing else
-// happens in the handler.
+// happens in the handler. What other signals do to a program that knows better.
 #pragma once
 
 namespace hadal {
@@ -14,6 +14,10 @@ void IgnoreClosedPipes();
 
 // A write beyond `ulimit -f` is an error that says so, as on a full disk, and no signal that ends the process.
 void IgnoreFileSizeSignal();
+
+// A part of a mapped file that is gone when it is read (truncated by somebody, a disk that fails) ends the process with words that name the
+// file, and with exit code 3.
+void ExplainLostPages();
 
 // Whether one of the signals has come.
 bool StopSignalled();

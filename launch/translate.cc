@@ -9,7 +9,7 @@
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/rank_agreement.h"
-#include "launch/thrown_error.h"
+#include "launch/withdrawal.h"
 #include "launch/world.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/collectives.h"

@@ -1,6 +1,8 @@
 #include "launch/watchdog.h"
 
 #include <chrono>
+#include <cstdio>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -9,6 +11,10 @@
 
 namespace hadal {
 namespace {
+
+// Takes no memory.
+constexpr char kCannotSay[] =
+    "hadal: watchdog [rank %d]: this rank does not get on, and its watchdog cannot say where: %s\n";
 
 std::string Since(absl::Time since) {
   return absl::FormatDuration(absl::Trunc(absl::Now() - since, absl::Milliseconds(100)));
@@ -33,7 +39,17 @@ Watchdog::~Watchdog() {
 void Watchdog::Watch() {
   std::unique_lock lock(mutex_);
   while (!end_.wait_for(lock, absl::ToChronoMilliseconds(patience_ / 8), [this] { return ending_; })) {
+    LookAndSay();
+  }
+}
+
+void Watchdog::LookAndSay() {
+  try {
     if (const std::string text = Look(); !text.empty()) say_(text);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, kCannotSay, communicator_.rank(), error.what());
+  } catch (...) {
+    std::fprintf(stderr, kCannotSay, communicator_.rank(), "an exception without words");
   }
 }
 

@@ -6,6 +6,7 @@
 //
 // Why at half: the first rank whose wait reaches the whole timeout ends the job (exit code 5), and by then all ranks that wait have
 // spoken, so that the log tells who waits for whom; a rank that is missing from it, or busy, is the one to look at.
+// Where it cannot say so (no memory), it says that to standard error, and the run goes on: whether it ends is for its waits to decide.
 // Threads: one of its own, which only reads. Blocking: the destructor waits for that thread, at most a moment.
 #pragma once
 
@@ -23,7 +24,7 @@ namespace hadal {
 
 class Watchdog {
  public:
-  // Gets a line, from the watchdog's thread.
+  // Gets a line, from the watchdog's thread. May throw.
   using Say = std::function<void(const std::string& line)>;
   // Watches until destroyed. All arguments must outlive it.
   Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say);
@@ -31,6 +32,7 @@ class Watchdog {
 
  private:
   void Watch();
+  void LookAndSay();
   // Something to say about this rank that has not been said yet, or "".
   std::string Look();
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/files.h"
+#include "runtime/mapped_ranges.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -16,7 +17,9 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (bytes == 0) return MappedFile();  // mmap refuses a length of 0
   void* base = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (base == MAP_FAILED) return ErrnoStatus(errno, "map", path);
-  return MappedFile(std::span(static_cast<const std::byte*>(base), static_cast<size_t>(bytes)));
+  const std::span mapped(static_cast<const std::byte*>(base), static_cast<size_t>(bytes));
+  RememberMappedRange(mapped, path);
+  return MappedFile(mapped);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -27,7 +30,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  ForgetMappedRange(bytes_);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace hadal

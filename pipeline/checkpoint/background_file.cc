@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/thrown_error.h"
+
 namespace hadal {
 namespace {
 
@@ -20,7 +22,7 @@ BackgroundFile::BackgroundFile(CheckpointWriter& writer, int64_t step, int rank,
                                Vector buffer, Device* device)
     : buffer_(buffer), device_(device), floats_from_(slices.size()), slices_(std::move(slices)) {
   for (size_t i = slices_.size(); i-- > 0;) floats_from_[i] = FloatsFrom(i + 1) + FloatsOf(slices_[i]);
-  thread_ = std::thread([this, &writer, step, rank] { Write(writer, step, rank); });
+  thread_ = std::thread([this, &writer, step, rank] { End(CatchErrors([&] { return Write(writer, step, rank); })); });
 }
 
 BackgroundFile::~BackgroundFile() {
@@ -31,15 +33,18 @@ BackgroundFile::~BackgroundFile() {
   thread_.join();
 }
 
-void BackgroundFile::Write(CheckpointWriter& writer, int64_t step, int rank) {
+absl::StatusOr<WrittenFile> BackgroundFile::Write(CheckpointWriter& writer, int64_t step, int rank) {
   // A copy: BeforeUpdate changes the views, never the shapes that this list announces.
   const std::vector<SliceState> announced = [this] {
     const std::lock_guard lock(mutex_);
     return slices_;
   }();
-  absl::StatusOr<WrittenFile> result = writer.WriteRankFile(
-      step, rank, announced,
-      [this](size_t index, const CheckpointWriter::AppendSlice& append) { return WriteSlice(index, append); });
+  return writer.WriteRankFile(step, rank, announced, [this](size_t index, const CheckpointWriter::AppendSlice& append) {
+    return WriteSlice(index, append);
+  });
+}
+
+void BackgroundFile::End(absl::StatusOr<WrittenFile> result) {
   const std::lock_guard lock(mutex_);
   result_ = std::move(result);
   busy_ = false;

@@ -38,11 +38,13 @@ class BackgroundFile {
   void BeforeUpdate(const Stream& stream);
   // The file is there, or has failed. Not blocking.
   bool done() const;
-  // Waits, and hands out the result, once. Errors: those of CheckpointWriter::WriteRankFile.
+  // Waits, and hands out the result, once. Errors: those of CheckpointWriter::WriteRankFile; what is thrown
+  // there (no memory: ResourceExhausted).
   absl::StatusOr<WrittenFile> Finish();
 
  private:
-  void Write(CheckpointWriter& writer, int64_t step, int rank);
+  absl::StatusOr<WrittenFile> Write(CheckpointWriter& writer, int64_t step, int rank);
+  void End(absl::StatusOr<WrittenFile> result);
   absl::Status WriteSlice(size_t index, const CheckpointWriter::AppendSlice& append);
   // Floats of slices [first, n).
   int64_t FloatsFrom(size_t first) const { return first < floats_from_.size() ? floats_from_[first] : 0; }

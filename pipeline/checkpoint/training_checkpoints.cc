@@ -4,23 +4,31 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
+#include "runtime/thrown_error.h"
 
 namespace hadal {
 namespace {
 
+using Committed = absl::StatusOr<CommitResult>;
+
 constexpr std::future_status kReady = std::future_status::ready;
 
-// What rank 0's thread does: `files` are every rank's WrittenFile as text.
-absl::StatusOr<CommitResult> Commit(CheckpointWriter& writer, CommitRequest request,
-                                    const std::vector<std::string>& files) {
+// `files`: every rank's WrittenFile as text.
+Committed Commit(CheckpointWriter& writer, CommitRequest request, const std::vector<std::string>& files) {
   for (const std::string& text : files) {
     HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
   }
   return writer.Commit(request);
+}
+
+// What rank 0's thread does: nothing may be thrown there.
+Committed CommitCaught(CheckpointWriter& writer, CommitRequest request, const std::vector<std::string>& files) {
+  return CatchErrors([&] { return Commit(writer, std::move(request), files); });
 }
 
 }  // namespace
@@ -86,8 +94,15 @@ void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
   stall_seconds_ += watch.Seconds();
 }
 
+void TrainingCheckpoints::End() {
+  saving_ = false;
+  file_.reset();
+  commit_ = {};
+}
+
 absl::StatusOr<std::optional<SavedCheckpoint>> TrainingCheckpoints::Poll() {
   HADAL_CHECK(saving());
+  absl::Cleanup end = [this] { End(); };
   const Stopwatch watch;
   const bool busy =
       file_ != nullptr ? !file_->done() : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != kReady;
@@ -95,11 +110,13 @@ absl::StatusOr<std::optional<SavedCheckpoint>> TrainingCheckpoints::Poll() {
   if (!anyone_busy && file_ == nullptr) return Settle();
   if (!anyone_busy) HADAL_RETURN_IF_ERROR(BeginCommit());
   stall_seconds_ += watch.Seconds();
+  std::move(end).Cancel();
   return std::nullopt;
 }
 
 absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Finish() {
   HADAL_CHECK(saving());
+  const absl::Cleanup end = [this] { End(); };
   const Stopwatch watch;
   if (file_ != nullptr) HADAL_RETURN_IF_ERROR(BeginCommit());
   if (commit_.valid()) commit_.wait();
@@ -117,14 +134,13 @@ absl::Status TrainingCheckpoints::BeginCommit() {
     if (const absl::Status claim = writer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
   }
   if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
-    saving_ = false;
     if (rank_ == 0) all.Update(writer_->Abandon(progress_.step));
     return all;
   }
   HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
                          collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
   if (rank_ != 0) return absl::OkStatus();
-  commit_ = std::async(std::launch::async, Commit, std::ref(*writer_),
+  commit_ = std::async(std::launch::async, CommitCaught, std::ref(*writer_),
                        CommitRequest{.progress = progress_,
                                      .config_text = options_.config_text,
                                      .model_settings = ModelSettingsJson(state_.plan().options),
@@ -135,8 +151,7 @@ absl::Status TrainingCheckpoints::BeginCommit() {
 }
 
 absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
-  saving_ = false;
-  absl::StatusOr<CommitResult> committed = CommitResult{};
+  Committed committed = CommitResult{};
   if (rank_ == 0) committed = commit_.get();
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(committed.status(), "committing a checkpoint"));
   if (!committed->retention.ok()) {

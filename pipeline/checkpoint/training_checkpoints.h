@@ -59,7 +59,7 @@ class TrainingCheckpoints {
   // At the end of a step while saving: the checkpoint, once it is committed; nullopt before. After an error the save is over and
   // earlier checkpoints are untouched. REQUIRES: saving().
   absl::StatusOr<std::optional<SavedCheckpoint>> Poll();
-  // The same, but waits for all ranks.
+  // The same, but waits for all ranks; the save is over afterwards.
   absl::StatusOr<SavedCheckpoint> Finish();
 
   // Loads the newest good checkpoint of the run; nullopt where the run has none.
@@ -77,6 +77,8 @@ class TrainingCheckpoints {
   absl::Status BeginCommit();
   // Rank 0 has committed, or failed.
   absl::StatusOr<SavedCheckpoint> Settle();
+  // The save is over, well or not: what still writes is waited for.
+  void End();
   void Warn(std::string_view text) const;
 
   TrainingCheckpointsOptions options_;

@@ -1,7 +1,6 @@
 #include "runtime/data/corpus.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,27 +44,6 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare
   return corpus;
 }
 
-absl::StatusOr<Corpus> Corpus::FromSamples(const std::vector<Sample>& samples, int32_t source_vocabulary_size,
-                                           int32_t target_vocabulary_size) {
-  ShardBuilder builder;
-  int32_t corpora = 1;
-  for (const Sample& sample : samples) {
-    HADAL_RETURN_IF_ERROR(builder.Add(sample.view()));
-    corpora = std::max(corpora, sample.corpus_id + 1);
-  }
-  Corpus corpus;
-  corpus.manifest_.samples = builder.samples();
-  corpus.manifest_.source_vocabulary.size = source_vocabulary_size;
-  corpus.manifest_.target_vocabulary.size = target_vocabulary_size;
-  corpus.manifest_.corpora.resize(static_cast<size_t>(corpora), "memory");
-  const ShardLimits limits = {source_vocabulary_size, target_vocabulary_size, corpora};
-  absl::StatusOr<std::unique_ptr<CorpusShard>> shard =
-      CorpusShard::FromBytes(builder.Finish(), "the corpus in memory", limits);
-  if (!shard.ok()) return absl::InvalidArgumentError(shard.status().message());
-  corpus.Append(*std::move(shard));
-  return corpus;
-}
-
 void Corpus::Append(std::unique_ptr<CorpusShard> shard) {
   size_ += shard->samples();
   shards_.push_back(std::move(shard));
@@ -90,7 +68,7 @@ void Corpus::Prefetch(int64_t i) const {
 }
 
 std::string Corpus::VocabularyPath(const VocabularyReference& reference) const {
-  return reference.file.empty() ? std::string() : JoinPath(directory_, reference.file);
+  return JoinPath(directory_, reference.file);
 }
 
 }  // namespace hadal

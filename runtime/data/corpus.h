@@ -9,7 +9,8 @@
 // token id inside its vocabulary. After that, sample() cannot read outside the mapping, whatever the file held. The
 // processes of one host can share the reading of every byte among them (CorpusShare); what keeps sample() inside the
 // mapping each looks at itself. Limits: 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file changed while it is
-// mapped is not noticed. Thread safety: immutable after Open(); sample() may be called from several threads.
+// mapped is not noticed; one that is cut ends the process with words (launch/signals.h).
+// Thread safety: immutable after Open(); sample() may be called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -59,10 +60,6 @@ class Corpus {
   // shards the samples' records.
   // Errors: NotFound, or DataLoss with the file, what is wrong in it, and what to try.
   static absl::StatusOr<Corpus> Open(const std::string& prefix, const CorpusShare& share = {});
-  // A corpus in memory, for tests and for text that is not worth a file. Vocabulary sizes hold for `samples` as in
-  // Open(); a source vocabulary of 0 ids makes a monolingual corpus. Errors: InvalidArgument where a token id is outside its vocabulary.
-  static absl::StatusOr<Corpus> FromSamples(const std::vector<Sample>& samples, int32_t source_vocabulary_size,
-                                            int32_t target_vocabulary_size);
 
   Corpus(Corpus&&) noexcept;
   Corpus& operator=(Corpus&&) noexcept;
@@ -75,8 +72,7 @@ class Corpus {
   void Prefetch(int64_t i) const;
 
   const CorpusManifest& manifest() const { return manifest_; }
-  // Full path of a vocabulary file of the manifest (it is stored relative to the manifest); empty for corpora in
-  // memory.
+  // Full path of a vocabulary file of the manifest (it is stored relative to the manifest).
   std::string VocabularyPath(const VocabularyReference& reference) const;
 
  private:
@@ -86,7 +82,7 @@ class Corpus {
   void Append(std::unique_ptr<CorpusShard> shard);
 
   CorpusManifest manifest_;
-  std::string directory_;  // of the manifest; empty for a corpus in memory
+  std::string directory_;  // of the manifest
   std::vector<std::unique_ptr<CorpusShard>> shards_;
   std::vector<int64_t> first_sample_;  // [shards + 1]
   int64_t size_ = 0;

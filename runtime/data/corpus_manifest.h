@@ -13,7 +13,7 @@
 namespace hadal {
 
 struct VocabularyReference {
-  std::string file;     // relative to the manifest; empty where the corpus lives in memory
+  std::string file;     // relative to the manifest
   int32_t size = 0;     // ids, special ones included
   uint32_t crc32c = 0;  // of the file's bytes
 };

@@ -10,7 +10,6 @@ namespace {
 
 absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReference& reference) {
   const std::string path = corpus.VocabularyPath(reference);
-  if (path.empty()) return absl::FailedPreconditionError("a corpus in memory has no vocabulary files");
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Load(path));
   if (vocabulary.crc32c() != reference.crc32c || vocabulary.size() != reference.size) {
     return absl::FailedPreconditionError(absl::StrCat(

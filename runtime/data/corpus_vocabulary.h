@@ -12,8 +12,7 @@ struct CorpusVocabularies {
   Vocabulary target;
 };
 
-// Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one the corpus was made with, or the
-// corpus lives in memory.
+// Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one the corpus was made with.
 absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus);
 
 }  // namespace hadal

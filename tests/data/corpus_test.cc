@@ -175,24 +175,13 @@ TEST_F(CorpusTest, AnEmptyCorpusIsACorpus) {
   EXPECT_EQ(Corpus::Open(prefix())->size(), 0);
 }
 
-TEST_F(CorpusTest, InMemoryEqualsOnDisk) {
-  const std::vector<Sample> samples = Samples(20);
-  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(samples, 100, 50);
-  ASSERT_TRUE(corpus.ok()) << corpus.status();
-  const Corpus moved = *std::move(corpus);
-  ASSERT_EQ(moved.size(), 20);
-  for (int64_t i = 0; i < 20; ++i) ExpectEqual(moved.sample(i), samples[static_cast<size_t>(i)]);
-}
-
 TEST_F(CorpusTest, IdsOutsideTheVocabularyAreRefusedWhenWriting) {
   CorpusWriter writer = *CorpusWriter::Create(
       {.prefix = prefix(), .source_vocabulary = {"v", 10, 0}, .target_vocabulary = {"v", 10, 0}, .corpora = {"one"}});
   for (const int32_t id : {-1, 0, 2, 10}) {
     EXPECT_FALSE(writer.Add(Sample{.source = {id}, .target = {4}}.view()).ok()) << id;
     EXPECT_FALSE(writer.Add(Sample{.source = {4}, .target = {id}}.view()).ok()) << id;
-    EXPECT_FALSE(Corpus::FromSamples({{.source = {id}, .target = {4}}}, 10, 10).ok()) << id;
     EXPECT_FALSE(writer.Add(Sample{.prefix = {id}, .source = {4}, .target = {4}}.view()).ok()) << id;
-    EXPECT_FALSE(Corpus::FromSamples({{.prefix = {id}, .source = {4}, .target = {4}}}, 10, 10).ok()) << id;
   }
   EXPECT_TRUE(writer.Add(Sample{.source = {3}, .target = {9}}.view()).ok());
 }

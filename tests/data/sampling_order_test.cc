@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/random.h"
+#include "tests/support/corpus_of.h"
 
 namespace hadal {
 namespace {
@@ -26,7 +27,7 @@ Corpus MakeCorpus(int32_t count) {
     const auto target = static_cast<size_t>(1 + i * 5 % 9);
     samples.push_back({.source = std::vector<int32_t>(source, 4 + i), .target = std::vector<int32_t>(target, 4 + i)});
   }
-  return *Corpus::FromSamples(samples, 4 + count, 4 + count);
+  return CorpusOf(samples, 4 + count, 4 + count);
 }
 
 SamplingOrder MakeOrder(const Corpus& corpus, uint64_t seed, int32_t micro_batches, BatchCapacity capacity = {24, 20}) {
@@ -118,7 +119,7 @@ TEST(SamplingOrderTest, AnEpochOfAnotherOrderIsPassedOver) {
                                 .target = {sample.target.begin(), sample.target.end()}});
   }
   of_other_lengths.back().target.push_back(4);
-  const Corpus of_equal_size = *Corpus::FromSamples(of_other_lengths, 44, 44);
+  const Corpus of_equal_size = CorpusOf(of_other_lengths, 44, 44);
   SamplingOrder others[] = {MakeOrder(longer, 3, 3),
                             MakeOrder(corpus, 4, 3),
                             MakeOrder(corpus, 3, 3, {24, 21}),
@@ -278,17 +279,17 @@ TEST(SamplingOrderTest, ErrorsSayWhatWouldFit) {
   const absl::Status nothing = SamplingOrder::Create(corpus, {1, {1, 1}, 1}).status();
   EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(nothing.message()), HasSubstr("the shortest takes 2 and 2"));
-  const Corpus short_ones_behind = *Corpus::FromSamples({{.source = {4, 4, 4}, .target = {4, 4}},
-                                                         {.source = {4}, .target = {4, 4}},
-                                                         {.source = {4, 4}, .target = {4, 4}}},
-                                                        10, 10);
+  const Corpus short_ones_behind = CorpusOf({{.source = {4, 4, 4}, .target = {4, 4}},
+                                             {.source = {4}, .target = {4, 4}},
+                                             {.source = {4, 4}, .target = {4, 4}}},
+                                            10, 10);
   EXPECT_THAT(std::string(SamplingOrder::Create(short_ones_behind, {1, {1, 1}, 1}).status().message()),
               HasSubstr("none of the corpus's 3 samples fits a micro-batch of 1 source and 1 target rows; the shortest "
                         "takes 2 and 3"));
   EXPECT_THAT(std::string(SamplingOrder::Create(corpus, {1, {100, 100, 1}, 1}).status().message()),
               HasSubstr("at most 1 of one sentence"));
   EXPECT_FALSE(SamplingOrder::Create(corpus, {1, {100, 100}, 0}).ok());
-  const Corpus empty = *Corpus::FromSamples({}, 10, 10);
+  const Corpus empty = CorpusOf({}, 10, 10);
   EXPECT_THAT(std::string(SamplingOrder::Create(empty, {1, {9, 9}, 1}).status().message()), HasSubstr("no samples"));
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
+#include "tests/support/corpus_of.h"
 
 namespace hadal::testing {
 namespace {
@@ -250,9 +251,7 @@ Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabular
     for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
     for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
   }
-  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(list, source_vocabulary, vocabulary);
-  HADAL_CHECK(corpus.ok());
-  return *std::move(corpus);
+  return CorpusOf(list, source_vocabulary, vocabulary);
 }
 
 }  // namespace

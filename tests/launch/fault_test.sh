@@ -162,6 +162,11 @@ shard=data/train.00000.shard
 cp -r data spoiled; flip "spoiled/$(basename "$shard")" $(($(stat -c %s "$shard") / 2))
 expect 3 "${train[@]}" --set data.train=spoiled/train --run-dir corpus
 row "bit flipped in a corpus shard" "exit code 3, the shard is named" "at once"
+cp -r data cut
+job "${mpi[@]}" 2 "${train[@]}" --set data.train=cut/train --set stop.steps=100000000 --run-dir cut_corpus
+until_ steps_of cut_corpus 3; truncate -s 4096 cut/train.00000.shard
+finish 3; says "^hadal: cut/train.00000.shard: a part of the file is gone"; until_ nobody_left cut_corpus
+row "a corpus shard is truncated while it is read" "exit code 3, the shard is named" "at the next read"
 
 # ── The run directory ──
 if mkdir disk && mount -t tmpfs -o size=2m tmpfs disk 2> /dev/null; then

@@ -5,16 +5,22 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/linear.h"
+#include "launch/exit_code.h"
 #include "runtime/compute_thread.h"
+#include "runtime/mapped_file.h"
 #include "runtime/stream.h"
 #include "runtime/thread_team.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -125,6 +131,33 @@ TEST(SignalsDeathTest, TheSecondCtrlCOrTermEndsTheProcess) {
   EXPECT_EXIT(live_through({SIGHUP, SIGTERM}), ::testing::KilledBySignal(SIGTERM), "");
   EXPECT_EXIT(live_through({SIGUSR1, SIGINT}), ::testing::KilledBySignal(SIGINT), "");
   EXPECT_EXIT(live_through({SIGINT, SIGTERM}), ::testing::KilledBySignal(SIGTERM), "");
+}
+
+// A shard of a run's corpus, say, that somebody prepares again in its place.
+[[noreturn]] void ReadAFileThatIsCut() {
+  ExplainLostPages();
+  const TemporaryDirectory directory;
+  const std::string path = directory / "train.00000.shard";
+  SetContents(path, std::string(100000, 'x'));
+  const MappedFile file = *MappedFile::Open(path);
+  std::filesystem::resize_file(path, 5000);
+  std::filesystem::remove_all(directory.path());  // this process does not come to its end
+  const volatile std::byte* const bytes = file.bytes().data();
+  std::_Exit(bytes[4999] == std::byte{'x'} && bytes[90000] == std::byte{'x'} ? 0 : 1);
+}
+
+TEST(SignalsDeathTest, AFileThatIsCutWhileItIsReadIsNamed) {
+  EXPECT_EXIT(ReadAFileThatIsCut(), ::testing::ExitedWithCode(kExitCheckpoint),
+              "hadal: .*train.00000.shard: a part of the file is gone .*hadal prepare");
+}
+
+TEST(SignalsDeathTest, ABusErrorOfNoFileEndsTheProcessAsEver) {
+  const auto raise = [] {
+    ExplainLostPages();
+    std::raise(SIGBUS);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(raise(), ::testing::KilledBySignal(SIGBUS), "");
 }
 
 }  // namespace

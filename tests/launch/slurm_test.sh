@@ -18,6 +18,16 @@ expect 2 env HADAL=false bash "$source/launch/slurm/train.sbatch"; says "usage: 
 expect 1 env -u HADAL bash "$source/launch/slurm/train.sbatch" x; says "HADAL: is not set"
 expect 2 env HADAL=false HADAL_LAUNCHER=ssh SLURM_JOB_ID=1 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n bash "$source/launch/slurm/train.sbatch" x
 says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
+# One line of the layouts after the other, with a launcher that only says how it was called.
+printf 'one 1\ntwo 2 --set a=b' > layouts.txt
+task() { expect "$1" env HADAL=program HADAL_LAUNCHER="$2" SLURM_ARRAY_TASK_ID="$3" bash "$source/launch/slurm/sweep.sbatch" layouts.txt x; }
+mpirun() { echo "mpirun $*"; }
+export -f mpirun
+task 0 mpirun 1; says "^mpirun -n 1 program train x --run-dir sweep/runs/one$"
+task 0 mpirun 2; says "^mpirun -n 2 program train x --run-dir sweep/runs/two --set a=b$"  # the line lacks its end
+task 2 mpirun 3; says "layouts.txt has no line 3"
+task 2 ssh 1; says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
+unset -f mpirun
 [ $failures -eq 0 ] || finished
 missing=$(slurm_lab_missing)
 [ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }

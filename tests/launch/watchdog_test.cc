@@ -1,8 +1,10 @@
 #include "launch/watchdog.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -91,6 +93,33 @@ TEST(WatchdogTest, SaysThatARankIsBusy) {
     said.AwaitWord();
   }
   EXPECT_THAT(said.text(), HasSubstr("busy for"));
+}
+
+// No memory for a line, say: neither the run nor the watchdog ends by it.
+TEST(WatchdogTest, WhatItCannotSayDoesNotEndTheRun) {
+  InProcessWorld world(1);
+  ProgramPlace place;
+  std::atomic<int> tries = 0;
+  const auto await = [&tries](int count) {
+    for (const absl::Time start = absl::Now(); tries < count && absl::Now() - start < kHang;) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  };
+  ::testing::internal::CaptureStderr();
+  {
+    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), [&](const std::string& /*line*/) {
+      if (++tries == 1) throw std::bad_alloc();
+      throw 7;
+    });
+    place.Set(0, 0, 4, {});
+    await(1);
+    place.Set(0, 1, 4, {});  // it has got on, and stands again
+    await(2);
+  }
+  EXPECT_EQ(tries, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("watchdog [rank 0]: this rank does not get on"), HasSubstr("bad_alloc"),
+                    HasSubstr("an exception without words")));
 }
 
 }  // namespace

@@ -1,9 +1,16 @@
 #include "runtime/trace.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
 
 namespace hadal {
 namespace {
+
+using ::testing::ElementsAre;
 
 TEST(TraceBuffer, RecordsOnlyBetweenStartAndStop) {
   TraceBuffer trace;
@@ -83,6 +90,32 @@ TEST(TraceScope, NestsAndTakesNullAndAStoppedBuffer) {
   EXPECT_LE(outer.begin_seconds, inner.begin_seconds);
   EXPECT_LE(inner.begin_seconds, inner.end_seconds);
   EXPECT_LE(inner.end_seconds, outer.end_seconds);
+}
+
+class Listener : public Profiler {
+ public:
+  void Begin(const char* text) override { seen.emplace_back(text); }
+  void End() override { seen.emplace_back("end"); }
+  std::vector<std::string> seen;
+};
+
+// Recording or not. What is usual, or does not apply, is left unsaid.
+TEST(TraceScope, AProfilerSeesItInWords) {
+  TraceBuffer trace;
+  Listener listener;
+  trace.ShowTo(&listener, 1);
+  { const TraceScope scope(&trace, {.kind = TraceKind::kForward, .chunk = 0, .micro_batch = 0}); }
+  { const TraceScope scope(&trace, {.kind = TraceKind::kBackward, .chunk = 2, .micro_batch = 3}); }
+  { const TraceScope scope(&trace, {.kind = TraceKind::kGlobalNorm}); }
+  EXPECT_THAT(listener.seen,
+              ElementsAre("stage 1 forward, micro-batch 0", "end", "stage 1 backward, chunk 2, micro-batch 3", "end",
+                          "stage 1 global norm", "end"));
+}
+
+TEST(TraceKindName, IsAnotherForEachKind) {
+  std::set<std::string> names;
+  for (int kind = 0; kind < kTraceKinds; ++kind) names.insert(TraceKindName(static_cast<TraceKind>(kind)));
+  EXPECT_EQ(names.size(), static_cast<size_t>(kTraceKinds));
 }
 
 }  // namespace

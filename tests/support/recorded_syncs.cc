@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "runtime/check.h"
@@ -18,6 +19,7 @@ struct Record {
   std::mutex mutex;
   bool recording = false;
   int next_error = 0;
+  int until_throw = 0;  // 1: the next one throws; 0: none
   std::vector<std::string> paths;
 };
 
@@ -32,6 +34,7 @@ RecordedSyncs::RecordedSyncs() {
   const std::lock_guard lock(TheRecord().mutex);
   HADAL_CHECK(!std::exchange(TheRecord().recording, true));
   TheRecord().next_error = 0;
+  TheRecord().until_throw = 0;
   TheRecord().paths.clear();
 }
 
@@ -50,6 +53,11 @@ void RecordedSyncs::FailNext(int error) {
   TheRecord().next_error = error;
 }
 
+void RecordedSyncs::ThrowAfter(int before) {
+  const std::lock_guard lock(TheRecord().mutex);
+  TheRecord().until_throw = before + 1;
+}
+
 }  // namespace hadal
 
 extern "C" int fsync(int fd) {
@@ -61,6 +69,7 @@ extern "C" int fsync(int fd) {
         errno = error;
         return -1;
       }
+      if (record.until_throw > 0 && --record.until_throw == 0) throw std::bad_alloc();
       std::error_code ignored;
       record.paths.push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), ignored).string());
     }

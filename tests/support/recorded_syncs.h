@@ -20,6 +20,8 @@ class RecordedSyncs {
   std::vector<std::string> paths() const;
   // The next fsync does nothing and fails with `error`.
   void FailNext(int error);
+  // The fsync after `before` more does nothing and throws std::bad_alloc, as any call can that takes memory.
+  void ThrowAfter(int before);
 };
 
 }  // namespace hadal

@@ -134,8 +134,8 @@ void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& 
   const TimeParts& parts = *summary.parts;
   if (summary.wait_is_split) {
     Note(absl::StrFormat(
-             "Waiting, mean over the stages: %s the schedule's bubble, %s imbalance between stages, %s exposed "
-             "transfers and jitter.",
+             "Waiting, mean over the stages, that for others in the step's tail included: %s the schedule's bubble, %s "
+             "imbalance between stages, %s exposed transfers and jitter.",
              Milliseconds(parts.bubble), Milliseconds(parts.imbalance), Milliseconds(parts.exposed_transfers)),
          page);
   }

@@ -54,10 +54,17 @@ double Compute(const StageTimes& times) {
   return times.forward_seconds + times.recompute_seconds + times.backward_seconds;
 }
 
+// Idle time by replay, seconds, mean over the stages.
+struct ReplayedIdle {
+  double bubble = 0, imbalance = 0;
+  // Of the two, what a run's clocks count as communication: blocked in a send, and in the step's tail.
+  double in_communication = 0;
+};
+
 // The schedule's own idle time in one replica, with the measured compute of each stage spread evenly over its chunks and its
 // replica's micro-batches.
-absl::StatusOr<StepBreakdown> ReplayReplica(const LayoutRecord& layout, int replica,
-                                            const std::vector<StageTimes>& stages) {
+absl::StatusOr<ReplayedIdle> ReplayReplica(const LayoutRecord& layout, int replica,
+                                           const std::vector<StageTimes>& stages) {
   ScheduleShape shape = layout.shape;
   shape.micro_batches = ShareOf(layout.shape.micro_batches, layout.replicas, replica).count;
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(layout.schedule, shape));
@@ -70,18 +77,35 @@ absl::StatusOr<StepBreakdown> ReplayReplica(const LayoutRecord& layout, int repl
   }
   HADAL_ASSIGN_OR_RETURN(const BrokenDownReplay result,
                          BreakDownStep(programs, shape, costs, {.outstanding_sends = layout.outstanding_sends}));
-  return result.breakdown;
+  ReplayedIdle idle = {.bubble = result.breakdown.bubble_seconds, .imbalance = result.breakdown.imbalance_seconds};
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const double tail = result.replay.makespan_seconds - result.replay.spans[stage].back().end_seconds;
+    idle.in_communication += (result.replay.blocked_seconds[stage] + tail) / shape.stages;
+  }
+  return idle;
 }
 
 // Mean over the replicas.
-absl::StatusOr<StepBreakdown> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& stages) {
-  StepBreakdown mean;
+absl::StatusOr<ReplayedIdle> ReplayWait(const LayoutRecord& layout, const std::vector<StageTimes>& stages) {
+  ReplayedIdle mean;
   for (int replica = 0; replica < layout.replicas; ++replica) {
-    HADAL_ASSIGN_OR_RETURN(const StepBreakdown one, ReplayReplica(layout, replica, stages));
-    mean.bubble_seconds += one.bubble_seconds / layout.replicas;
-    mean.imbalance_seconds += one.imbalance_seconds / layout.replicas;
+    HADAL_ASSIGN_OR_RETURN(const ReplayedIdle one, ReplayReplica(layout, replica, stages));
+    mean.bubble += one.bubble / layout.replicas;
+    mean.imbalance += one.imbalance / layout.replicas;
+    mean.in_communication += one.in_communication / layout.replicas;
   }
   return mean;
+}
+
+// Names the waiting that stands under exposed transfers and communication.
+void SplitWait(const ReplayedIdle& replay, TimeParts& parts) {
+  const double in_communication = std::min(replay.in_communication, parts.communication);
+  const double waited = parts.exposed_transfers + in_communication, replayed = replay.bubble + replay.imbalance;
+  const double share = replayed > waited ? waited / replayed : 1;
+  parts.bubble = share * replay.bubble;
+  parts.imbalance = share * replay.imbalance;
+  parts.exposed_transfers = std::max(0.0, waited - replayed);
+  parts.communication -= in_communication;
 }
 
 // Of a stage's compute and optimizer.
@@ -112,10 +136,8 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
                   .exposed_transfers = mean.wait_seconds,
                   .communication = mean.communication_seconds};
   if (run.layout && run.layout->shape.stages == std::ssize(summary.stages)) {
-    HADAL_ASSIGN_OR_RETURN(const StepBreakdown replay, ReplayWait(*run.layout, summary.stages));
-    parts.bubble = replay.bubble_seconds;
-    parts.imbalance = replay.imbalance_seconds;
-    parts.exposed_transfers = mean.wait_seconds - parts.bubble - parts.imbalance;
+    HADAL_ASSIGN_OR_RETURN(const ReplayedIdle replay, ReplayWait(*run.layout, summary.stages));
+    SplitWait(replay, parts);
     summary.wait_is_split = true;
   }
   parts.other = summary.step_seconds - parts.sum();

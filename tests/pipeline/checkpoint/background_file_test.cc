@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int64_t kSliceFloats = kSliceElements * 3;
 
@@ -79,6 +83,18 @@ TEST_F(BackgroundFileTest, HandsOutErrorsAndDoesNotHoldUpTheUpdate) {
   BackgroundFile file(writer_, 1, 0, state.Slices(), {});
   file.BeforeUpdate(Stream::Cpu(1));
   EXPECT_FALSE(file.Finish().ok());
+}
+
+// On a thread that nobody can catch anything from.
+TEST_F(BackgroundFileTest, MemoryThatRunsOutIsAnError) {
+  RecordedSyncs syncs;
+  syncs.ThrowAfter(0);
+  SmallState state(SmallParameters(), 7);
+  BackgroundFile file(writer_, 1, 0, state.Slices(), {});
+  file.BeforeUpdate(Stream::Cpu(1));
+  const absl::Status status = file.Finish().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not enough memory"));
 }
 
 TEST_F(BackgroundFileTest, MayBeGivenUp) {

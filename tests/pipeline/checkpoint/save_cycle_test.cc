@@ -15,6 +15,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/file_size_limit.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -159,6 +160,23 @@ TEST_F(SaveCycleTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
   EXPECT_THAT(listener_.steps(), ElementsAre(2));
   EXPECT_TRUE(saves_.SaveAtEnd(At(4), false).ok()) << "there is room again";
   EXPECT_THAT(listener_.steps(), ElementsAre(2, 4));
+}
+
+// Of the thread that writes, then of the one that commits.
+TEST_F(SaveCycleTest, SoIsMemoryThatRunsOutBesideTraining) {
+  for (const int syncs_before : {0, 1}) {
+    listener_.warnings.clear();
+    RecordedSyncs syncs;
+    syncs.ThrowAfter(syncs_before);
+    ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+    EXPECT_TRUE(saves_.Finish(4).ok());
+    EXPECT_THAT(listener_.warnings,
+                ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("not enough memory"))));
+    syncs.ThrowAfter(syncs_before);
+    EXPECT_EQ(saves_.SaveAtEnd(At(4), false).code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_THAT(listener_.saved, IsEmpty());
+  EXPECT_TRUE(saves_.SaveAtEnd(At(4), false).ok()) << "there is memory again";
 }
 
 TEST_F(SaveCycleTest, AFailureThatAPollFindsIsAWarningToo) {

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
+#include "runtime/status_macros.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
@@ -189,6 +191,41 @@ TEST_F(TrainingCheckpointsTest, AFailedSaveLeavesNothingHalfWritten) {
   ASSERT_TRUE(saved.ok()) << saved.status();
   EXPECT_EQ(saved->step, 6);
   EXPECT_EQ(saved->directory, Directory(6));
+}
+
+// Takes part in so many of a save's exchanges, as a rank does that waits for all others.
+absl::Status TakePart(Collectives& collectives, int exchanges) {
+  if (exchanges > 0) HADAL_RETURN_IF_ERROR(collectives.AllOk(absl::OkStatus(), "written"));
+  if (exchanges > 1) HADAL_RETURN_IF_ERROR(collectives.AllGather(WrittenFile().ToString(), "files").status());
+  if (exchanges > 2) HADAL_RETURN_IF_ERROR(collectives.Barrier("committed"));
+  return absl::OkStatus();
+}
+
+// Whichever exchange fails. Another save can begin, and does not meet what the threads of this one still write.
+TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
+  for (const auto& [polls, exchanges] :
+       std::vector<std::pair<bool, int>>{{true, 0}, {false, 0}, {false, 1}, {false, 2}, {false, 3}}) {
+    SCOPED_TRACE(::testing::Message() << (polls ? "poll" : "finish") << ", after " << exchanges << " exchanges");
+    const TemporaryDirectory run;
+    const Launch launch(run.path());
+    InProcessWorld world(2);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      Collectives collectives(communicator, absl::Seconds(30));
+      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), collectives);
+      HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
+      if (communicator.rank() == 1) {
+        HADAL_RETURN_IF_ERROR(TakePart(collectives, exchanges));
+        communicator.Abort(1);
+        return absl::OkStatus();
+      }
+      checkpoints.Begin({.step = 3}, /*is_best=*/false);
+      EXPECT_FALSE(polls ? checkpoints.Poll().ok() : checkpoints.Finish().ok());
+      EXPECT_FALSE(checkpoints.saving());
+      checkpoints.Begin({.step = 4}, /*is_best=*/false);  // aborts while one is under way
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
 }
 
 // Of this save alone.

@@ -12,6 +12,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary.h"
+#include "tests/support/corpus_of.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/profiled_costs.h"
 
@@ -43,9 +44,7 @@ Corpus SmallCorpus() {
     const std::vector<int32_t> tokens(3 + i % 7, kSpecialTokens + i % 30);
     samples.push_back({.source = tokens, .target = tokens});
   }
-  absl::StatusOr<Corpus> corpus = Corpus::FromSamples(samples, kVocabulary, kVocabulary);
-  EXPECT_TRUE(corpus.ok()) << corpus.status();
-  return *std::move(corpus);
+  return CorpusOf(samples, kVocabulary, kVocabulary);
 }
 
 config::Profile Measure(const BenchProfileOptions& options, int ranks) {

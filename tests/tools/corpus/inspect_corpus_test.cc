@@ -3,12 +3,13 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "tests/support/corpus_of.h"
 
 namespace hadal {
 namespace {
 
 TEST(InspectCorpus, CountsTokensAndEntropyOfASide) {
-  const Corpus corpus = *Corpus::FromSamples(
+  const Corpus corpus = CorpusOf(
       {{.source = {4}, .target = {4, 5}}, {.source = {4, 4, 4}, .target = {4}}, {.source = {5, 6}, .target = {4}}}, 8,
       6);
   const SideStatistics source = DescribeSource(corpus);
@@ -24,9 +25,8 @@ TEST(InspectCorpus, CountsTokensAndEntropyOfASide) {
 }
 
 TEST(InspectCorpus, ScoresOtherTextByTheseFrequencies) {
-  const Corpus counted =
-      *Corpus::FromSamples({{.source = {4}, .target = {4, 4}}, {.source = {4}, .target = {5}}}, 8, 6);
-  const Corpus text = *Corpus::FromSamples({{.source = {4}, .target = {4}}, {.source = {4}, .target = {3, 5}}}, 8, 6);
+  const Corpus counted = CorpusOf({{.source = {4}, .target = {4, 4}}, {.source = {4}, .target = {5}}}, 8, 6);
+  const Corpus text = CorpusOf({{.source = {4}, .target = {4}}, {.source = {4}, .target = {3, 5}}}, 8, 6);
   // Counts: 2 × "4", 1 × "5", 2 × </s>; half an occurrence more for each of six tokens: 8 in all.
   const double four = -std::log(2.5 / 8), five = -std::log(1.5 / 8), end = -std::log(2.5 / 8),
                unseen = -std::log(0.5 / 8);
@@ -36,13 +36,13 @@ TEST(InspectCorpus, ScoresOtherTextByTheseFrequencies) {
 }
 
 TEST(InspectCorpus, PlainTextHasTargetsOnly) {
-  const Corpus corpus = *Corpus::FromSamples({{.target = {4, 5}}, {.target = {4}}}, 0, 6);
+  const Corpus corpus = CorpusOf({{.target = {4, 5}}, {.target = {4}}}, 0, 6);
   EXPECT_TRUE(corpus.manifest().monolingual());
   EXPECT_EQ(DescribeTarget(corpus).tokens, 5);
 }
 
 TEST(InspectCorpus, AnEvenlyUsedVocabularyHasTheLogOfItsSize) {
-  const Corpus corpus = *Corpus::FromSamples({{.source = {4, 5, 6}, .target = {7}}}, 8, 8);
+  const Corpus corpus = CorpusOf({{.source = {4, 5, 6}, .target = {7}}}, 8, 8);
   EXPECT_NEAR(DescribeSource(corpus).unigram_entropy, std::log(4), 1e-12);
   EXPECT_NEAR(DescribeTarget(corpus).unigram_entropy, std::log(2), 1e-12);
 }

@@ -6,11 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/host_name.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
@@ -18,6 +22,7 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -44,6 +49,20 @@ TEST(RankLog, AResumedRunGoesOnInTheSameFile) {
   const TemporaryDirectory directory;
   for (const char* text : {"first", "second"}) (*RankLog::Open(directory.path(), 0))->Say(text);
   EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"), ElementsAre(HasSubstr("first"), HasSubstr("second")));
+  EXPECT_THAT(Contents(directory / "rank_00000.log"), Not(HasSubstr("\n\n")));
+}
+
+TEST(RankLog, TimesAreUniversal) {
+  const TemporaryDirectory directory;
+  const absl::Time before = absl::Now() - absl::Milliseconds(1);  // what is written is cut to milliseconds
+  (*RankLog::Open(directory.path(), 0))->Say("now");
+  const absl::Time after = absl::Now();
+  absl::Time written;
+  std::string error;
+  const std::string text = Contents(directory / "rank_00000.log");
+  ASSERT_TRUE(absl::ParseTime("%Y-%m-%dT%H:%M:%E*SZ", text.substr(0, text.find(' ')), &written, &error)) << error;
+  EXPECT_LE(before, written);
+  EXPECT_LE(written, after);
 }
 
 TEST(RankLog, ALineThatWasCutOffStaysALineOfItsOwn) {
@@ -86,6 +105,8 @@ TEST(RankLog, AStreamSaysWholeLines) {
   stream << " but now\n";
   EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"),
               ElementsAre(HasSubstr("Z step 1"), HasSubstr("Z not yet but now")));
+  stream.put('b').put('y').put('\n');
+  EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"), Contains(HasSubstr("Z by")));
 }
 
 TEST(RankLog, WhatDoesNotFitLeavesNoHalfALine) {
@@ -113,18 +134,23 @@ TEST(RankLog, TroubleIsHandedOutOnce) {
 }
 
 TEST(StartLines, SayWhereAndHowWithoutSecrets) {
-  const char* const environment[] = {"NCCL_DEBUG=INFO", "AWS_SECRET_ACCESS_KEY=no", "OMPI_MCA_orte_hnp_uri=internal",
-                                     "OMPI_MCA_btl=self,\nvader", nullptr};
+  const char* const environment[] = {"OMPI_MCA_btl=self,\nvader", "AWS_SECRET_ACCESS_KEY=no",
+                                     "OMPI_MCA_orte_hnp_uri=internal", "NCCL_DEBUG=INFO", nullptr};
   const std::string lines = StartLines(
-      {.version = "0.1.0", .rank = 3, .ranks = 8, .threads = 2, .stage = 1, .stages = 4, .replica = 1, .replicas = 2},
+      {.version = "0.1.0", .rank = 3, .ranks = 12, .threads = 2, .stage = 1, .stages = 4, .replica = 2, .replicas = 3},
       environment);
-  EXPECT_THAT(lines, AllOf(StartsWith("start: hadal 0.1.0, rank 3 of 8 (stage 1 of 4, replica 1 of 2) on "),
-                           HasSubstr(", 2 threads on CPUs "), HasSubstr("rank_log_test"),
-                           HasSubstr("\nenvironment: NCCL_DEBUG=INFO OMPI_MCA_btl=self, vader\n")));
+  EXPECT_THAT(lines,
+              AllOf(StartsWith(absl::StrCat("start: hadal 0.1.0, rank 3 of 12 (stage 1 of 4, replica 2 of 3) on ",
+                                            HostName(), ", process ", getpid(), ", 2 threads")),
+                    HasSubstr(absl::StrCat("\nstarted in ", std::filesystem::current_path().string(), " as: ")),
+                    HasSubstr(", 2 threads on CPUs "), HasSubstr("rank_log_test"),
+                    HasSubstr("\nenvironment: NCCL_DEBUG=INFO OMPI_MCA_btl=self, vader\n")));
   EXPECT_THAT(lines, AllOf(Not(HasSubstr("AWS")), Not(HasSubstr("orte"))));
+  EXPECT_THAT(lines, AllOf(Not(HasSubstr(" \n")), Not(HasSubstr(std::string(1, '\0'))))) << "of the command line";
   const char* const nothing[] = {"HOME=/root", nullptr};
   EXPECT_THAT(StartLines({.version = "0.1.0"}, nothing),
-              AllOf(StartsWith("start: hadal 0.1.0, rank 0 of 1 on "), Not(HasSubstr("environment"))));
+              AllOf(StartsWith("start: hadal 0.1.0, rank 0 of 1 on "), HasSubstr(", 1 thread on CPUs "),
+                    Not(HasSubstr("environment"))));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "tests/support/chrome_trace_check.h"
 #include "tests/support/temporary_directory.h"
@@ -17,6 +19,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 TraceEvent Event(TraceKind kind, double begin, double end, int channel = -1, int micro_batch = -1) {
   return {.kind = kind,
@@ -92,6 +96,90 @@ TEST(TraceJson, TimesBeginAtTheFirstEventOfAnyRank) {
   EXPECT_EQ(first, 0);
 }
 
+// The slices of a trace, each by its name: the name of its track.
+std::map<std::string, std::string> TracksOf(const nlohmann::json& trace) {
+  std::map<std::pair<int, int>, std::string> words;
+  std::map<std::string, std::string> tracks;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "M" && event["name"] == "thread_name")
+      words[{event["pid"], event["tid"]}] = event["args"]["name"];
+    if (event["ph"] == "X") tracks[event["name"]] = words[{event["pid"], event["tid"]}];
+  }
+  return tracks;
+}
+
+TEST(TraceJson, EveryKindHasItsTrackAndItsWords) {
+  RunTrace trace{.first_step = 5, .last_step = 5, .ranks = {{.host = "a"}}};
+  for (int kind = 0; kind < kTraceKinds; ++kind) {
+    const bool message =
+        static_cast<TraceKind>(kind) == TraceKind::kSend || static_cast<TraceKind>(kind) == TraceKind::kReceive;
+    trace.ranks[0].events.push_back(
+        Event(static_cast<TraceKind>(kind), kind, kind + 1, message ? 1 : -1, message ? 0 : -1));
+  }
+  const auto json = nlohmann::json::parse(TraceToJson(trace));
+  EXPECT_THAT(
+      TracksOf(json),
+      UnorderedElementsAre(Pair("forward", "compute"), Pair("recompute", "compute"), Pair("backward", "compute"),
+                           Pair("send gradients 0", "sends"), Pair("receive gradients 0", "receives"),
+                           Pair("wait for gradients 0", "waits"), Pair("sum tied gradients", "update"),
+                           Pair("sum over replicas", "update"), Pair("global norm", "update"),
+                           Pair("optimizer", "update"), Pair("gather over replicas", "update"),
+                           Pair("share tied weights", "update"), Pair("wait until sends are received", "waits"),
+                           Pair("step 5", "step"), Pair("validation", "checkpoint"), Pair("checkpoint", "checkpoint")))
+      << "a sum over replicas beside the backward is a bar, no slice";
+  const double at = static_cast<double>(TraceKind::kReplicaGradients) * 1e6;
+  for (const auto& event : json["traceEvents"]) {
+    if (event.value("name", "") != "replicas' gradients") continue;
+    EXPECT_EQ(event["ts"], event["ph"] == "b" ? at : at + 1e6);
+  }
+  EXPECT_EQ(Count(json, "name", "replicas' gradients"), 2);
+}
+
+TEST(TraceJson, ASliceSaysWhatItIsOf) {
+  const auto trace = nlohmann::json::parse(TraceToJson(TwoRanks()));
+  std::map<std::string, nlohmann::json> arguments;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["pid"] == 0) arguments[event["name"]] = event["args"];
+  }
+  EXPECT_EQ(arguments["send activations 0"],
+            nlohmann::json::parse(R"({"step":5,"chunk":0,"micro_batch":0,"channel":0})"));
+  EXPECT_EQ(arguments["forward 1"], nlohmann::json::parse(R"({"step":5,"chunk":0,"micro_batch":1})"));
+}
+
+// The clocks' error is the worst rank's, what was dropped is everybody's.
+TEST(TraceJson, SaysHowMuchToBelieve) {
+  RunTrace trace = TwoRanks();
+  trace.last_step = 6;
+  trace.ranks[0].clock_error_seconds = 5e-6;
+  trace.ranks[1].clock_error_seconds = 2e-6;
+  trace.ranks[0].dropped = 3;
+  trace.ranks[1].dropped = 4;
+  EXPECT_EQ(
+      nlohmann::json::parse(TraceToJson(trace))["otherData"],
+      nlohmann::json::parse(R"({"first_step":5,"last_step":6,"ranks":2,"clock_error_us":5.0,"dropped_events":7})"));
+}
+
+TEST(TraceJson, TimesAreExactToTheNanosecond) {
+  RunTrace trace{.ranks = {{.host = "a", .events = {Event(TraceKind::kStep, 0, 1.000001987)}}}};
+  const std::string text = TraceToJson(trace);
+  EXPECT_THAT(text, HasSubstr("\"dur\":1000001.987,"));
+}
+
+// A clock that is a little ahead, and a message that was there at once.
+TEST(TraceJson, ArrowsStayInTheirSlicesAndBarsGoOn) {
+  RunTrace trace = TwoRanks();
+  trace.ranks[1].events[0].end_seconds = 1001.05;  // the send ends at 1001.1
+  TraceEvent& receive = trace.ranks[1].events[3];
+  receive.end_seconds = receive.begin_seconds;
+  const std::string text = TraceToJson(trace);
+  EXPECT_THAT(TraceFaults(text), IsEmpty());
+  const auto json = nlohmann::json::parse(text);
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] != "f" || event["ts"] > 2e6) continue;
+    EXPECT_LT(event["ts"].get<double>(), 1.05e6) << "in the slice, not at its end";
+  }
+}
+
 TEST(TraceJson, TheCheckSeesWhatIsWrong) {
   const auto faults_of = [](const std::function<void(RunTrace&)>& damage) {
     RunTrace trace = TwoRanks();
@@ -116,6 +204,7 @@ TEST(TraceSteps, ParsesOneStepAndARange) {
   EXPECT_EQ(ParseTraceSteps("steps=100-102")->first, 100);
   EXPECT_EQ(ParseTraceSteps("steps=100-102")->last, 102);
   EXPECT_EQ(ParseTraceSteps("steps=7")->last, 7);
+  EXPECT_EQ(ParseTraceSteps("steps=0-0")->last, 0);
   for (const char* wrong : {"", "100", "steps=", "steps=3-2", "steps=-1", "steps=1-2-3", "steps=a-b"}) {
     EXPECT_EQ(ParseTraceSteps(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
@@ -123,9 +212,11 @@ TEST(TraceSteps, ParsesOneStepAndARange) {
 
 TEST(TraceJson, WritesIntoTheRunDirectory) {
   const TemporaryDirectory run;
-  const auto path = WriteTraceJson(TwoRanks(), run.path());
+  RunTrace trace = TwoRanks();
+  trace.last_step = 6;
+  const auto path = WriteTraceJson(trace, run.path());
   ASSERT_TRUE(path.ok()) << path.status();
-  EXPECT_EQ(*path, run / "trace/steps_5-5.json");
+  EXPECT_EQ(*path, run / "trace/steps_5-6.json");
   EXPECT_THAT(TraceFaults(Contents(*path)), IsEmpty());
 }
 

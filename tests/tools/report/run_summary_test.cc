@@ -1,4 +1,4 @@
-// Runs of a few steps made by hand (scaling_test.cc: the split of waiting by replay, over recorded runs).
+// Runs of a few steps made by hand (scaling_test.cc: more of the split of waiting by replay, over recorded runs).
 #include "tools/report/run_summary.h"
 
 #include <utility>
@@ -77,6 +77,51 @@ TEST(RunSummary, WhatPassesBetweenStepsIsOutside) {
   EXPECT_DOUBLE_EQ(Summarize(RunOf(steps)).value().outside_seconds, 8);
   steps[2].elapsed_seconds = 20;  // less than its own steps took: clocks are not exact
   EXPECT_DOUBLE_EQ(Summarize(RunOf(steps)).value().outside_seconds, 0);
+}
+
+// A step of two stages in 8 micro-batches: 1F1B, 0.6 s forward and 1.0 s backward a stage where they are equal.
+TimeParts PartsOfTwo(std::vector<StageTimes> stages, double seconds) {
+  RunRecord run = RunOf({Step(9), Step(seconds, std::move(stages))});
+  run.layout = LayoutRecord{.shape = {.stages = 2, .micro_batches = 8}};
+  const RunSummary summary = Summarize(run).value();
+  EXPECT_TRUE(summary.wait_is_split);
+  EXPECT_NEAR(summary.parts->sum(), seconds, 1e-12);
+  return *summary.parts;
+}
+
+// As the engine's clocks have it: the last stage waits for the first forward, and in the step's tail for the first stage's last backward.
+TEST(RunSummary, WaitingInTheTailIsWaitingToo) {
+  constexpr double kForward = 0.6 / 8, kBackward = 1.0 / 8, kNorm = 0.01;
+  const TimeParts parts = PartsOfTwo({{.forward_seconds = 0.6,
+                                       .backward_seconds = 1.0,
+                                       .wait_seconds = kForward + kBackward,
+                                       .communication_seconds = kNorm},
+                                      {.forward_seconds = 0.6,
+                                       .backward_seconds = 1.0,
+                                       .wait_seconds = kForward,
+                                       .communication_seconds = kNorm + kBackward}},
+                                     1.6 + kForward + kBackward + kNorm);
+  EXPECT_NEAR(parts.bubble, kForward + kBackward, 1e-9);
+  EXPECT_NEAR(parts.imbalance, 0, 1e-9);
+  EXPECT_NEAR(parts.exposed_transfers, 0, 1e-9);
+  EXPECT_NEAR(parts.communication, kNorm, 1e-9);
+  EXPECT_NEAR(parts.other, 0, 1e-9);
+}
+
+// The replay has each rank idle for 0.4 s on the average, the ranks waited 0.3 s.
+TEST(RunSummary, NoTransferTakesLessThanNoTime) {
+  const auto parts_of = [](double wait) {
+    return PartsOfTwo({{.forward_seconds = 0.72, .backward_seconds = 1.2, .wait_seconds = wait},
+                       {.forward_seconds = 0.48, .backward_seconds = 0.8, .wait_seconds = wait}},
+                      3);
+  };
+  const TimeParts enough = parts_of(0.75), less = parts_of(0.3);
+  EXPECT_NEAR(enough.bubble, 0.2, 1e-9);
+  EXPECT_NEAR(enough.imbalance, 0.2, 1e-9);
+  EXPECT_NEAR(enough.exposed_transfers, 0.35, 1e-9);
+  EXPECT_EQ(less.exposed_transfers, 0);
+  EXPECT_NEAR(less.bubble + less.imbalance, 0.3, 1e-12);
+  EXPECT_NEAR(less.bubble / less.imbalance, 1, 1e-9);
 }
 
 // Nobody waits for a core longer than it computes; what was measured may say so.

@@ -1,11 +1,10 @@
 // What was thrown, as an error with words: hadal's own code throws nothing, but memory can run out and threads can be refused anywhere.
 //
-// Why it exists: an exception that nobody catches ends a rank with a core and without a word, and one that unwinds a rank would have it wait,
-// at MPI's farewell, for peers that wait for it.
+// Why it exists: an exception that nobody catches ends a rank with a core and without a word; on a thread of its own nobody can catch it but
+// that thread.
 #pragma once
 
 #include "absl/status/status.h"
-#include "runtime/comm/communicator.h"
 
 namespace hadal {
 
@@ -13,13 +12,12 @@ namespace hadal {
 // ResourceExhausted: no memory, or threads and the like that the system refuses; else Internal, with its own words.
 absl::Status ErrorOfException();
 
-// body(), an absl::Status or StatusOr, or what it throws as its error. Then the communicator's transfers are taken back: their buffers are gone.
+// body(), an absl::Status or StatusOr, or what it throws as its error.
 template <typename Body>
-auto CatchErrors(Communicator& communicator, const Body& body) -> decltype(body()) {
+auto CatchErrors(const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (...) {
-    communicator.Withdraw();
     return ErrorOfException();
   }
 }

@@ -1,4 +1,4 @@
-#include "launch/thrown_error.h"
+#include "runtime/thrown_error.h"
 
 #include <exception>
 #include <new>
