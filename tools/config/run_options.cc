@@ -114,12 +114,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.validation.max_sentences = from.validation().max_sentences();
   to.validation.bleu_sentences = from.validation().bleu_sentences();
   if (to.validation.every_steps > 0 && to.validation.bleu_sentences > 0) {
-    const config::Decode& decode = from.decode();
-    to.pipeline.decoder = {.beam = {.beam = decode.beam(),
-                                    .length_penalty = decode.length_penalty(),
-                                    .max_length_a = decode.max_length_a(),
-                                    .max_length_b = static_cast<double>(decode.max_length_b())},
-                           .sentences = to.validation.bleu_sentences};
+    to.pipeline.decoder = {.beam = MakeBeamOptions(from.decode()), .sentences = to.validation.bleu_sentences};
   }
   to.checkpoint.every_steps = from.checkpoint().every_steps();
   to.checkpoint.keep_last = from.checkpoint().keep_last();
@@ -214,6 +209,13 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
 }
 
 }  // namespace
+
+BeamOptions MakeBeamOptions(const config::Decode& decode) {
+  return {.beam = decode.beam(),
+          .length_penalty = decode.length_penalty(),
+          .max_length_a = decode.max_length_a(),
+          .max_length_b = static_cast<double>(decode.max_length_b())};
+}
 
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
   HADAL_RETURN_IF_ERROR(CheckAllValues(config, ""));
