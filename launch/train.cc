@@ -31,6 +31,7 @@
 #include "pipeline/trainer.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/unspaced_text.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/host_name.h"
@@ -257,7 +258,7 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepare
                                           absl::Seconds(options.pipeline.wait_timeout_seconds));
 }
 
-// The same, once every rank has made its own; tells what it leaves out.
+// The same, once every rank has made its own; tells what it leaves out, and of what BLEU says nothing.
 absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const Prepared& prepared, const ModelPlan& plan,
                                                                     const PipelinePlan& pipeline,
                                                                     Collectives& collectives, TrainingSinks& sinks) {
@@ -269,6 +270,7 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const Prepar
         (*bleu)->skipped() + (*bleu)->sentences(), " sentences: their sources are empty or longer than ",
         pipeline.decode_capacity.longest_source - 1, " tokens (batch.source_tokens, model.max_positions)"));
   }
+  if (*bleu != nullptr && IsUnspaced((*bleu)->references())) sinks.Tell(absl::StrCat("warning: ", kUnspacedBleu));
   return bleu;
 }
 

@@ -3,6 +3,13 @@
 #include "absl/strings/str_format.h"
 
 namespace hadal {
+namespace {
+
+double ShareOf(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+}  // namespace
 
 RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, int threads,
                     int64_t first_step) {
@@ -25,15 +32,23 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
 
 std::string DescribeLeftOut(std::string_view corpus, int64_t too_long, int64_t samples, const TrainOptions& options) {
   if (too_long == 0) return "";
+  const std::string counts = absl::StrFormat("%d of %d %s samples (%.3g%%) are left out", too_long, samples, corpus,
+                                             100 * ShareOf(too_long, samples));
   if (!options.model.has_encoder()) {
-    return absl::StrFormat(
-        "%d of %d %s samples are left out: a line is longer than batch.target_tokens = %d or model.max_positions = %d",
-        too_long, samples, corpus, options.batch.target_tokens, options.model.max_positions);
+    return absl::StrFormat("%s: a line is longer than batch.target_tokens = %d or model.max_positions = %d", counts,
+                           options.batch.target_tokens, options.model.max_positions);
   }
   return absl::StrFormat(
-      "%d of %d %s samples are left out: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or "
-      "model.max_positions = %d",
-      too_long, samples, corpus, options.batch.source_tokens, options.batch.target_tokens, options.model.max_positions);
+      "%s: a side is longer than batch.source_tokens = %d, batch.target_tokens = %d or model.max_positions = %d",
+      counts, options.batch.source_tokens, options.batch.target_tokens, options.model.max_positions);
+}
+
+absl::Status CheckLeftOut(int64_t too_long, int64_t samples, const TrainOptions& options) {
+  if (ShareOf(too_long, samples) <= options.max_left_out) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s; data.max_left_out allows a share of %g. Raise those limits, prepare shorter samples, or raise "
+      "data.max_left_out if the rest is what should be trained on",
+      DescribeLeftOut("training", too_long, samples, options), options.max_left_out));
 }
 
 }  // namespace hadal

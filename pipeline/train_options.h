@@ -138,6 +138,7 @@ struct TrainOptions {
   HealthOptions health;
   DepthOptions depth;
   int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
+  double max_left_out = 0.9;    // share of the training samples that may be too long; with more the run does not start
 };
 
 }  // namespace hadal

@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
       SamplingOrder::Create(surroundings.train, {.seed = options.seed,
                                                  .capacity = CapacityOf(options),
                                                  .micro_batches_per_step = options.batch.micro_batches}));
+  HADAL_RETURN_IF_ERROR(CheckLeftOut(order.too_long(), surroundings.train.size(), options));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
     HADAL_ASSIGN_OR_RETURN(

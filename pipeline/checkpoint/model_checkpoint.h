@@ -26,6 +26,7 @@ class ModelCheckpoint {
   const std::string& directory() const { return reader_.directory(); }
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
+  const std::string& config_text() const { return reader_.manifest().config_text; }  // the run's, resolved
   const Vocabulary& source_vocabulary() const { return source_; }  // the target's where the model has no encoder
   const Vocabulary& target_vocabulary() const { return target_; }
 

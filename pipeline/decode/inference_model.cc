@@ -30,17 +30,12 @@ absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator
   return checkpoint_.ReadWeights(*parameters_, stream);
 }
 
-absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& path, int beam,
+absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(ModelCheckpoint checkpoint, int beam,
                                                                      Communicator& communicator, const Stream& stream,
                                                                      absl::Duration timeout) {
-  absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(path);
-  absl::Status status = checkpoint.status();
-  std::unique_ptr<InferenceModel> model;
-  if (checkpoint.ok()) {
-    model.reset(new InferenceModel(*std::move(checkpoint)));
-    status = model->LoadHere(beam, communicator, stream);
-  }
-  HADAL_RETURN_IF_ERROR(Collectives(communicator, timeout).AllOk(status, "loading the checkpoint"));
+  std::unique_ptr<InferenceModel> model(new InferenceModel(std::move(checkpoint)));
+  HADAL_RETURN_IF_ERROR(
+      Collectives(communicator, timeout).AllOk(model->LoadHere(beam, communicator, stream), "loading the checkpoint"));
   return model;
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,9 +19,9 @@ namespace hadal {
 
 class InferenceModel {
  public:
-  // `path` as in ModelCheckpoint::Open; `beam`: hypotheses a sentence, for the cut; `stream`: whose memory the weights go to.
-  // Errors: those of ModelCheckpoint and MakePipelinePlan; ResourceExhausted. One rank's error is every rank's.
-  static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& path, int beam,
+  // `beam`: hypotheses a sentence, for the cut; `stream`: whose memory the weights go to.
+  // Errors: those of reading weights and of MakePipelinePlan; ResourceExhausted. One rank's error is every rank's.
+  static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(ModelCheckpoint checkpoint, int beam,
                                                               Communicator& communicator, const Stream& stream,
                                                               absl::Duration timeout);
 

@@ -44,6 +44,7 @@ class ValidationBleu {
 
   int64_t sentences() const { return static_cast<int64_t>(sources_.size()); }
   int64_t skipped() const { return skipped_; }
+  const std::vector<std::string>& references() const { return references_; }
   // The last translations, in the order of the corpus.
   const std::vector<std::string>& hypotheses() const { return hypotheses_; }
 

@@ -16,22 +16,6 @@ namespace {
 
 constexpr std::array<const char*, 5> kNormalizations = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"};
 
-absl::Status CheckOptions(const VocabularyTraining& options) {
-  if (options.size <= kSpecialTokens) {
-    return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", options.size, " ids has no room beside the ",
-                                                   kSpecialTokens, " special ones; ask for a few hundred at least"));
-  }
-  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("character coverage ", options.character_coverage, " is outside (0, 1]; 1 keeps every character"));
-  }
-  if (std::ranges::find(kNormalizations, options.normalization) == kNormalizations.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown normalization '", options.normalization, "'; one of ",
-                                                   absl::StrJoin(kNormalizations, ", ")));
-  }
-  return absl::OkStatus();
-}
-
 std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTraining& options) {
   return {{"model_type", options.algorithm == PieceAlgorithm::kBpe ? "bpe" : "unigram"},
           {"vocab_size", absl::StrCat(options.size)},
@@ -65,9 +49,25 @@ absl::Status TrainingError(const std::string& message, int32_t size) {
 
 }  // namespace
 
+absl::Status CheckVocabularyTraining(const VocabularyTraining& options) {
+  if (options.size <= kSpecialTokens) {
+    return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", options.size, " ids has no room beside the ",
+                                                   kSpecialTokens, " special ones; ask for a few hundred at least"));
+  }
+  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("character coverage ", options.character_coverage, " is outside (0, 1]; 1 keeps every character"));
+  }
+  if (std::ranges::find(kNormalizations, options.normalization) == kNormalizations.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown normalization '", options.normalization, "'; one of ",
+                                                   absl::StrJoin(kNormalizations, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
                                            const std::vector<std::string>& sentences) {
-  HADAL_RETURN_IF_ERROR(CheckOptions(options));
+  HADAL_RETURN_IF_ERROR(CheckVocabularyTraining(options));
   const bool has_text = std::ranges::any_of(
       sentences, [](const std::string& line) { return line.find_first_not_of(" \t\r\n") != std::string::npos; });
   if (!has_text) return absl::InvalidArgumentError("there is no text to train a vocabulary on");

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/vocabulary.h"
 
@@ -24,8 +25,12 @@ struct VocabularyTraining {
   std::string normalization = "nmt_nfkc";  // SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity
 };
 
-// Errors: InvalidArgument when `sentences` has no text; when size is larger than the text can give, naming the largest
-// possible, or smaller than its characters need, naming the smallest; for an unknown rule.
+// What can be known without text. Errors: InvalidArgument for a size that leaves no room beside the special ids, a coverage outside (0, 1],
+// an unknown rule.
+absl::Status CheckVocabularyTraining(const VocabularyTraining& options);
+
+// Errors: CheckVocabularyTraining's; InvalidArgument when `sentences` has no text; when size is larger than the text can give, naming the
+// largest possible, or smaller than its characters need, naming the smallest.
 absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
                                            const std::vector<std::string>& sentences);
 

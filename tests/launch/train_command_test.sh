@@ -134,7 +134,8 @@ expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothin
 expect 1 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
 
 echo "sentences longer than the model's positions are left out, and said"
-expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --run-dir short; says "samples are left out"
+expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=1 --run-dir short; says "%) are left out"
+expect 2 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=0 --run-dir none; says "data.max_left_out"
 
 echo "the instruments of the depth change no bit, at default and off"
 expect 0 "${base[@]}" --set instruments.enabled=false --run-dir unseen

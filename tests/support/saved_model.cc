@@ -30,7 +30,7 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
   }
   Collectives collectives(communicator, kTimeout);
   TrainingCheckpoints checkpoints(
-      {.run_directory = run_directory, .config_text = "none", .attachments = saved.vocabularies}, engine->state(),
+      {.run_directory = run_directory, .config_text = saved.config, .attachments = saved.vocabularies}, engine->state(),
       communicator.rank(), collectives);
   HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
   checkpoints.Begin({.step = steps, .update = steps}, /*is_best=*/false);

@@ -16,6 +16,7 @@ namespace hadal {
 struct SavedModel {
   ModelOptions model;
   std::vector<Attachment> vocabularies;  // as training attaches them
+  std::string config = {};               // as training resolved it, text format
   int ranks = 1;                         // that save it, each a stage
   // Changes the weights, which are random before, on every rank, and returns the steps that took; null: they stay, after one step.
   std::function<absl::StatusOr<int64_t>(Engine&)> train;

@@ -103,6 +103,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.precision = FromWord(kPrecisions, from.device().precision());
   to.train_data = from.data().train();
   to.validation_data = from.data().validation();
+  to.max_left_out = from.data().max_left_out();
   to.batch.micro_batches = from.batch().micro_batches();
   to.batch.source_tokens = from.batch().source_tokens();
   to.batch.target_tokens = from.batch().target_tokens();
@@ -114,12 +115,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.validation.max_sentences = from.validation().max_sentences();
   to.validation.bleu_sentences = from.validation().bleu_sentences();
   if (to.validation.every_steps > 0 && to.validation.bleu_sentences > 0) {
-    const config::Decode& decode = from.decode();
-    to.pipeline.decoder = {.beam = {.beam = decode.beam(),
-                                    .length_penalty = decode.length_penalty(),
-                                    .max_length_a = decode.max_length_a(),
-                                    .max_length_b = static_cast<double>(decode.max_length_b())},
-                           .sentences = to.validation.bleu_sentences};
+    to.pipeline.decoder = {.beam = MakeBeamOptions(from.decode()), .sentences = to.validation.bleu_sentences};
   }
   to.checkpoint.every_steps = from.checkpoint().every_steps();
   to.checkpoint.keep_last = from.checkpoint().keep_last();
@@ -214,6 +210,13 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
 }
 
 }  // namespace
+
+BeamOptions MakeBeamOptions(const config::Decode& decode) {
+  return {.beam = decode.beam(),
+          .length_penalty = decode.length_penalty(),
+          .max_length_a = decode.max_length_a(),
+          .max_length_b = static_cast<double>(decode.max_length_b())};
+}
 
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
   HADAL_RETURN_IF_ERROR(CheckAllValues(config, ""));

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "configs/run.pb.h"
+#include "pipeline/decode/beam_search.h"
 #include "pipeline/train_options.h"
 
 namespace hadal {
@@ -19,6 +20,9 @@ struct RunOptions {
   TrainOptions train;                 // run_directory is left empty
   std::vector<std::string> warnings;  // what is allowed but seldom meant, one sentence each
 };
+
+// Beam search as a config has it: for BLEU within a run, and for `hadal translate` with a checkpoint of it.
+BeamOptions MakeBeamOptions(const config::Decode& decode);
 
 // Errors: InvalidArgument with field, value and what is allowed.
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);

@@ -2,18 +2,19 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "runtime/clock.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
-#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 #include "tools/config/named_values.h"
 #include "tools/corpus/prepare_corpus.h"
+#include "tools/corpus/prepare_output.h"
 #include "tools/corpus/prepare_vocabulary.h"
 #include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
@@ -44,46 +45,12 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   return absl::OkStatus();
 }
 
-// While it lives, this process alone prepares into a folder. A file that a killed one leaves there locks nobody out.
-class FolderLock {
- public:
-  // Errors: FailedPrecondition where another process prepares there; those of making a file.
-  static absl::StatusOr<FolderLock> Take(const std::string& folder) {
-    std::string path = JoinPath(folder, ".prepare.lock");
-    absl::StatusOr<FileDescriptor> file = OpenLocked(path);
-    if (absl::IsAborted(file.status())) {
-      return absl::FailedPreconditionError(absl::StrCat("another hadal prepare is writing into ", folder,
-                                                        "; wait for its end, or choose another --out"));
-    }
-    HADAL_RETURN_IF_ERROR(file.status());
-    return FolderLock(std::move(path), *std::move(file));
-  }
-  FolderLock(FolderLock&&) = default;
-  ~FolderLock() {
-    if (file_.valid()) RemoveTree(path_).IgnoreError();
-  }
-
- private:
-  FolderLock(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
-
-  std::string path_;
-  FileDescriptor file_;
-};
-
-// An output folder that holds a corpus already is refused, or emptied of what is replaced.
-absl::StatusOr<FolderLock> PrepareOutput(const PrepareOptions& options) {
-  HADAL_RETURN_IF_ERROR(MakeDirectories(options.output));
-  HADAL_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(options.output));
-  for (const char* split : {"train", "valid", "test"}) {
-    const std::string manifest = JoinPath(options.output, absl::StrCat(split, ".json"));
-    if (!PathExists(manifest)) continue;
-    if (!options.overwrite) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(manifest, " is there already; choose another --out, or replace it with --overwrite"));
-    }
-    HADAL_RETURN_IF_ERROR(RemoveTree(manifest));
-  }
-  return lock;
+// What can be told before any text is read: a folder in use, files that are not there, a vocabulary that cannot be.
+absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
+                                                                    const PrepareOptions& options) {
+  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
+  for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
+  return GivenVocabularies(options);
 }
 
 // The first pass over all text. Returns how many pairs of the training text are usable.
@@ -106,19 +73,6 @@ std::string UnknownShare(int64_t unknown, int64_t tokens) {
   return absl::StrFormat("%.2g%% unknown", 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens));
 }
 
-std::string DescribeSkipped(const SkippedLines& skipped, const PrepareOptions& options) {
-  if (skipped.total() == 0) return "nothing skipped";
-  std::vector<std::string> reasons;
-  if (skipped.empty > 0) {
-    reasons.push_back(absl::StrCat(HumanCount(skipped.empty), options.monolingual ? " empty" : " with an empty side"));
-  }
-  if (skipped.too_long > 0) {
-    reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", options.max_tokens, " tokens"));
-  }
-  if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
-  return absl::StrCat("skipped ", HumanCount(skipped.total()), ": ", absl::StrJoin(reasons, ", "));
-}
-
 void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {
   const CorpusStatistics& statistics = written.manifest.statistics;
   out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples);
@@ -131,7 +85,9 @@ void DescribeSplit(const Split& split, const WrittenSplit& written, const Prepar
   }
   out << " (longest " << statistics.longest_target << ", "
       << UnknownShare(statistics.target_unknown, statistics.target_tokens) << "); "
-      << DescribeSkipped(written.skipped, options) << std::endl;
+      << DescribeSkipped(written.skipped, written.lines, options) << std::endl;
+  const std::string warning = MostlySkipped(split.name, split.first_file(), written.lines, written.skipped, options);
+  if (!warning.empty()) out << "warning: " << warning << std::endl;
 }
 
 void DescribeVocabularies(const PreparedVocabularies& vocabularies, const PrepareOptions& options, std::ostream& out) {
@@ -188,30 +144,45 @@ void AddTextOptions(CLI::App& command, PrepareArguments& arguments) {
                    "Plain text for language models: each FILE for itself, a sentence or a document a line");
 }
 
+// Existing vocabularies; returns the options.
+std::vector<CLI::Option*> AddExistingVocabularies(CLI::App& command, PrepareOptions& options) {
+  CLI::Option* const both = command.add_option_function<std::string>(
+      "--vocab", [&options](const std::string& path) { options.source_vocabulary = options.target_vocabulary = path; },
+      "Existing vocabulary of both sides: a SentencePiece model or a fairseq dict.txt");
+  CLI::Option* const source =
+      command.add_option("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source");
+  CLI::Option* const target =
+      command.add_option("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target");
+  for (CLI::Option* option : {both, source, target}) option->type_name("FILE");
+  return {both, source, target};
+}
+
+// How vocabularies are trained; returns the options.
+std::vector<CLI::Option*> AddVocabularyTraining(CLI::App& command, PrepareOptions& options) {
+  return {
+      command
+          .add_option("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
+          ->capture_default_str(),
+      NameValues<PieceAlgorithm>(
+          command.add_option("--vocab-type", options.training.algorithm, "Of the trained vocabulary (default: bpe)"),
+          {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}}),
+      command.add_flag("--separate", options.separate, "Train one vocabulary a side instead of a shared one"),
+      command.add_option("--character-coverage", options.training.character_coverage, "Share of characters to keep")
+          ->capture_default_str(),
+      command
+          .add_option("--normalization", options.training.normalization,
+                      "SentencePiece's rule; identity changes nothing")
+          ->capture_default_str(),
+      command.add_option("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
+          ->capture_default_str()};
+}
+
 void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
-  command
-      .add_option_function<std::string>(
-          "--vocab",
-          [&options](const std::string& path) { options.source_vocabulary = options.target_vocabulary = path; },
-          "Existing vocabulary of both sides: a SentencePiece model or a fairseq dict.txt")
-      ->type_name("FILE");
-  command.add_option("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source")
-      ->type_name("FILE");
-  command.add_option("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target")
-      ->type_name("FILE");
-  command.add_option("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
-      ->capture_default_str();
-  NameValues<PieceAlgorithm>(
-      command.add_option("--vocab-type", options.training.algorithm, "Of the trained vocabulary (default: bpe)"),
-      {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}});
-  command.add_flag("--separate", options.separate, "Train one vocabulary a side instead of a shared one");
-  command.add_option("--character-coverage", options.training.character_coverage, "Share of characters to keep")
-      ->capture_default_str();
-  command
-      .add_option("--normalization", options.training.normalization, "SentencePiece's rule; identity changes nothing")
-      ->capture_default_str();
-  command.add_option("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
-      ->capture_default_str();
+  const std::vector<CLI::Option*> existing = AddExistingVocabularies(command, options);
+  const std::vector<CLI::Option*> training = AddVocabularyTraining(command, options);
+  for (CLI::Option* given : existing) {
+    for (CLI::Option* trained : training) given->excludes(trained);
+  }
 }
 
 void AddFilterOptions(CLI::App& command, PrepareOptions& options) {
@@ -223,6 +194,9 @@ void AddFilterOptions(CLI::App& command, PrepareOptions& options) {
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
+  command.add_option("--max-skipped", options.most_skipped, "Share of a text's lines; skipping more is an error")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -231,15 +205,20 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   const double begin = MonotonicSeconds();
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
+  HADAL_ASSIGN_OR_RETURN(const std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
   HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
-  HADAL_ASSIGN_OR_RETURN(const FolderLock lock, PrepareOutput(options));
-  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, PrepareVocabularies(options, splits[0], usable, out));
+  HADAL_ASSIGN_OR_RETURN(const PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
+  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies,
+                         PrepareVocabularies(options, given, splits[0], usable, out));
   DescribeVocabularies(vocabularies, options, out);
+  std::vector<CorpusManifest> manifests;
   for (const Split& split : splits) {
     HADAL_ASSIGN_OR_RETURN(const WrittenSplit written,
                            WriteSplit(split, options, vocabularies.source, vocabularies.target));
     DescribeSplit(split, written, options, out);
+    manifests.push_back(written.manifest);
   }
+  HADAL_RETURN_IF_ERROR(output.RemoveSurplus(manifests));
   out << "done in " << HumanDuration(MonotonicSeconds() - begin) << "; train on it with the prefix "
       << JoinPath(options.output, "train") << std::endl;
   return absl::OkStatus();

@@ -8,10 +8,11 @@
 //
 // The vocabulary is trained on the training text (SentencePiece: BPE or unigram, one for both sides or one each), or an existing
 // SentencePiece model, or a fairseq dict.txt with text already tokenised.
-// Every line is kept, skipped with a count in the summary, or an error with file and line: never lost in silence. All text is
+// Every line is kept, skipped with a count in the summary, or an error with file and line: never lost in silence; where nearly all of a
+// text would be skipped, that is an error. What can be refused without the text is refused before any of it is read, and all text is
 // read through once before anything is written, so that a bad line in the last file is found first, not after an hour.
 // Deterministic: the same text and options give the same files, whatever the threads.
-// One process at a time writes into DIR; another is refused.
+// One process at a time writes into DIR; another is refused (prepare_output.h).
 // Memory does not grow with the text: one shard, some thousand lines, and --vocab-pairs pairs while the vocabulary is trained.
 #pragma once
 
@@ -51,6 +52,7 @@ struct PrepareOptions {
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or nothing of it is left after normalisation
   BadLine on_long = BadLine::kSkip;
   BadLine on_invalid = BadLine::kError;  // not UTF-8
+  double most_skipped = 0.9;             // share of a split's lines, [0, 1]; more is an error
   bool overwrite = false;                // replace what `output` holds
   int threads = 0;                       // that turn text into ids; 0: one a CPU this process may run on
 };

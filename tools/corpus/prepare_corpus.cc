@@ -85,14 +85,12 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   return true;
 }
 
-absl::Status NothingLeft(const Split& split, int64_t lines, const SkippedLines& skipped) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "nothing is left of the ", split.name, " text (",
-      split.pairs[0].source.empty() ? split.pairs[0].target : split.pairs[0].source, "): of ", lines, " lines ",
-      skipped.invalid, " are not UTF-8, ", skipped.empty, " have an empty side, ", skipped.too_long, " are too long"));
-}
-
 }  // namespace
+
+absl::Status CheckReadable(const Split& split) {
+  for (const TextPair& pair : split.pairs) HADAL_RETURN_IF_ERROR(ParallelReader::Open(pair).status());
+  return absl::OkStatus();
+}
 
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options) {
   SplitSurvey survey;
@@ -101,7 +99,7 @@ absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions
     ++survey.usable;
     return absl::OkStatus();
   }));
-  if (survey.usable == 0) return NothingLeft(split, survey.lines, skipped);
+  HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), survey.lines, skipped, options));
   return survey;
 }
 
@@ -133,14 +131,12 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written;
   SplitSurvey survey;
-  int64_t kept = 0;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
   const auto write = [&]() -> absl::Status {
     for (const EncodedLine& line : lines.Encode()) {
       HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(split.pairs[line.sample.corpus_id], line.number),
                                                          line.sample, options, written.skipped));
       if (keep) HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
-      kept += keep ? 1 : 0;
     }
     return absl::OkStatus();
   };
@@ -150,7 +146,9 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   };
   HADAL_RETURN_IF_ERROR(ForEachKept(split, options, written.skipped, survey, collect));
   HADAL_RETURN_IF_ERROR(write());
-  if (kept == 0) return NothingLeft(split, survey.lines, written.skipped);  // and no manifest that would be a corpus
+  // Where too little is left there is no manifest that would be a corpus.
+  written.lines = survey.lines;
+  HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), written.lines, written.skipped, options));
   HADAL_ASSIGN_OR_RETURN(written.manifest, writer.Finish());
   return written;
 }

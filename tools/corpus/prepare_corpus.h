@@ -11,6 +11,7 @@
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/data/vocabulary.h"
 #include "tools/corpus/prepare.h"
+#include "tools/corpus/skipped_lines.h"
 
 namespace hadal {
 
@@ -18,16 +19,13 @@ namespace hadal {
 struct Split {
   std::string name;
   std::vector<TextPair> pairs;
+
+  // What messages call its text by.
+  const std::string& first_file() const { return pairs[0].source.empty() ? pairs[0].target : pairs[0].source; }
 };
 
-// Pairs of lines left out, by reason.
-struct SkippedLines {
-  int64_t invalid = 0;   // not UTF-8
-  int64_t empty = 0;     // a side is blank, or has no tokens
-  int64_t too_long = 0;  // a side has more than max_tokens
-
-  int64_t total() const { return invalid + empty + too_long; }
-};
+// Errors: those of opening its files; reads nothing.
+absl::Status CheckReadable(const Split& split);
 
 // What the first pass saw.
 struct SplitSurvey {
@@ -38,7 +36,7 @@ struct SplitSurvey {
 };
 
 // Reads all text of the split once.
-// Errors: bad lines that `options` makes an error, with file and line; unequal line counts; nothing usable.
+// Errors: bad lines that `options` makes an error, with file and line; unequal line counts; CheckSkipped's.
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options);
 
 // Every `stride`-th usable pair of lines of the split, as two lists.
@@ -50,6 +48,7 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 
 struct WrittenSplit {
   CorpusManifest manifest;
+  int64_t lines = 0;  // read
   SkippedLines skipped;
 };
 

@@ -54,17 +54,24 @@ void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
 
 }  // namespace
 
-absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options, const Split& train,
-                                                         int64_t usable, std::ostream& out) {
-  if (!options.source_vocabulary.empty() || !options.target_vocabulary.empty()) {
-    const bool has_source = !options.source_vocabulary.empty();
-    const bool has_target = !options.target_vocabulary.empty();
-    HADAL_ASSIGN_OR_RETURN(Vocabulary source,
-                           Vocabulary::Load(has_source ? options.source_vocabulary : options.target_vocabulary));
-    HADAL_ASSIGN_OR_RETURN(Vocabulary target,
-                           Vocabulary::Load(has_target ? options.target_vocabulary : options.source_vocabulary));
-    return Save(std::move(source), std::move(target), options.output);
+absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options) {
+  const bool has_source = !options.source_vocabulary.empty();
+  const bool has_target = !options.target_vocabulary.empty();
+  if (!has_source && !has_target) {
+    HADAL_RETURN_IF_ERROR(CheckVocabularyTraining(options.training));
+    return std::nullopt;
   }
+  HADAL_ASSIGN_OR_RETURN(Vocabulary source,
+                         Vocabulary::Load(has_source ? options.source_vocabulary : options.target_vocabulary));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary target,
+                         Vocabulary::Load(has_target ? options.target_vocabulary : options.source_vocabulary));
+  return CorpusVocabularies{std::move(source), std::move(target)};
+}
+
+absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options,
+                                                         const std::optional<CorpusVocabularies>& given,
+                                                         const Split& train, int64_t usable, std::ostream& out) {
+  if (given) return Save(given->source, given->target, options.output);
   const int64_t limit = std::max<int64_t>(1, options.vocabulary_pairs);
   const int64_t stride = (usable + limit - 1) / limit;
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, stride));

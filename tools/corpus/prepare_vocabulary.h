@@ -1,9 +1,12 @@
 // The vocabularies of `hadal prepare`: loaded or trained, and saved into the output folder.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
+#include <optional>
 
 #include "absl/status/statusor.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "tools/corpus/prepare_corpus.h"
 
 namespace hadal {
@@ -15,10 +18,16 @@ struct PreparedVocabularies {
   bool shared() const { return source.file == target.file; }
 };
 
-// Loads what `options` names, or trains on `train`, of which `usable` pairs are usable; then saves. Progress goes to `out`.
+// The existing vocabularies that `options` names; none where they are to be trained.
+// Errors: those of loading them; of options that no vocabulary could be trained with.
+absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
+
+// Saves the given vocabularies, or, where there are none, ones trained on `train`, of which `usable` pairs are usable. Progress goes to
+// `out`.
 // Blocking: training takes seconds to minutes.
-// Errors: those of loading, training and saving a vocabulary.
-absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options, const Split& train,
-                                                         int64_t usable, std::ostream& out);
+// Errors: those of training and saving a vocabulary.
+absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options,
+                                                         const std::optional<CorpusVocabularies>& given,
+                                                         const Split& train, int64_t usable, std::ostream& out);
 
 }  // namespace hadal

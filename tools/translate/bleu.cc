@@ -1,5 +1,6 @@
 #include "tools/translate/bleu.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "runtime/data/tokenize_13a.h"
+#include "runtime/data/unspaced_text.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/exit_code.h"
@@ -68,7 +70,8 @@ std::string FormatBleu(const BleuScore& score, int references, BleuFormat format
   return absl::StrFormat("%.*f", digits, score.score);
 }
 
-absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_input, std::ostream& out) {
+absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_input, std::ostream& out,
+                     std::ostream& log) {
   std::vector<std::vector<std::string>> references;
   for (const std::string& path : options.references) {
     HADAL_ASSIGN_OR_RETURN(references.emplace_back(), ReadFile(path));
@@ -82,6 +85,7 @@ absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_i
                                                    " lines, but there are ", hypotheses.size(),
                                                    " hypotheses; both need one line a sentence, empty lines included"));
   }
+  if (std::ranges::any_of(references, IsUnspaced)) log << "warning: " << kUnspacedBleu << "\n";
   HADAL_ASSIGN_OR_RETURN(const BleuScore score, CorpusBleu(hypotheses, references));
   out << FormatBleu(score, static_cast<int>(references.size()), options.format, options.digits) << "\n";
   return absl::OkStatus();
@@ -107,7 +111,7 @@ void AddBleuCommand(CLI::App& app, int& exit_code) {
   text->excludes(json);
   bare->excludes(json)->excludes(text);
   command->callback([options, &exit_code] {
-    const absl::Status status = RunBleu(*options, std::cin, std::cout);
+    const absl::Status status = RunBleu(*options, std::cin, std::cout, std::cerr);
     if (!status.ok()) std::cerr << "hadal bleu: " << status.message() << "\n";
     exit_code = ToolExitCode(status);
   });

@@ -28,9 +28,10 @@ struct BleuCommandOptions {
   int digits = 1;  // of the score, after the point
 };
 
-// Scores the files and writes the result to `out`, with a last newline.
+// Scores the files and writes the result to `out`, with a last newline; a warning about references that 13a cannot cut into words goes to `log`.
 // Errors: a file that cannot be read, is not UTF-8 (with its line), is empty, or whose number of lines differs.
-absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_input, std::ostream& out);
+absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_input, std::ostream& out,
+                     std::ostream& log);
 
 // The score in words or JSON, without a last newline.
 std::string FormatBleu(const BleuScore& score, int references, BleuFormat format, int digits);

@@ -89,8 +89,12 @@ class Scoring {
       scored_.push_back(tokens <= longest);
       if (tokens > longest) {
         if (options_.over_long == OverLong::kError) {
-          return absl::InvalidArgumentError(absl::StrCat("line ", line.number, " has ", tokens, " tokens, more than ",
-                                                         longest, "; give --on-long skip or a higher --batch-tokens"));
+          const bool model_ends = tokens >= checkpoint.plan().options.max_positions;  // </s> takes one
+          return absl::InvalidArgumentError(
+              absl::StrCat("line ", line.number, " has ", tokens, " tokens, more than ", longest, "; ",
+                           model_ends ? "the model has positions for no more (its max_positions): split it, or give "
+                                        "--on-long skip"
+                                      : "give --on-long skip or a higher --batch-tokens"));
         }
         continue;
       }

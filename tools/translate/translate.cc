@@ -15,13 +15,17 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
+#include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/decode/inference_model.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/config/config_loading.h"
 #include "tools/config/named_values.h"
+#include "tools/config/run_options.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
@@ -31,6 +35,30 @@ namespace {
 
 // Other ranks wait while rank 0 waits for somebody to type.
 constexpr absl::Duration kReadingTimeout = absl::Hours(24 * 30);
+
+// Beam search as the run that wrote the checkpoint had it, but for what was asked for.
+absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, const ModelCheckpoint& checkpoint) {
+  config::RunConfig config;
+  if (const absl::Status status = MergeConfigText(checkpoint.config_text(), checkpoint.directory(), config);
+      !status.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the config in the checkpoint cannot be read, use the version that wrote it: ", status.message()));
+  }
+  BeamOptions beam = MakeBeamOptions(config.decode());
+  beam.beam = choices.beam.value_or(beam.beam);
+  beam.length_penalty = choices.length_penalty.value_or(beam.length_penalty);
+  beam.max_length_a = choices.max_length_a.value_or(beam.max_length_a);
+  beam.max_length_b = choices.max_length_b.value_or(beam.max_length_b);
+  beam.min_length = choices.min_length.value_or(beam.min_length);
+  HADAL_RETURN_IF_ERROR(ValidateBeamOptions(beam));
+  return beam;
+}
+
+absl::Status CheckNbest(int32_t nbest, int32_t beam) {
+  if (nbest >= 1 && nbest <= beam) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--nbest ", nbest, " is outside 1 … beam = ", beam, "; a higher --beam gives more"));
+}
 
 // Lines read together, and which of them there is something to translate in.
 struct Buffer {
@@ -48,6 +76,7 @@ class Translator {
         communicator_(communicator),
         stream_(stream),
         streams_(streams),
+        decoder_options_(options.decoder),
         patient_(communicator, kReadingTimeout) {}
 
   absl::Status Run() {
@@ -90,12 +119,22 @@ class Translator {
     return error ? ErrnoStatus(error.value(), "empty", options_.output) : absl::OkStatus();
   }
 
+  // Opens the checkpoint and settles beam search, which its config has a part in.
+  absl::StatusOr<ModelCheckpoint> Open() {
+    HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
+    HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, checkpoint));
+    HADAL_RETURN_IF_ERROR(CheckNbest(options_.nbest, decoder_options_.beam.beam));
+    return checkpoint;
+  }
+
   absl::Status Load() {
     const absl::Duration timeout = absl::Seconds(options_.wait_timeout_seconds);
-    HADAL_ASSIGN_OR_RETURN(
-        model_, InferenceModel::Load(options_.checkpoint, options_.decoder.beam.beam, communicator_, stream_, timeout));
+    absl::StatusOr<ModelCheckpoint> checkpoint = Open();
+    HADAL_RETURN_IF_ERROR(Collectives(communicator_, timeout).AllOk(checkpoint.status(), "opening the checkpoint"));
+    HADAL_ASSIGN_OR_RETURN(model_, InferenceModel::Load(*std::move(checkpoint), decoder_options_.beam.beam,
+                                                        communicator_, stream_, timeout));
     HADAL_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->plan(), model_->pipeline(), model_->parameters(), stream_,
-                                                     communicator_, options_.decoder, timeout));
+                                                     communicator_, decoder_options_, timeout));
     if (!IsMain()) return absl::OkStatus();
     streams_.log << absl::StrFormat("translating with %s: %.0f MiB of weights and %.0f MiB for decoding on rank 0\n",
                                     model_->checkpoint().directory(), model_->bytes() / 1048576.0,
@@ -118,7 +157,7 @@ class Translator {
         if (options_.over_long == OverLong::kError) {
           return absl::InvalidArgumentError(absl::StrCat(
               "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
-              options_.decoder.longest_source > decoder_->longest_source_tokens() + 1
+              decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
                   ? "the model has positions for no more (its max_positions): split it, or give --on-long skip"
                   : "split it, or give --on-long skip or a higher --longest-source"));
         }
@@ -179,7 +218,7 @@ class Translator {
     streams_.log << absl::StrFormat("translated %s sentences (%s target tokens) in %s: %s sentences/s, beam %d\n",
                                     HumanCount(translated_), HumanCount(tokens_), HumanDuration(seconds_),
                                     HumanRate(seconds_ > 0 ? static_cast<double>(translated_) / seconds_ : 0),
-                                    options_.decoder.beam.beam);
+                                    decoder_options_.beam.beam);
     if (skipped_ > 0) {
       streams_.log << absl::StrFormat("skipped %s sentences longer than %d tokens: their lines are empty\n",
                                       HumanCount(skipped_), decoder_->longest_source_tokens());
@@ -190,6 +229,7 @@ class Translator {
   Communicator& communicator_;
   Stream stream_;
   TranslateStreams streams_;
+  DecoderOptions decoder_options_;
   Collectives patient_;
   std::ifstream input_;
   std::ofstream output_;
@@ -200,23 +240,32 @@ class Translator {
   int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
 };
 
-absl::Status CheckOptions(const TranslateOptions& options) {
-  HADAL_RETURN_IF_ERROR(ValidateBeamOptions(options.decoder.beam));
-  if (options.nbest < 1 || options.nbest > options.decoder.beam.beam) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--nbest ", options.nbest, " is outside 1 … beam = ", options.decoder.beam.beam));
-  }
-  if (options.buffer_lines < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1"));
-  }
-  return absl::OkStatus();
+void AddBeamOptions(CLI::App& command, BeamChoices& beam) {
+  command.add_option("--beam", beam.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
+      ->check(CLI::Range(1, 64))
+      ->type_name("INT");
+  command
+      .add_option("--length-penalty", beam.length_penalty,
+                  "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)")
+      ->type_name("FLOAT");
+  command
+      .add_option("--max-len-a", beam.max_length_a,
+                  "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)")
+      ->type_name("FLOAT");
+  command
+      .add_option("--max-len-b", beam.max_length_b,
+                  "The b of --max-len-a, in tokens (default: its decode.max_length_b)")
+      ->type_name("FLOAT");
+  command.add_option("--min-len", beam.min_length, "Fewest tokens of a translation (default: 1)")->type_name("INT");
 }
 
 }  // namespace
 
 absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
                           const TranslateStreams& streams) {
-  HADAL_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.buffer_lines < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1"));
+  }
   return Translator(options, communicator, stream, streams).Run();
 }
 
@@ -229,15 +278,7 @@ void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
       ->type_name("DIR");
   command.add_option("-i,--input", options.input, "File of sentences, one a line (default: standard input)");
   command.add_option("-o,--out", options.output, "File of translations (default: standard output)");
-  command.add_option("--beam", decoder.beam.beam, "Hypotheses kept")->check(CLI::Range(1, 64))->capture_default_str();
-  command
-      .add_option("--length-penalty", decoder.beam.length_penalty,
-                  "Exponent of the length in the score; higher is longer")
-      ->capture_default_str();
-  command.add_option("--max-len-a", decoder.beam.max_length_a, "Longest translation: a times the source's tokens + b")
-      ->capture_default_str();
-  command.add_option("--max-len-b", decoder.beam.max_length_b, "b of --max-len-a")->capture_default_str();
-  command.add_option("--min-len", decoder.beam.min_length, "Fewest tokens of a translation")->capture_default_str();
+  AddBeamOptions(command, options.beam);
   command.add_option("--nbest", options.nbest, "Translations printed a sentence, best first")->capture_default_str();
   command.add_flag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");
   NameValues<OverLong>(

@@ -1,4 +1,4 @@
-// The reader alone; prepare_test.cc has what becomes of its lines.
+// The reader alone; prepare_corpus_test.cc has what becomes of its lines.
 #include "tools/corpus/parallel_text.h"
 
 #include <string>

@@ -37,14 +37,15 @@ class BleuCommandTest : public ::testing::Test {
     return path;
   }
   std::istringstream input_;
-  std::ostringstream out_;
+  std::ostringstream out_, log_;
 };
 
 TEST_F(BleuCommandTest, PrintsSacrebleusJson) {
   const BleuCommandOptions options = {.references = {Write("ref", "The cat is on the mat.\nYes, 1,000 of them!\n")}};
   input_.str("The cat sat on the mat.\nYes, 1,000 of us!\n");
-  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  ASSERT_TRUE(RunBleu(options, input_, out_, log_).ok());
   EXPECT_EQ(out_.str(), kJson);
+  EXPECT_EQ(log_.str(), "");
 }
 
 TEST_F(BleuCommandTest, PrintsALineOrTheNumberAlone) {
@@ -52,14 +53,24 @@ TEST_F(BleuCommandTest, PrintsALineOrTheNumberAlone) {
                                 .hypotheses = Write("hyp", "a b c d\r\n"),
                                 .format = BleuFormat::kText,
                                 .digits = 2};
-  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  ASSERT_TRUE(RunBleu(options, input_, out_, log_).ok());
   EXPECT_EQ(out_.str(),
             "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal = 77.88 100.0/100.0/100.0/100.0 "
             "(BP = 0.779 ratio = 0.800 hyp_len = 4 ref_len = 5)\n");
   out_.str("");
   options.format = BleuFormat::kScoreOnly;
-  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  ASSERT_TRUE(RunBleu(options, input_, out_, log_).ok());
   EXPECT_EQ(out_.str(), "77.88\n");
+}
+
+TEST_F(BleuCommandTest, WarnsOfTextWithoutSpacesBetweenWords) {
+  const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
+  const BleuCommandOptions options = {.references = {Write("en", "We saw a black cat.\nHello!\n"), chinese},
+                                      .hypotheses = chinese};
+  ASSERT_TRUE(RunBleu(options, input_, out_, log_).ok());
+  EXPECT_THAT(log_.str(), HasSubstr("warning: the references put no spaces between words"));
+  EXPECT_THAT(log_.str(), HasSubstr("sacrebleu --tokenize zh"));
+  EXPECT_THAT(out_.str(), HasSubstr("\"score\"")) << "and scores";
 }
 
 TEST_F(BleuCommandTest, AByteOrderMarkIsNoText) {
@@ -68,20 +79,20 @@ TEST_F(BleuCommandTest, AByteOrderMarkIsNoText) {
                                                            "a b c d e\n")},
                                       .hypotheses = Write("unmarked", "a b c d e\n"),
                                       .format = BleuFormat::kScoreOnly};
-  ASSERT_TRUE(RunBleu(options, input_, out_).ok());
+  ASSERT_TRUE(RunBleu(options, input_, out_, log_).ok());
   EXPECT_EQ(out_.str(), "100.0\n");
 }
 
 TEST_F(BleuCommandTest, NamesTheFileAndLineOfBadInput) {
   const std::string good = Write("good", "a\nb\n");
   const std::string bad = Write("bad", "a\nb\xFF\n");
-  absl::Status status = RunBleu({.references = {bad}, .hypotheses = good}, input_, out_);
+  absl::Status status = RunBleu({.references = {bad}, .hypotheses = good}, input_, out_, log_);
   EXPECT_THAT(std::string(status.message()), HasSubstr(bad + ":2: not UTF-8 from byte 2"));
-  status = RunBleu({.references = {Write("three", "a\nb\nc\n")}, .hypotheses = good}, input_, out_);
+  status = RunBleu({.references = {Write("three", "a\nb\nc\n")}, .hypotheses = good}, input_, out_, log_);
   EXPECT_THAT(std::string(status.message()), HasSubstr("has 3 lines, but there are 2 hypotheses"));
-  status = RunBleu({.references = {"/nonexistent/ref"}, .hypotheses = good}, input_, out_);
+  status = RunBleu({.references = {"/nonexistent/ref"}, .hypotheses = good}, input_, out_, log_);
   EXPECT_TRUE(absl::IsNotFound(status));
-  status = RunBleu({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_);
+  status = RunBleu({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_, log_);
   EXPECT_THAT(std::string(status.message()), HasSubstr("holds no line"));
   EXPECT_EQ(out_.str(), "");
 }

@@ -24,6 +24,7 @@ namespace hadal {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 SavedModel LanguageModel() {
   const Vocabulary vocabulary = *TrainVocabulary({.size = 40}, {"the old cat sat on the mat", "a dog", "a red door"});
@@ -33,7 +34,7 @@ SavedModel LanguageModel() {
                      .d_ff = 32,
                      .heads = 2,
                      .target_vocabulary = vocabulary.size(),
-                     .max_positions = 40};
+                     .max_positions = 60};
   ApplyResidualMethod(ResidualMethod::kPreLn, model);
   return {.model = model, .vocabularies = {VocabularyFile("vocabulary", vocabulary)}};
 }
@@ -107,13 +108,26 @@ TEST_F(ScoreTest, ALinesScoreDependsOnTheModelAlone) {
 
 TEST_F(ScoreTest, LinesLongerThanTheModelAreAnErrorOrCounted) {
   std::string longest;
-  for (int i = 0; i < 60; ++i) longest += "mat ";
+  for (int i = 0; i < 80; ++i) longest += "mat ";
   ScoreOptions options = Options(absl::StrCat("a dog\n", longest, "\n"));
-  EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("line 2 has"));
+  const auto message = [&] { return std::string(Score(options).status().message()); };
+  EXPECT_THAT(message(), HasSubstr("line 2 has"));
+  EXPECT_THAT(message(), HasSubstr("more than 59; the model has positions for no more"));
+  EXPECT_THAT(message(), Not(HasSubstr("--batch-tokens")));
   options.over_long = OverLong::kSkip;
   EXPECT_EQ(Score(options)->size(), 2u);
   EXPECT_THAT(log_, HasSubstr("3 words"));
   EXPECT_THAT(log_, HasSubstr("skipped 1 lines"));
+}
+
+// Of 64 rows 16 are kept free, and </s> takes one.
+TEST_F(ScoreTest, LinesLongerThanABatchAreToldToRaiseIt) {
+  ScoreOptions options = Options(std::string(52, 'd') + "\n");  // 52 tokens, or one more for the word's begin
+  options.batch_tokens = 64;
+  EXPECT_THAT(std::string(Score(options).status().message()),
+              HasSubstr("more than 47; give --on-long skip or a higher --batch-tokens"));
+  options.batch_tokens = 128;
+  EXPECT_TRUE(Score(options).ok());
 }
 
 TEST_F(ScoreTest, ALanguageModelHasNoSourceAndDoesNotTranslate) {

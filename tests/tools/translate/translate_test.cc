@@ -2,6 +2,8 @@
 #include "tools/translate/translate.h"
 
 #include <cmath>
+#include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -74,10 +76,11 @@ class TranslateTest : public ::testing::Test {
  protected:
   void SetUp() override { Save(/*shared=*/true, /*ranks=*/1); }
 
-  void Save(bool shared, int ranks) {
+  void Save(bool shared, int ranks, const std::string& config = "") {
     const Vocabulary vocabulary = MakeVocabulary();
     SavedModel saved{.model = TinyModel(vocabulary.size()),
                      .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                     .config = config,
                      .ranks = ranks,
                      .train = [&](Engine& engine) { return Learn(vocabulary, engine); }};
     if (!shared) {
@@ -90,7 +93,7 @@ class TranslateTest : public ::testing::Test {
 
   TranslateOptions Options() const {
     TranslateOptions options{.checkpoint = directory_ / "run"};
-    options.decoder.beam.max_length_b = 40;
+    options.beam.max_length_b = 40;
     return options;
   }
 
@@ -236,6 +239,43 @@ TEST_F(TranslateTest, OverLongInputIsAnErrorOrACountedSkip) {
   EXPECT_THAT(log_, HasSubstr("skipped 1 sentences"));
 }
 
+// Σ log p / length^penalty, of up to a·x + b tokens, and of how many hypotheses: all four are the run's.
+TEST_F(TranslateTest, BeamSearchIsTheRunsUnlessAskedForOtherwise) {
+  std::filesystem::remove_all(directory_ / "run");
+  Save(/*shared=*/true, /*ranks=*/1, "seed: 3 decode { beam: 2 length_penalty: 0 max_length_a: 0.25 max_length_b: 1 }");
+  TranslateOptions options{.checkpoint = directory_ / "run"};
+  options.print_scores = true;
+  const auto translate = [&] { return *Translate(options, Sentences()[2] + "\n"); };
+  const std::string of_config = translate();
+  EXPECT_THAT(log_, HasSubstr("beam 2"));
+  options.beam = {.beam = 2, .length_penalty = 0, .max_length_a = 0.25, .max_length_b = 1};
+  EXPECT_EQ(translate(), of_config);
+  const auto differs = [&](BeamChoices choices) {
+    options.beam = choices;
+    return translate() != of_config;
+  };
+  EXPECT_TRUE(differs({.length_penalty = 1}));
+  EXPECT_TRUE(differs({.max_length_a = 3}));
+  EXPECT_TRUE(differs({.max_length_b = 40}));
+  EXPECT_TRUE(differs({.max_length_b = 40, .min_length = 30}));
+  options.beam = {.beam = 3};
+  translate();
+  EXPECT_THAT(log_, HasSubstr("beam 3"));
+  options.beam = {};
+  options.nbest = 3;
+  EXPECT_THAT(std::string(Translate(options, "").status().message()), HasSubstr("--nbest 3 is outside 1 … beam = 2"));
+}
+
+TEST_F(TranslateTest, AConfigOfAnotherVersionIsRefused) {
+  std::filesystem::remove_all(directory_ / "run");
+  Save(/*shared=*/true, /*ranks=*/2, "decode { beams: 2 }");
+  const absl::Status status = Translate(Options(), "", 2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  for (const char* said : {"step_00000120", "use the version that wrote it", "beams"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(said));
+  }
+}
+
 TEST_F(TranslateTest, NamesWhatIsWrong) {
   const auto message = [&](const TranslateOptions& options, const std::string& input) {
     return std::string(Translate(options, input).status().message());
@@ -260,10 +300,11 @@ TEST(TranslateOptionsTest, CommandLine) {
       "--checkpoint run --beam 7 --length-penalty 1.1 --max-len-a 1.5 --max-len-b 10 --nbest 2 --print-scores "
       "--on-long skip --join bpe --cache-mib 64 --batch 8");
   EXPECT_EQ(options.checkpoint, "run");
-  EXPECT_EQ(options.decoder.beam.beam, 7);
-  EXPECT_EQ(options.decoder.beam.length_penalty, 1.1);
-  EXPECT_EQ(options.decoder.beam.max_length_a, 1.5);
-  EXPECT_EQ(options.decoder.beam.max_length_b, 10);
+  EXPECT_EQ(options.beam.beam, 7);
+  EXPECT_EQ(options.beam.length_penalty, 1.1);
+  EXPECT_EQ(options.beam.max_length_a, 1.5);
+  EXPECT_EQ(options.beam.max_length_b, 10);
+  EXPECT_EQ(options.beam.min_length, std::nullopt);
   EXPECT_EQ(options.nbest, 2);
   EXPECT_TRUE(options.print_scores);
   EXPECT_EQ(options.over_long, OverLong::kSkip);

@@ -1,0 +1,148 @@
+// One shard's bytes: what the builder makes of samples, and the words in which a shard that lies is refused. That a corpus notices, whatever
+// was changed, corpus_test.cc shows.
+#include "runtime/data/corpus_shard.h"
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/data/packed_batch.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr ShardLimits kLimits = {.source_vocabulary_size = 20, .target_vocabulary_size = 10, .corpora = 2};
+
+// Two samples, the second of which has tokens on all sides.
+ShardBuilder TwoSamples() {
+  ShardBuilder builder;
+  const Sample first = {.source = {4}, .target = {5, 6}};
+  const Sample second = {.corpus_id = 1, .weight = 0, .prefix = {19, 3}, .source = {7, 8, 9}, .target = {3, 9}};
+  EXPECT_TRUE(builder.Add(first.view()).ok());
+  EXPECT_TRUE(builder.Add(second.view()).ok());
+  return builder;
+}
+
+template <typename T>
+std::string Changed(std::string bytes, size_t place, T value) {
+  std::memcpy(bytes.data() + place, &value, sizeof(value));
+  return bytes;
+}
+size_t RecordField(size_t sample, size_t field) { return sizeof(ShardHeader) + sample * sizeof(SampleRecord) + field; }
+
+// Why the bytes are no shard, without what to try; "" where they are one.
+std::string Refusal(const std::string& bytes) {
+  const absl::Status status = CorpusShard::FromBytes(bytes, "a.shard", kLimits).status();
+  if (status.ok()) return "";
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("a.shard: "), HasSubstr("hadal prepare again")));
+  return std::string(status.message().substr(0, status.message().find("; the file is damaged")));
+}
+
+TEST(ShardBuilder, BytesAreCountedAndGivenInPiecesOrWhole) {
+  ShardBuilder builder = TwoSamples();
+  EXPECT_EQ(builder.samples(), 2);
+  EXPECT_EQ(builder.bytes(), 32 + 2 * 32 + 10 * 4);
+  std::string pieces;
+  for (const std::string_view piece : builder.Pieces()) pieces += piece;
+  const std::string whole = builder.Finish();
+  EXPECT_EQ(pieces, whole);
+  EXPECT_EQ(static_cast<int64_t>(whole.size()), 32 + 2 * 32 + 10 * 4);
+  EXPECT_EQ(builder.samples(), 0) << "empty for the next shard";
+  EXPECT_EQ(builder.bytes(), 32);
+}
+
+TEST(CorpusShard, SamplesComeBack) {
+  const auto shard = CorpusShard::FromBytes(TwoSamples().Finish(), "a.shard", kLimits);
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  ASSERT_EQ((*shard)->samples(), 2);
+  const SampleView second = (*shard)->sample(1);
+  EXPECT_EQ(second.corpus_id, 1);
+  EXPECT_EQ(second.weight, 0);
+  EXPECT_TRUE(second.has_source);
+  EXPECT_THAT(second.prefix, ElementsAre(19, 3));
+  EXPECT_THAT(second.source, ElementsAre(7, 8, 9));
+  EXPECT_THAT(second.target, ElementsAre(3, 9));
+}
+
+// Lengths that lie together: their sum is right, and so is every place.
+TEST(CorpusShard, ANegativeLengthThatAnotherSideMakesUpForIsRefused) {
+  const std::string bytes = TwoSamples().Finish();
+  struct Side {
+    size_t field;
+    int32_t tokens;  // of the second sample
+  };
+  const Side prefix = {offsetof(SampleRecord, prefix_tokens), 2}, source = {offsetof(SampleRecord, source_tokens), 3},
+             target = {offsetof(SampleRecord, target_tokens), 2};
+  for (const auto& [negative, other] : {std::pair{prefix, source}, {source, target}, {target, prefix}}) {
+    std::string lying = Changed<int32_t>(bytes, RecordField(1, negative.field), -1);
+    lying = Changed<int32_t>(lying, RecordField(1, other.field), other.tokens + negative.tokens + 1);
+    EXPECT_EQ(Refusal(lying), "a.shard: sample 1: it has a side with a negative length") << negative.field;
+  }
+  // None at all is a length.
+  std::string shifted = Changed<int32_t>(bytes, RecordField(1, prefix.field), 0);
+  shifted = Changed<int32_t>(shifted, RecordField(1, source.field), 5);
+  EXPECT_EQ(Refusal(shifted), "");
+}
+
+TEST(CorpusShard, ACorpusThatIsNotThereIsRefused) {
+  const std::string bytes = TwoSamples().Finish();
+  const size_t place = RecordField(1, offsetof(SampleRecord, corpus_id));
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, -1)), "a.shard: sample 1: it names corpus -1, there are 2");
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 2)), "a.shard: sample 1: it names corpus 2, there are 2");
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 0)), "");
+}
+
+TEST(CorpusShard, AWeightIsAFiniteNumberFromZeroOn) {
+  const std::string bytes = TwoSamples().Finish();
+  const size_t place = RecordField(0, offsetof(SampleRecord, weight));
+  for (const float bad : {-0.5f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_THAT(Refusal(Changed(bytes, place, bad)), HasSubstr("sample 0: its weight is ")) << bad;
+  }
+  EXPECT_EQ(Refusal(Changed(bytes, place, 1e30f)), "");
+}
+
+// The first id outside is named, with its side and what would be inside.
+TEST(CorpusShard, TokensOutsideTheirVocabularyAreNamed) {
+  const std::string bytes = TwoSamples().Finish();
+  const size_t tokens = sizeof(ShardHeader) + 2 * sizeof(SampleRecord);
+  const auto with_token = [&](size_t i, int32_t id) {
+    return Refusal(Changed(bytes, tokens + i * sizeof(int32_t), id));
+  };
+  // Sample 0: source 0, target 1 and 2; sample 1: prefix 3 and 4, source 5 to 7, target 8 and 9.
+  EXPECT_EQ(with_token(4, 20), "a.shard: sample 1: its prefix has the token id 20, the ids of text are 3 to 19");
+  EXPECT_EQ(with_token(6, -7), "a.shard: sample 1: its source has the token id -7, the ids of text are 3 to 19");
+  EXPECT_EQ(with_token(8, 10), "a.shard: sample 1: its target has the token id 10, the ids of text are 3 to 9");
+  EXPECT_EQ(with_token(2, kEosToken), "a.shard: sample 0: its target has the token id 2, the ids of text are 3 to 9");
+  EXPECT_EQ(with_token(7, 19), "");
+  EXPECT_EQ(with_token(9, kUnknownToken), "");
+}
+
+TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
+  const std::string bytes = TwoSamples().Finish();
+  EXPECT_EQ(Refusal(Changed<int64_t>(bytes, RecordField(1, offsetof(SampleRecord, first_token)), 4)),
+            "a.shard: sample 1: its tokens begin at 4, the samples before it end at 3");
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, target_tokens)), 3)),
+            "a.shard: sample 1: it has 8 tokens, the shard holds 7 more");
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, target_tokens)), 1)),
+            "a.shard: its samples have 9 tokens, its header says 10");
+  EXPECT_EQ(Refusal(bytes.substr(0, 31)), "a.shard: it has 31 bytes, a header alone takes 32");
+  EXPECT_EQ(Refusal(Changed<uint64_t>(bytes, 0, 5)), "a.shard: it does not begin as a shard does");
+  EXPECT_EQ(Refusal(Changed<uint32_t>(bytes, 8, 3)),
+            absl::StrCat("a.shard: it has format version 3, this hadal reads ", ShardHeader::kVersion));
+  EXPECT_EQ(Refusal(Changed<int64_t>(bytes, 16, 3)),
+            absl::StrCat("a.shard: its header speaks of 3 samples and 10 tokens, which does not give its ",
+                         bytes.size(), " bytes"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,169 @@
+// Which lines become samples, which are counted and left out, and which are errors.
+#include "tools/corpus/prepare_corpus.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/tools/corpus/prepare_fixture.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(PrepareTest, BadLinesOfPlainTextAreNamed) {
+  options_.monolingual = true;
+  options_.train = {{"", Path("train.de")}};
+  options_.on_empty = BadLine::kError;
+  Write("train.de", "Ein Mann\n\n");
+  ExpectError({"train.de:2: the line is empty"});
+  Write("train.de", "");
+  ExpectError({"nothing is left of the train text", "train.de"});
+}
+
+TEST_F(PrepareTest, ByteOrderMarkAndCrLfAreNoText) {
+  Write("train.en", "\xEF\xBB\xBFThe cat sleeps.\r\nThe dog eats the fish.\r\nA man reads.");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(SourceText(OpenCorpus("train"), 0), "The cat sleeps.");
+  EXPECT_EQ(SourceText(OpenCorpus("train"), 2), "A man reads.");
+  EXPECT_THAT(out_.str(), HasSubstr("byte order marks removed"));
+  EXPECT_THAT(out_.str(), HasSubstr("CRLF line ends removed"));
+  EXPECT_EQ(OpenCorpus("train").manifest().statistics.source_unknown, 0);
+}
+
+TEST_F(PrepareTest, UnequalLineCountsNameBoth) {
+  Write("train.de", "Die Katze schläft.\n");
+  ExpectError({"train.en has 3 lines", "train.de has 1;"});
+  Write("train.de", absl::StrCat(kGerman, "noch\neine\n"));
+  ExpectError({"train.de has 5 lines", "train.en has 3;"});
+}
+
+TEST_F(PrepareTest, InvalidUtf8IsAnErrorWithItsLineOrACountedSkip) {
+  Write("train.de", "Die Katze schläft.\nDer Hund fri\xDFt.\nEin Mann liest.\n");
+  ExpectError({"train.de:2: not UTF-8 from byte 13", "--on-invalid skip"});
+  options_.on_invalid = BadLine::kSkip;
+  options_.training.size = 45;
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(OpenCorpus("train").size(), 2);
+  EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 3 (33.3%): 1 not UTF-8"));
+}
+
+TEST_F(PrepareTest, ABadLineInTheLastFileIsFoundBeforeAnythingIsWritten) {
+  Write("test.en", "fine\nb\xFF\n");
+  Write("test.de", "gut\nb\n");
+  options_.test = {{Path("test.en"), Path("test.de")}};
+  ExpectError({"test.en:2"});
+  EXPECT_FALSE(std::filesystem::exists(Path("out")));
+}
+
+TEST_F(PrepareTest, EmptySidesAreACountedSkipOrAnError) {
+  Write("train.en", "The cat sleeps.\n \t\nA man reads.\n");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(OpenCorpus("train").size(), 2);
+  EXPECT_EQ(TargetText(OpenCorpus("train"), 1), "Ein Mann liest.");  // the pairs stay together
+  EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 3 (33.3%): 1 with an empty side"));
+  options_.on_empty = BadLine::kError;
+  options_.output = Path("again");
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("train.en:2"));
+}
+
+TEST_F(PrepareTest, OverLongSidesAreACountedSkipOrAnError) {
+  ASSERT_TRUE(Run().ok());
+  const CorpusStatistics all = OpenCorpus("train").manifest().statistics;
+  options_.max_tokens = std::max(all.longest_source, all.longest_target);
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(OpenCorpus("train").size(), 3) << "exactly as long as allowed";
+  --options_.max_tokens;
+  ASSERT_TRUE(Run().ok());
+  const Corpus train = OpenCorpus("train");
+  EXPECT_EQ(train.size(), 2);
+  EXPECT_LE(train.manifest().statistics.longest_source, options_.max_tokens);
+  EXPECT_LE(train.manifest().statistics.longest_target, options_.max_tokens);
+  EXPECT_THAT(out_.str(),
+              HasSubstr(absl::StrCat("skipped 1 of 3 (33.3%): 1 longer than ", options_.max_tokens, " tokens")));
+  options_.on_long = BadLine::kError;
+  EXPECT_THAT(std::string(Run().message()), HasSubstr(absl::StrCat("the limit is ", options_.max_tokens)));
+}
+
+// Blank only after normalisation.
+TEST_F(PrepareTest, ALineOfWhichNoTokenIsLeftIsNamedWhereEmptyOnesAreErrors) {
+  options_.on_empty = BadLine::kError;
+  Write("train.en", "The cat sleeps.\n \xC2\xA0 \nA man reads.\n");
+  ExpectError({"train.en:2 / ", "train.de:2: nothing of a side is left", "--on-empty skip"});
+  Write("train.de", "Die Katze schläft.\nDer Hund frisst den Fisch.\n \xC2\xA0 \n");
+  options_.monolingual = true;
+  options_.train = {{"", Path("train.de")}};
+  options_.training.size = 40;
+  ExpectError({"train.de:3: nothing of it is left"});
+}
+
+TEST_F(PrepareTest, NothingLeftIsAnError) {
+  Write("train.en", "\n\n");
+  Write("train.de", "\n\n");
+  ExpectError({"nothing is left of the train text", "2 have an empty side"});
+  Write("train.en", "");
+  Write("train.de", "");
+  ExpectError({"nothing is left", "of 0 lines"});
+  Write("train.en", kEnglish);
+  Write("train.de", kGerman);
+  options_.max_tokens = 1;
+  ExpectError({"nothing is left", "3 are too long"});
+}
+
+// A NUL, spelt special tokens, pieces' own marks, an emoji; the last line is blank only after normalisation.
+TEST_F(PrepareTest, OddTextIsKept) {
+  const std::string nul(1, '\0');
+  Write("train.en", absl::StrCat("a", nul, "b\n<s> </s> <unk>\n▁▁ @@ \xF0\x9F\x98\x80\n \xC2\xA0 \n"));
+  Write("train.de", "c\nd\ne\nf\n");
+  options_.training.size = 22;
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+  // The NUL and the three spelt special tokens are unknown; nothing else is.
+  EXPECT_EQ(OpenCorpus("train").manifest().statistics.source_unknown, 4);
+  EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 4 (25%): 1 with an empty side"));
+}
+
+// Nine of ten lines may be left out, and are told of.
+TEST_F(PrepareTest, WhereNearlyAllWouldBeLeftOutThatIsAnErrorUnlessAllowed) {
+  std::string nine_blank = "The cat sleeps.\n";
+  for (int i = 0; i < 9; ++i) nine_blank += "\n";
+  Write("train.en", nine_blank);
+  Write("train.de", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
+  options_.training.size = 17;
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(out_.str(), HasSubstr("warning: most of the train text"));
+  EXPECT_THAT(out_.str(), HasSubstr("skipped 9 of 10 (90%): 9 with an empty side"));
+
+  options_.output = Path("again");
+  Write("train.en", nine_blank + "\n");
+  Write("train.de", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\n");
+  const absl::Status refused = Run();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("skipped 10 of 11 (90.9%): 10 with an empty side"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--max-skipped"));
+  EXPECT_FALSE(std::filesystem::exists(Path("again"))) << "known from the text alone: nothing was written";
+  options_.most_skipped = 1;
+  EXPECT_TRUE(Run().ok());
+}
+
+// What is too long is known when it is encoded: no manifest makes a corpus of what was written by then.
+TEST_F(PrepareTest, WhereTooMuchIsTooLongThereIsNoCorpus) {
+  ASSERT_TRUE(Run().ok());
+  const CorpusStatistics all = OpenCorpus("train").manifest().statistics;
+  options_.max_tokens = std::max(all.longest_source, all.longest_target) - 1;
+  options_.most_skipped = 0;
+  options_.overwrite = true;
+  ExpectError({"more of the train text", "0% that --max-skipped allows",
+               absl::StrCat("1 longer than ", options_.max_tokens, " tokens; raise --max-tokens")});
+}
+
+}  // namespace
+}  // namespace hadal

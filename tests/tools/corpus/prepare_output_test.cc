@@ -1,0 +1,131 @@
+// The output folder: one process at a time, nothing replaced unasked, nothing of before left behind.
+#include "tools/corpus/prepare_output.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/corpus_writer.h"
+#include "runtime/files.h"
+#include "runtime/locked_file.h"
+#include "tests/tools/corpus/prepare_fixture.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(PrepareTest, OneProcessAtATimeWritesIntoAFolder) {
+  ASSERT_TRUE(MakeDirectories(options_.output).ok());
+  {
+    const absl::StatusOr<FileDescriptor> other = OpenLocked(Path("out/.prepare.lock"));
+    ASSERT_TRUE(other.ok()) << other.status();
+    ExpectError({"another hadal prepare is writing into", Path("out"), "choose another --out"});
+    EXPECT_EQ(ListDirectory(Path("out"))->size(), 1) << "nothing was written";
+  }
+  // The other is gone and has left its file, as a killed one does.
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+  EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
+}
+
+TEST_F(PrepareTest, AnOutputInUseIsKeptUnlessToldOtherwise) {
+  ASSERT_TRUE(Run().ok());
+  const std::string before = Read("out/train.json");
+  Write("train.en", "The cat reads.\nThe dog eats the fish.\nA man sleeps.\n");
+  const absl::Status status = Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Read("out/train.json"), before);
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(SourceText(OpenCorpus("train"), 0), "The cat reads.");
+}
+
+TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
+  options_.valid = options_.test = options_.train;
+  ASSERT_TRUE(Run().ok());
+  options_.valid.clear();
+  options_.test.clear();
+  std::filesystem::remove(Path("out/train.json"));
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("valid.json is there already"));
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  for (const char* split : {"valid", "test"}) {
+    EXPECT_FALSE(std::filesystem::exists(Path(absl::StrCat("out/", split, ".json")))) << split;
+  }
+}
+
+class SurplusShardsTest : public PrepareTest {
+ protected:
+  // A corpus of four samples, each in a shard of its own.
+  void WriteFourShards(const std::string& split) const {
+    CorpusWriter writer = *CorpusWriter::Create({.prefix = Path("out/" + split),
+                                                 .source_vocabulary = {"vocabulary.model", 60, 0},
+                                                 .target_vocabulary = {"vocabulary.model", 60, 0},
+                                                 .corpora = {"one"},
+                                                 .shard_bytes = 1});
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(writer.Add(Sample{.source = {4}, .target = {5}}.view()).ok());
+    ASSERT_EQ(writer.Finish()->shards.size(), 4u);
+  }
+  std::vector<std::string> Shards() const {
+    std::vector<std::string> shards;
+    const std::vector<std::string> names = *ListDirectory(Path("out"));
+    std::ranges::copy_if(names, std::back_inserter(shards),
+                         [](const std::string& name) { return name.ends_with(".shard"); });
+    return shards;
+  }
+};
+
+TEST_F(SurplusShardsTest, OverwritingLeavesNoShardThatOnlyTheCorpusOfBeforeNamed) {
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  WriteFourShards("train");
+  WriteFourShards("valid");
+  Write("out/train.00009.shard", "nobody's");
+  ASSERT_EQ(Shards().size(), 9u);
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(Shards(), ElementsAre("train.00000.shard", "train.00009.shard"));
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+}
+
+// Ended at any moment: before the new manifest no corpus, behind it a whole one.
+TEST_F(SurplusShardsTest, TheyGoLast) {
+  std::filesystem::create_directories(options_.output);
+  WriteFourShards("train");
+  const absl::StatusOr<PrepareOutput> output = PrepareOutput::Take(options_.output, /*overwrite=*/true);
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_EQ(Corpus::Open(Path("out/train")).status().code(), absl::StatusCode::kNotFound);
+  CorpusWriter writer = *CorpusWriter::Create({.prefix = Path("out/train"),
+                                               .source_vocabulary = {"vocabulary.model", 60, 0},
+                                               .target_vocabulary = {"vocabulary.model", 60, 0},
+                                               .corpora = {"one"}});
+  ASSERT_TRUE(writer.Add(Sample{.source = {4}, .target = {5}}.view()).ok());
+  const CorpusManifest manifest = *writer.Finish();
+  EXPECT_EQ(Shards().size(), 4u);
+  EXPECT_EQ(OpenCorpus("train").size(), 1);
+  ASSERT_TRUE(output->RemoveSurplus({manifest}).ok());
+  EXPECT_THAT(Shards(), ElementsAre("train.00000.shard"));
+  EXPECT_EQ(OpenCorpus("train").size(), 1);
+}
+
+TEST_F(SurplusShardsTest, ADamagedManifestNamesNothing) {
+  ASSERT_TRUE(Run().ok());
+  WriteFourShards("train");
+  Write("out/train.json", "{");
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Shards().size(), 4u);
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,108 @@
+// The vocabularies of `hadal prepare`: trained or given, shared or one a side.
+#include "tools/corpus/prepare_vocabulary.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/data/corpus_vocabulary.h"
+#include "tests/tools/corpus/prepare_fixture.h"
+#include "tools/synthetic/synthetic_corpus.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(PrepareTest, SeparateUnigramVocabularies) {
+  WriteSyntheticText();
+  options_.separate = true;
+  options_.training.algorithm = PieceAlgorithm::kUnigram;
+  options_.training.size = 90;
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  const Corpus train = OpenCorpus("train");
+  EXPECT_EQ(train.manifest().source_vocabulary.file, "source.model");
+  EXPECT_EQ(train.manifest().target_vocabulary.file, "target.model");
+  EXPECT_EQ(SourceText(train, 0), MakeSyntheticPair(1, 0).english);
+  EXPECT_EQ(TargetText(train, 0), MakeSyntheticPair(1, 0).german);
+}
+
+TEST_F(PrepareTest, AnExistingModelIsUsed) {
+  ASSERT_TRUE(Run().ok());
+  options_.source_vocabulary = options_.target_vocabulary = Path("out/vocabulary.model");
+  options_.output = Path("again");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("training")));
+  EXPECT_EQ(Read("out/train.00000.shard"), Read("again/train.00000.shard"));
+}
+
+TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
+  Write("dict.en.txt", "the 3\ncat 2\nsleeps 1\n. 1\n");
+  Write("dict.de.txt", "die 3\nkatze 2\n. 1\n");
+  Write("train.en", "the cat sleeps .\n");
+  Write("train.de", "die katze schläft .\n");
+  options_.source_vocabulary = Path("dict.en.txt");
+  options_.target_vocabulary = Path("dict.de.txt");
+  ASSERT_TRUE(Run().ok());
+  const Corpus train = OpenCorpus("train");
+  EXPECT_THAT(train.sample(0).source, ::testing::ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(train.sample(0).target, ::testing::ElementsAre(4, 5, kUnknownToken, 6));
+  EXPECT_EQ(train.manifest().source_vocabulary.file, "source.txt");
+  EXPECT_THAT(out_.str(), HasSubstr("none unknown), target 4 (longest 4, 25% unknown)"));
+
+  options_.output = Path("again");
+  options_.target_vocabulary.clear();
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(OpenCorpus("train").sample(0).target, ::testing::ElementsAre(4, 5, kUnknownToken, 6)) << "as it was";
+  const Corpus one_side = *Corpus::Open(Path("again/train"));
+  EXPECT_EQ(one_side.manifest().target_vocabulary.file, "vocabulary.txt") << "one that is given serves both sides";
+  EXPECT_THAT(one_side.sample(0).source, ::testing::ElementsAre(4, 5, 6, 7));
+  options_.overwrite = true;
+  std::swap(options_.source_vocabulary, options_.target_vocabulary);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Read("again/vocabulary.txt"), Read("dict.en.txt")) << "either side's";
+}
+
+// Every fourth pair of 100: with every third there would be more than 30.
+TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) {
+  WriteSyntheticText();
+  Write("valid.en", kEnglish);
+  Write("valid.de", kGerman);
+  options_.valid = {{Path("valid.en"), Path("valid.de")}};
+  options_.training.size = 90;
+  options_.vocabulary_pairs = 30;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("on 25 pairs"));
+  EXPECT_EQ(OpenCorpus("train").size(), 100) << "all of it is translated into ids";
+  options_.overwrite = true;
+  options_.vocabulary_pairs = 50;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("on 50 pairs"));
+}
+
+TEST_F(PrepareTest, ATooLargeVocabularyNamesTheLargest) {
+  options_.training.size = 5000;
+  ExpectError({"at most", "5000"});
+}
+
+TEST_F(PrepareTest, AVocabularyThatCannotBeSavedIsAnError) {
+  std::filesystem::create_directories(Path("out/vocabulary.model/in the way"));
+  ExpectError({"vocabulary.model"});
+}
+
+TEST_F(PrepareTest, AnExchangedVocabularyIsNoticed) {
+  ASSERT_TRUE(Run().ok());
+  const Corpus train = OpenCorpus("train");
+  Write("out/vocabulary.model", "the 3\ncat 2\n");
+  const absl::Status status = LoadVocabularies(train).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not the vocabulary the corpus was made with"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,51 @@
+// What `hadal prepare` says of the lines it leaves out.
+#include "tools/corpus/skipped_lines.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Refusal(const SkippedLines& skipped, int64_t lines, const PrepareOptions& options = {}) {
+  return std::string(CheckSkipped("train", "text.en", lines, skipped, options).message());
+}
+
+TEST(SkippedLines, CountsShareAndReasonsAreSaid) {
+  EXPECT_EQ(DescribeSkipped({}, 5, {}), "nothing skipped");
+  EXPECT_EQ(DescribeSkipped({.invalid = 1, .empty = 2, .too_long = 1000}, 40000, {}),
+            "skipped 1,003 of 40,000 (2.51%): 2 with an empty side, 1,000 longer than 256 tokens, 1 not UTF-8");
+  EXPECT_EQ(DescribeSkipped({.empty = 2}, 4, {.monolingual = true}), "skipped 2 of 4 (50%): 2 empty");
+}
+
+TEST(SkippedLines, MostIsMoreThanHalf) {
+  EXPECT_EQ(MostlySkipped("train", "text.en", 4, {.empty = 2}, {}), "");
+  EXPECT_THAT(MostlySkipped("train", "text.en", 4, {.empty = 3}, {}),
+              HasSubstr("most of the train text (text.en) is left out: skipped 3 of 4 (75%)"));
+}
+
+TEST(SkippedLines, MoreThanAllowedIsAnErrorAndSoIsAll) {
+  EXPECT_EQ(Refusal({.empty = 90}, 100), "");
+  EXPECT_THAT(Refusal({.empty = 91}, 100),
+              HasSubstr("than the 90% that --max-skipped allows: skipped 91 of 100 (91%)"));
+  EXPECT_EQ(Refusal({.empty = 99}, 100, {.most_skipped = 1}), "");
+  EXPECT_THAT(Refusal({.empty = 100}, 100, {.most_skipped = 1}),
+              HasSubstr("nothing is left of the train text (text.en)"));
+  EXPECT_THAT(Refusal({}, 0), HasSubstr("of 0 lines"));
+  EXPECT_EQ(Refusal({}, 1, {.most_skipped = 0}), "");
+  EXPECT_THAT(Refusal({.invalid = 1}, 100, {.most_skipped = 0}), HasSubstr("0% that --max-skipped allows"));
+}
+
+TEST(SkippedLines, WhatToTryFollowsFromTheMostFrequentReason) {
+  EXPECT_THAT(Refusal({.invalid = 3, .empty = 3, .too_long = 94}, 101), HasSubstr("raise --max-tokens 256"));
+  EXPECT_THAT(Refusal({.invalid = 3, .empty = 94, .too_long = 3}, 101), HasSubstr("translations of each other"));
+  EXPECT_THAT(Refusal({.empty = 94}, 101, {.monolingual = true}), HasSubstr("the file that was meant"));
+  EXPECT_THAT(Refusal({.invalid = 94, .empty = 3, .too_long = 3}, 101), HasSubstr("iconv"));
+}
+
+}  // namespace
+}  // namespace hadal

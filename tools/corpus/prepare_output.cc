@@ -1,0 +1,75 @@
+#include "tools/corpus/prepare_output.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/locked_file.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
+
+std::string LockPath(const std::string& folder) { return JoinPath(folder, ".prepare.lock"); }
+
+// The manifests of corpora in the folder.
+std::vector<std::string> Manifests(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const char* split : {"train", "valid", "test"}) {
+    const std::string path = JoinPath(folder, absl::StrCat(split, ".json"));
+    if (PathExists(path)) paths.push_back(path);
+  }
+  return paths;
+}
+
+}  // namespace
+
+absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite) {
+  const std::vector<std::string> manifests = Manifests(folder);
+  if (overwrite || manifests.empty()) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(manifests[0], " is there already; choose another --out, or replace it with --overwrite"));
+}
+
+absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, bool overwrite) {
+  HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
+  absl::StatusOr<FileDescriptor> lock = OpenLocked(LockPath(folder));
+  if (absl::IsAborted(lock.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another hadal prepare is writing into ", folder, "; wait for its end, or choose another --out"));
+  }
+  HADAL_RETURN_IF_ERROR(lock.status());
+  PrepareOutput output(folder, *std::move(lock));
+  HADAL_RETURN_IF_ERROR(CheckFree(folder, overwrite));  // another may have prepared there since it was looked at
+  HADAL_RETURN_IF_ERROR(output.RemoveManifests());
+  return output;
+}
+
+PrepareOutput::~PrepareOutput() {
+  if (lock_.valid()) RemoveTree(LockPath(folder_)).IgnoreError();
+}
+
+absl::Status PrepareOutput::RemoveManifests() {
+  for (const std::string& path : Manifests(folder_)) {
+    // One that cannot be read names nothing; what it had is left alone.
+    const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
+    const absl::StatusOr<CorpusManifest> manifest = json.ok() ? ManifestFromJson(*json, path) : json.status();
+    if (manifest.ok()) {
+      for (const ShardReference& shard : manifest->shards) old_shards_.insert(shard.file);
+    }
+    HADAL_RETURN_IF_ERROR(RemoveTree(path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareOutput::RemoveSurplus(const std::vector<CorpusManifest>& manifests) const {
+  std::set<std::string> surplus = old_shards_;
+  for (const CorpusManifest& manifest : manifests) {
+    for (const ShardReference& shard : manifest.shards) surplus.erase(shard.file);
+  }
+  for (const std::string& file : surplus) HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(folder_, file)));
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

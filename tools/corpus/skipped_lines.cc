@@ -1,0 +1,68 @@
+#include "tools/corpus/skipped_lines.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+double ShareOf(const SkippedLines& skipped, int64_t lines) {
+  return static_cast<double>(skipped.total()) / static_cast<double>(lines);
+}
+
+std::string Reasons(const SkippedLines& skipped, const PrepareOptions& options) {
+  std::vector<std::string> reasons;
+  if (skipped.empty > 0) {
+    reasons.push_back(absl::StrCat(HumanCount(skipped.empty), options.monolingual ? " empty" : " with an empty side"));
+  }
+  if (skipped.too_long > 0) {
+    reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", options.max_tokens, " tokens"));
+  }
+  if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
+  return absl::StrJoin(reasons, ", ");
+}
+
+// What to try against the most frequent reason.
+std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
+  if (skipped.too_long >= std::max(skipped.empty, skipped.invalid)) {
+    return absl::StrCat("raise --max-tokens ", options.max_tokens, ", or give a vocabulary that suits the text");
+  }
+  if (skipped.invalid > skipped.empty) return "convert the file (for example with iconv)";
+  return options.monolingual ? "look whether it is the file that was meant"
+                             : "look whether the two files are translations of each other, line by line";
+}
+
+}  // namespace
+
+std::string DescribeSkipped(const SkippedLines& skipped, int64_t lines, const PrepareOptions& options) {
+  if (skipped.total() == 0) return "nothing skipped";
+  return absl::StrFormat("skipped %s of %s (%.3g%%): %s", HumanCount(skipped.total()), HumanCount(lines),
+                         100 * ShareOf(skipped, lines), Reasons(skipped, options));
+}
+
+std::string MostlySkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
+                          const PrepareOptions& options) {
+  if (2 * skipped.total() <= lines) return "";
+  return absl::StrCat("most of the ", name, " text (", file,
+                      ") is left out: ", DescribeSkipped(skipped, lines, options), "; ", Advice(skipped, options));
+}
+
+absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
+                          const PrepareOptions& options) {
+  if (skipped.total() == lines) {
+    return absl::InvalidArgumentError(absl::StrCat("nothing is left of the ", name, " text (", file, "): of ", lines,
+                                                   " lines ", skipped.invalid, " are not UTF-8, ", skipped.empty,
+                                                   " have an empty side, ", skipped.too_long, " are too long"));
+  }
+  if (ShareOf(skipped, lines) <= options.most_skipped) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "more of the %s text (%s) is left out than the %.3g%% that --max-skipped allows: %s; %s, or raise --max-skipped",
+      name, file, 100 * options.most_skipped, DescribeSkipped(skipped, lines, options), Advice(skipped, options)));
+}
+
+}  // namespace hadal
