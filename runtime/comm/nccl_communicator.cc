@@ -1,7 +1,6 @@
 #include "runtime/comm/nccl_communicator.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,16 +15,6 @@ constexpr int64_t kScratchBytes = 256;
 
 }  // namespace
 
-std::vector<RankPair> InRounds(std::vector<RankPair> pairs) {
-  const auto key = [](const RankPair& p) {
-    const int distance = p.second - p.first;
-    return std::tuple(distance, distance == 0 ? 0 : p.first / distance % 2, p.first);
-  };
-  std::sort(pairs.begin(), pairs.end(), [&](const RankPair& a, const RankPair& b) { return key(a) < key(b); });
-  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-  return pairs;
-}
-
 NcclCommunicator::NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control, absl::Duration timeout)
     : library_(library), device_(device), control_(control), timeout_(timeout), peer_of_rank_(control.size()) {}
 
@@ -39,11 +28,18 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
     HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event end, device.queues().MakeEvent());
     made->free_ends_.push_back(end);
   }
-  made->peers_.push_back(std::make_unique<Peer>(Peer{.rank = control.rank()}));
-  made->peer_of_rank_[control.rank()] = made->peers_.back().get();
+  made->AddPeer({.rank = control.rank()});
+  const LinkMaking making{.library = library,
+                          .device = device,
+                          .control = control,
+                          .scratch = made->scratch_,
+                          .scratch_bytes = kScratchBytes,
+                          .timeout = timeout};
   for (const RankPair& pair : InRounds({pairs.begin(), pairs.end()})) {
     HADAL_CHECK(0 <= pair.first && pair.first <= pair.second && pair.second < control.size());
-    HADAL_RETURN_IF_ERROR(made->Connect(pair, timeout));
+    if (pair.first == pair.second || (control.rank() != pair.first && control.rank() != pair.second)) continue;
+    HADAL_ASSIGN_OR_RETURN(PeerLinks links, ConnectPair(making, pair));
+    made->AddPeer(std::move(links));
   }
   for (const std::unique_ptr<Peer>& peer : made->peers_) HADAL_RETURN_IF_ERROR(made->Listen(*peer));
   control.Carry(made.get());
@@ -51,50 +47,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
   return made;
 }
 
-absl::Status NcclCommunicator::Connect(const RankPair& pair, absl::Duration timeout) {
-  if (pair.first == pair.second || (rank() != pair.first && rank() != pair.second)) return absl::OkStatus();
-  const int other = rank() == pair.first ? pair.second : pair.first;
-  auto peer = std::make_unique<Peer>(Peer{.rank = other,
-                                          .to = std::make_unique<NcclLink>(library_, device_, rank(), other, true),
-                                          .from = std::make_unique<NcclLink>(library_, device_, rank(), other, false)});
-  for (const bool upwards : {true, false}) {
-    const bool sends = upwards == (rank() == pair.first);
-    absl::Status opened = OpenLink(sends ? *peer->to : *peer->from, sends, other, timeout);
-    if (opened.ok()) continue;
-    // Together: ending the one may wait for the other's kernel, which waits for a peer that has left.
-    NcclLink* const both[] = {peer->to.get(), peer->from.get()};
-    NcclLink::AbortAll(both);
-    return opened;
-  }
-  peer_of_rank_[other] = peer.get();
-  peers_.push_back(std::move(peer));
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
-  NcclUniqueId id{};
-  CommRequest request;
-  if (sends) {
-    if (const NcclResult result = library_.GetUniqueId(id); result != kNcclSuccess) {
-      return absl::UnavailableError(
-          absl::StrCat("rank ", rank(), ": NCCL gives no identifier: ", library_.ErrorText(result, nullptr)));
-    }
-    HADAL_ASSIGN_OR_RETURN(request, control_.Send(id.data(), id.size(), peer, kIdTag));
-  } else {
-    HADAL_ASSIGN_OR_RETURN(request, control_.Receive(id.data(), id.size(), peer, kIdTag));
-  }
-  HADAL_RETURN_IF_ERROR(control_.Wait(request, deadline, "an NCCL communicator's identifier"));
-  return link.Open(id, scratch_, kScratchBytes, deadline, [this] { return HostIsAlive(); });
-}
-
-// Nothing, sent to itself: fails where the host's communicator has been aborted or closed.
-absl::Status NcclCommunicator::HostIsAlive() {
-  HADAL_ASSIGN_OR_RETURN(CommRequest sent, control_.Send(nullptr, 0, rank(), kIdTag));
-  HADAL_ASSIGN_OR_RETURN(CommRequest received, control_.Receive(nullptr, 0, rank(), kIdTag));
-  const absl::Time soon = absl::Now() + absl::Seconds(10);
-  HADAL_RETURN_IF_ERROR(control_.Wait(received, soon, "this rank itself"));
-  return control_.Wait(sent, soon, "this rank itself");
+void NcclCommunicator::AddPeer(PeerLinks links) {
+  peers_.push_back(std::make_unique<Peer>(std::move(links)));
+  peer_of_rank_[peers_.back()->rank] = peers_.back().get();
 }
 
 NcclCommunicator::~NcclCommunicator() {

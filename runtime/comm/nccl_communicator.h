@@ -29,7 +29,7 @@
 //     so it ends.
 // A wait that does not end (a peer that is stopped or gone) stops all links behind the timeout; the next call here says so.
 //
-// Links are made by Create, all of them, in one order on all ranks (InRounds), and each has moved a first message by then.
+// Links are made by Create, all of them, in one order on all ranks (nccl_peer_links.h), and each has moved a first message by then.
 //
 // Errors: beside the interface's, Unavailable when NCCL reports an asynchronous error: every Progress looks. The first error stops all
 // links (ncclCommAbort), so that nothing on the device waits for ever; then only Abort is useful.
@@ -51,26 +51,17 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/comm/nccl_link.h"
+#include "runtime/comm/nccl_peer_links.h"
 #include "runtime/device.h"
 
 namespace hadal {
-
-// Two ranks that exchange messages; first ≤ second.
-struct RankPair {
-  int first = 0;
-  int second = 0;
-  bool operator==(const RankPair&) const = default;
-};
-
-// The pairs, each once, in an order in which ranks can connect one pair after another: never two waiting in a circle, and with neighbours
-// only, all ranks busy at once (pairs of one distance in two rounds, each a matching).
-std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -133,9 +124,9 @@ class NcclCommunicator final : public Communicator {
     Message message;
     CommRequest request;
   };
-  struct Peer {
-    int rank = 0;
-    std::unique_ptr<NcclLink> to, from;  // null: this rank itself
+  struct Peer : PeerLinks {
+    explicit Peer(PeerLinks links) : PeerLinks(std::move(links)) {}
+
     Message inbox;
     CommRequest arrival;
     std::deque<Outgoing> outbox;
@@ -146,9 +137,7 @@ class NcclCommunicator final : public Communicator {
   };
 
   NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control, absl::Duration timeout);
-  absl::Status Connect(const RankPair& pair, absl::Duration timeout);
-  absl::Status OpenLink(NcclLink& link, bool sends, int peer, absl::Duration timeout);
-  absl::Status HostIsAlive();
+  void AddPeer(PeerLinks links);
   // A slot for one transfer more.
   absl::Status AddSlot();
   // `queue`: behind what in it the transfer may touch its bytes.

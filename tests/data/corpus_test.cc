@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "runtime/data/corpus_shard.h"
 #include "runtime/data/corpus_writer.h"
 #include "runtime/files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -43,26 +43,9 @@ void ExpectEqual(const SampleView& actual, const Sample& expected) {
   EXPECT_THAT(actual.target, ElementsAreArray(expected.target));
 }
 
-std::string Read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void Write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 class CorpusTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    directory_ =
-        ::testing::TempDir() + "hadal_corpus_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::string prefix() const { return directory_ + "/train"; }
+  std::string prefix() const { return directory_ / "train"; }
   std::string shard() const { return prefix() + ".00000.shard"; }
 
   CorpusManifest Store(const std::vector<Sample>& samples, int64_t shard_bytes = int64_t{1} << 20) {
@@ -84,7 +67,7 @@ class CorpusTest : public ::testing::Test {
     EXPECT_THAT(std::string(corpus.status().message()), HasSubstr("hadal prepare")) << what;
   }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
 };
 
 TEST_F(CorpusTest, WhatIsWrittenIsReadAcrossShards) {
@@ -100,43 +83,43 @@ TEST_F(CorpusTest, WhatIsWrittenIsReadAcrossShards) {
   EXPECT_EQ(manifest.source_vocabulary.crc32c, 17u);
   EXPECT_EQ(manifest.target_vocabulary.size, 50);
   EXPECT_THAT(manifest.corpora, ::testing::ElementsAre("one", "two"));
-  EXPECT_EQ(corpus->VocabularyPath(manifest.target_vocabulary), directory_ + "/target.model");
+  EXPECT_EQ(corpus->VocabularyPath(manifest.target_vocabulary), directory_ / "target.model");
 }
 
 TEST_F(CorpusTest, TheProcessesOfAHostReadEveryByteTogether) {
   const CorpusManifest manifest = Store(Samples(60), 500);
   ASSERT_GT(manifest.shards.size(), 3u);
   for (size_t damaged = 0; damaged < manifest.shards.size(); ++damaged) {
-    const std::string path = directory_ + "/" + manifest.shards[damaged].file;
-    const std::string bytes = Read(path);
+    const std::string path = directory_ / manifest.shards[damaged].file;
+    const std::string bytes = Contents(path);
     std::string flipped = bytes;
     flipped.back() ^= 1;  // of a token
-    Write(path, flipped);
+    SetContents(path, flipped);
     for (int process = 0; process < 3; ++process) {
       const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix(), {.process = process, .processes = 3});
       EXPECT_EQ(corpus.ok(), static_cast<int>(damaged % 3) != process) << damaged << corpus.status();
     }
-    Write(path, bytes);
+    SetContents(path, bytes);
   }
 }
 
 TEST_F(CorpusTest, WhatKeepsReadsInsideTheFileIsLookedAtByAll) {
   Store(Samples(60));
-  std::string bytes = Read(shard());
+  std::string bytes = Contents(shard());
   const int64_t far_away = int64_t{1} << 40;
   std::memcpy(bytes.data() + sizeof(ShardHeader) + 5 * sizeof(SampleRecord), &far_away, sizeof(far_away));
-  Write(shard(), bytes);
+  SetContents(shard(), bytes);
   for (int process = 0; process < 3; ++process) {
     EXPECT_EQ(Corpus::Open(prefix(), {.process = process, .processes = 3}).status().code(),
               absl::StatusCode::kDataLoss);
   }
-  Write(shard(), bytes.substr(0, bytes.size() - 4));
+  SetContents(shard(), bytes.substr(0, bytes.size() - 4));
   EXPECT_FALSE(Corpus::Open(prefix(), {.process = 1, .processes = 3}).ok());
 }
 
 TEST_F(CorpusTest, WhatARunThatWasEndedLeftIsNotInTheWay) {
-  Write(shard() + ".partial", "half a shard");
-  Write(prefix() + ".json.partial", "{");
+  SetContents(shard() + ".partial", "half a shard");
+  SetContents(prefix() + ".json.partial", "{");
   Store(Samples(9));
   EXPECT_EQ(Corpus::Open(prefix())->size(), 9);
   EXPECT_FALSE(PathExists(shard() + ".partial"));
@@ -195,37 +178,37 @@ TEST_F(CorpusTest, AnUnfinishedCorpusCannotBeOpened) {
 TEST_F(CorpusTest, TruncationAtEveryLengthIsRefused) {
   Store(Samples(4));
   for (const std::string& path : {shard(), prefix() + ".json"}) {
-    const std::string bytes = Read(path);
+    const std::string bytes = Contents(path);
     const size_t end = path == shard() ? bytes.size() : bytes.size() - 1;  // the manifest's last byte is a newline
     for (size_t length = 0; length < end; ++length) {
-      Write(path, bytes.substr(0, length));
+      SetContents(path, bytes.substr(0, length));
       ExpectDamage(std::filesystem::path(path).filename(), absl::StrCat("cut to ", length));
     }
-    Write(path, bytes);
+    SetContents(path, bytes);
   }
-  Write(shard(), Read(shard()) + '\0');
+  SetContents(shard(), Contents(shard()) + '\0');
   ExpectDamage("train.00000.shard", "one byte more");
 }
 
 TEST_F(CorpusTest, EveryFlippedByteOfAShardIsRefused) {
   Store(Samples(4));
-  const std::string bytes = Read(shard());
+  const std::string bytes = Contents(shard());
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string altered = bytes;
     altered[i] = static_cast<char>(altered[i] ^ 0x10);
-    Write(shard(), altered);
+    SetContents(shard(), altered);
     ExpectDamage("train.00000.shard", absl::StrCat("byte ", i));
   }
 }
 
 TEST_F(CorpusTest, EveryChangedLetterOrDigitOfAManifestIsRefused) {
   Store(Samples(4));
-  const std::string bytes = Read(prefix() + ".json");
+  const std::string bytes = Contents(prefix() + ".json");
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] == ' ' || bytes[i] == '\n') continue;  // layout means nothing
     std::string altered = bytes;
     altered[i] = static_cast<char>(altered[i] ^ 1);
-    Write(prefix() + ".json", altered);
+    SetContents(prefix() + ".json", altered);
     const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
     EXPECT_FALSE(corpus.ok()) << i;
     EXPECT_EQ(corpus.status().code(), absl::StatusCode::kDataLoss) << i << corpus.status();
@@ -246,15 +229,15 @@ class HostileShardTest : public CorpusTest {
   void SetUp() override {
     CorpusTest::SetUp();
     manifest_ = Store(Samples(5));
-    bytes_ = Read(shard());
+    bytes_ = Contents(shard());
   }
 
   // Stores the altered shard with a manifest that agrees with it.
   void StoreAltered(const std::string& bytes) {
-    Write(shard(), bytes);
+    SetContents(shard(), bytes);
     manifest_.shards[0].bytes = static_cast<int64_t>(bytes.size());
     manifest_.shards[0].crc32c = Crc32c(bytes.data(), bytes.size());
-    Write(prefix() + ".json", ManifestToJson(manifest_));
+    SetContents(prefix() + ".json", ManifestToJson(manifest_));
   }
   template <typename T>
   void ExpectRefused(size_t offset, T value, const std::string& what) {
@@ -328,17 +311,17 @@ TEST_F(HostileShardTest, ManifestsThatLeadElsewhere) {
   for (const char* file : {"../train.00000.shard", "/etc/passwd", "", ".."}) {
     CorpusManifest altered = manifest_;
     altered.shards[0].file = file;
-    Write(prefix() + ".json", ManifestToJson(altered));
+    SetContents(prefix() + ".json", ManifestToJson(altered));
     ExpectDamage("train.json", file);
   }
   CorpusManifest altered = manifest_;
   altered.shards[0].samples = 4;
   altered.samples = 4;
-  Write(prefix() + ".json", ManifestToJson(altered));
+  SetContents(prefix() + ".json", ManifestToJson(altered));
   ExpectDamage("train.00000.shard", "fewer samples than the shard");
   altered = manifest_;
   altered.samples = 4;
-  Write(prefix() + ".json", ManifestToJson(altered));
+  SetContents(prefix() + ".json", ManifestToJson(altered));
   ExpectDamage("train.json", "fewer samples than its shards");
 }
 
@@ -350,7 +333,7 @@ TEST_F(HostileShardTest, ManifestsOfAnotherFormatOrVersion) {
     json.erase("crc32c");
     const std::string text = json.dump();
     json["crc32c"] = Crc32c(text.data(), text.size());
-    Write(prefix() + ".json", json.dump());
+    SetContents(prefix() + ".json", json.dump());
     return std::string(Corpus::Open(prefix()).status().message());
   };
   EXPECT_EQ(refused("version", CorpusManifest::kFormatVersion), "") << "nothing was changed";
@@ -362,7 +345,7 @@ TEST_F(HostileShardTest, TextThatIsNoManifest) {
   for (const char* text :
        {"", "{}", "[]", "null", "{\"format\": 3}", "{\"format\": \"hadal corpus\"}",
         "{\"format\": \"hadal corpus\", \"version\": 1e99, \"crc32c\": -1}", "\xff\xfe", "[[[[[[[["}) {
-    Write(prefix() + ".json", text);
+    SetContents(prefix() + ".json", text);
     ExpectDamage("train.json", text);
   }
 }

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -98,7 +99,8 @@ TEST_P(VocabularyTrainingTest, SameSentencesGiveTheSameBytes) {
 
 TEST_P(VocabularyTrainingTest, ALoadedModelEqualsTheTrainedOne) {
   const Vocabulary trained = *TrainVocabulary({.algorithm = GetParam(), .size = 60}, kSentences);
-  const std::string path = ::testing::TempDir() + "hadal_vocabulary.model";
+  const TemporaryDirectory directory;
+  const std::string path = directory / "vocabulary.model";
   ASSERT_TRUE(trained.Save(path).ok());
   const Vocabulary loaded = *Vocabulary::Load(path);
   EXPECT_EQ(loaded.contents(), trained.contents());

@@ -86,7 +86,7 @@ absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, c
                                         .epochs_done = 1.25,
                                         .validation_nll = options.validation_nll,
                                         .best_nll = options.validation_nll},
-                           .config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n",
+                           .config_text = options.config_text,
                            .model_settings = R"({"d_model": 256})",
                            .files = {},
                            .attachments = {{"vocabulary.model", std::string("bytes\0\n", 7)}},

@@ -48,6 +48,7 @@ struct SaveOptions {
   int ranks = 3;
   double validation_nll = std::numeric_limits<double>::infinity();
   bool is_best = false;
+  std::string config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n";
 };
 // Saves `state` as `ranks` ranks would. Returns Commit's result.
 absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options = {});

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/temporary_directory.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/profiled_costs.h"
 
@@ -97,11 +97,11 @@ TEST(ProfiledCosts, APlanAddsUpWhatTheProfileSays) {
   TrainOptions options = SmallRun();
   options.pipeline.stages = 1;
   const config::Profile measured = Measure({.train = options, .rounds = 1}, 1);
-  const std::string path = absl::StrCat(::testing::TempDir(), "profile.textproto");
+  const TemporaryDirectory directory;
   std::string text;
   google::protobuf::TextFormat::PrintToString(measured, &text);
-  std::ofstream(path) << text;
-  const auto profile = LoadProfile(path);
+  SetContents(directory / "profile.textproto", text);
+  const auto profile = LoadProfile(directory / "profile.textproto");
   ASSERT_TRUE(profile.ok()) << profile.status();
   const auto costs = MakeProfiledCosts(*profile, options.model, std::nullopt);
   ASSERT_TRUE(costs.ok()) << costs.status();

@@ -1,11 +1,9 @@
 #include "tools/config/config_loading.h"
 
-#include <filesystem>
-#include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_directory.h"
 #include "tools/config/config_schema.h"
 
 namespace hadal {
@@ -240,13 +238,11 @@ TEST(ConfigOverride, Errors) {
 
 class ConfigFiles : public ::testing::Test {
  protected:
-  ConfigFiles() { std::filesystem::create_directories(folder_); }
-  ~ConfigFiles() override { std::filesystem::remove_all(folder_); }
   std::string Write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
+    SetContents(folder_ / name, text);
+    return folder_ / name;
   }
-  const std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / "hadal_config_loading_test";
+  const TemporaryDirectory folder_;
 };
 
 TEST_F(ConfigFiles, MergeInOrderThenOverrides) {
@@ -303,12 +299,12 @@ TEST_F(ConfigFiles, AMessageIsLoadedIntoAnEmptyOneFromAFile) {
   ASSERT_TRUE(LoadMessage(Write("one.textproto", "model { heads: 2 }"), config).ok());
   EXPECT_FALSE(config.has_seed());
   EXPECT_EQ(config.model().heads(), 2);
-  EXPECT_EQ(LoadMessage(folder_.string(), config).message(), folder_.string() + ": is a directory; give a file in it");
+  EXPECT_EQ(LoadMessage(folder_.path(), config).message(), folder_.path() + ": is a directory; give a file in it");
 }
 
 TEST_F(ConfigFiles, ARunDirectoryIsAConfig) {
   Write("config.resolved.textproto", "seed: 11");
-  const auto config = LoadConfig({folder_.string()}, {});
+  const auto config = LoadConfig({folder_.path()}, {});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->seed(), 11u);
 }

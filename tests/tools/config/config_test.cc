@@ -1,8 +1,6 @@
 #include "tools/config/config.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_directory.h"
 #include "tools/config/config_explanation.h"
 
 namespace hadal {
@@ -52,13 +51,11 @@ std::string Explained(const std::string& path) {
 
 class ConfigCommand : public ::testing::Test {
  protected:
-  ConfigCommand() { std::filesystem::create_directories(folder_); }
-  ~ConfigCommand() override { std::filesystem::remove_all(folder_); }
   std::string Write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
+    SetContents(folder_ / name, text);
+    return folder_ / name;
   }
-  const std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / "hadal_config_test";
+  const TemporaryDirectory folder_;
 };
 
 TEST(ExplainField, GivesCommentTypeDefaultAndRange) {
@@ -128,7 +125,7 @@ TEST_F(ConfigCommand, BadConfigIsExitCodeTwo) {
   EXPECT_EQ(outcome.errors, bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
   EXPECT_THAT(outcome.output, IsEmpty());
   EXPECT_EQ(RunHadal({"config", "show", Write("odd.textproto", "model { heads: 7 }")}).exit_code, 2);
-  EXPECT_EQ(RunHadal({"config", "show", (folder_ / "none.textproto").string()}).exit_code, 2);
+  EXPECT_EQ(RunHadal({"config", "show", folder_ / "none.textproto"}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config", "explain", "modle"}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config", "show"}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config"}).exit_code, 2);

@@ -1,7 +1,6 @@
 #include "tools/corpus/inspect.h"
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/sampling_order.h"
+#include "tests/support/temporary_directory.h"
 #include "tools/corpus/prepare.h"
 
 namespace hadal {
@@ -21,25 +21,20 @@ using ::testing::Not;
 class InspectTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ =
-        ::testing::TempDir() + "hadal_inspect_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-    std::ofstream(directory_ + "/dict.txt") << "a 1\nb 1\nc 1\n";
-    std::ofstream(directory_ + "/x.en") << "a b\nb b c\nc\na a a a\n";
-    std::ofstream(directory_ + "/x.de") << "b a\nc b b\nc\na a b a\n";
+    SetContents(directory_ / "dict.txt", "a 1\nb 1\nc 1\n");
+    SetContents(directory_ / "x.en", "a b\nb b c\nc\na a a a\n");
+    SetContents(directory_ / "x.de", "b a\nc b b\nc\na a b a\n");
     PrepareOptions prepare;
-    prepare.train = {{directory_ + "/x.en", directory_ + "/x.de"}};
-    prepare.output = directory_ + "/out";
-    prepare.source_vocabulary = prepare.target_vocabulary = directory_ + "/dict.txt";
+    prepare.train = {{directory_ / "x.en", directory_ / "x.de"}};
+    prepare.output = directory_ / "out";
+    prepare.source_vocabulary = prepare.target_vocabulary = directory_ / "dict.txt";
     std::ostringstream out;
     ASSERT_TRUE(RunPrepare(prepare, out).ok());
     options_ = {
-        .data = directory_ + "/out/train", .seed = 4, .micro_batches = 2, .source_tokens = 7, .target_tokens = 7};
+        .data = directory_ / "out/train", .seed = 4, .micro_batches = 2, .source_tokens = 7, .target_tokens = 7};
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
   InspectBatchOptions options_;
   std::ostringstream out_;
 };
@@ -63,7 +58,7 @@ TEST_F(InspectTest, PrintsWhatTheStepTrainsOn) {
 }
 
 TEST_F(InspectTest, IdsAloneNeedNoVocabulary) {
-  std::filesystem::remove(directory_ + "/out/vocabulary.txt");
+  std::filesystem::remove(directory_ / "out/vocabulary.txt");
   EXPECT_FALSE(RunInspectBatch(options_, out_).ok());
   options_.ids_only = true;
   ASSERT_TRUE(RunInspectBatch(options_, out_).ok());
@@ -76,7 +71,7 @@ TEST_F(InspectTest, BadUseIsSaid) {
   options_.step = 0;
   options_.source_tokens = 1;
   EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("none of the corpus's 4 samples"));
-  options_.data = directory_ + "/none";
+  options_.data = directory_ / "none";
   EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("none.json"));
 }
 

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/numbered_step.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -99,30 +100,7 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
   EXPECT_EQ(json::parse(Lines().at(0)), json::parse(R"({"event": "run", "model": "DeepNorm", "parameters": 1,
       "source_vocabulary": 2, "target_vocabulary": 3, "encoder_sublayers": 4, "decoder_sublayers": 5, "ranks": 6,
       "stages": 7, "replicas": 8, "threads": 9, "first_step": 10, "total_steps": 11})"));
-  sink->OnStep({.step = 1,
-                .update = 2,
-                .total_steps = 3,
-                .loss = 4,
-                .nll = 5,
-                .perplexity = 6,
-                .learning_rate = 7,
-                .gradient_norm = 8,
-                .target_tokens = 9,
-                .tokens_per_second = 10,
-                .step_seconds = 11,
-                .elapsed_seconds = 12,
-                .epoch = 13,
-                .stages = {{.forward_seconds = 14,
-                            .recompute_seconds = 15,
-                            .backward_seconds = 16,
-                            .wait_seconds = 17,
-                            .communication_seconds = 18,
-                            .optimizer_seconds = 19,
-                            .checkpoint_seconds = 20,
-                            .core_wait_seconds = 21}},
-                .memory = {{.arena_bytes = 22, .held_bytes = 23, .peak_resident_bytes = 24}},
-                .measured_bubble = 25,
-                .analytic_bubble = 26});
+  sink->OnStep(NumberedStep());
   EXPECT_EQ(json::parse(Lines().at(1)), json::parse(R"({"event": "step", "step": 1, "update": 2, "loss": 4.0,
       "nll": 5.0, "perplexity": 6.0, "learning_rate": 7.0, "gradient_norm": 8.0, "target_tokens": 9,
       "tokens_per_second": 10.0, "step_seconds": 11.0, "elapsed_seconds": 12.0, "epoch": 13.0, "skipped": false,

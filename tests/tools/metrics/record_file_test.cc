@@ -1,12 +1,11 @@
 #include "tools/metrics/record_file.h"
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -21,14 +20,13 @@ TEST(RecordFile, FramesAsTensorFlowDoes) {
 }
 
 TEST(RecordFile, ARecordIsReadableAtOnce) {
-  const std::string path = ::testing::TempDir() + "record_file_test.records";
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
   auto file = RecordFile::Create(path);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE(file->Append("hadal").ok());
   ASSERT_TRUE(file->Append("").ok());
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  EXPECT_EQ(absl::BytesToHexString(bytes), std::string(kHadal) + kEmpty);
+  EXPECT_EQ(absl::BytesToHexString(Contents(path)), std::string(kHadal) + kEmpty);
 }
 
 TEST(RecordFile, ReportsAFullDisk) {

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -38,8 +37,7 @@ T Read(const std::string& bytes, size_t at) {
 }
 
 std::vector<std::string> Records(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string bytes = Contents(path);
   std::vector<std::string> records;
   for (size_t at = 0; at < bytes.size();) {
     const auto length = Read<uint64_t>(bytes, at);
@@ -111,9 +109,8 @@ std::vector<double> Doubles(const std::string& packed) {
 
 class TensorBoardTest : public ::testing::Test {
  protected:
-  TensorBoardTest() : directory_(::testing::TempDir() + "tensorboard_test/tb") {
-    std::filesystem::remove_all(directory_);
-    auto sink = TensorBoard::Open({.directory = directory_, .depth_every_steps = 5});
+  TensorBoardTest() {
+    auto sink = TensorBoard::Open({.directory = directory_ / "run/tb", .depth_every_steps = 5});
     EXPECT_TRUE(sink.ok()) << sink.status();
     sink_ = std::move(*sink);
   }
@@ -126,7 +123,7 @@ class TensorBoardTest : public ::testing::Test {
     events.erase(events.begin());
     return events;
   }
-  std::string directory_;
+  const TemporaryDirectory directory_;
   std::unique_ptr<TensorBoard> sink_;
 };
 

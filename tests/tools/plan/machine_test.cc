@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/temporary_directory.h"
 #include "tools/plan/roofline_costs.h"
 
 namespace hadal {
@@ -14,12 +14,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string WriteText(const std::string& name, const std::string& text) {
-  const std::string path = absl::StrCat(::testing::TempDir(), name);
-  std::ofstream(path) << text;
-  return path;
-}
 
 TEST(Machine, ReadyDescriptionsHaveWhatAPlanNeeds) {
   int files = 0;
@@ -36,10 +30,11 @@ TEST(Machine, ReadyDescriptionsHaveWhatAPlanNeeds) {
 }
 
 TEST(Machine, DeratesLinksAndMemory) {
-  const std::string path = WriteText("derated.textproto",
-                                     "memory_gib: 3 reserved_gib: 1 memory_gb_per_second: 100 memory_efficiency: 0.5\n"
-                                     "intra_node { gb_per_second: 10 efficiency: 0.5 latency_microseconds: 2 }\n");
-  const absl::StatusOr<Machine> machine = LoadMachine(path);
+  const TemporaryDirectory directory;
+  SetContents(directory / "derated.textproto",
+              "memory_gib: 3 reserved_gib: 1 memory_gb_per_second: 100 memory_efficiency: 0.5\n"
+              "intra_node { gb_per_second: 10 efficiency: 0.5 latency_microseconds: 2 }\n");
+  const absl::StatusOr<Machine> machine = LoadMachine(directory / "derated.textproto");
   ASSERT_TRUE(machine.ok()) << machine.status();
   EXPECT_EQ(machine->memory_bytes, int64_t{2} << 30);
   EXPECT_DOUBLE_EQ(machine->memory_bytes_per_second, 50e9);
@@ -48,8 +43,10 @@ TEST(Machine, DeratesLinksAndMemory) {
 }
 
 TEST(Machine, MistakesAreRefusedWithTheirPlace) {
-  const auto error = [](const std::string& text) {
-    return std::string(LoadMachine(WriteText("bad.textproto", text)).status().message());
+  const TemporaryDirectory directory;
+  const auto error = [&](const std::string& text) {
+    SetContents(directory / "bad.textproto", text);
+    return std::string(LoadMachine(directory / "bad.textproto").status().message());
   };
   EXPECT_THAT(error("devices: 8\n"), AllOf(HasSubstr("bad.textproto:1:1"), HasSubstr("devices_per_node")));
   EXPECT_THAT(error("memory_gib: 8\nintra_node { efficiency: 2 }\n"),

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -20,9 +21,10 @@ using ::testing::Pair;
 
 class CurveTest : public ::testing::Test {
  protected:
-  CurveTest() : run_(::testing::TempDir() + "curve_test/deep") { std::filesystem::create_directories(run_); }
+  CurveTest() { std::filesystem::create_directories(run_); }
   void Write(const std::string& text) { std::ofstream(run_ + "/metrics.jsonl") << text; }
-  std::string run_;
+  const TemporaryDirectory directory_;
+  const std::string run_ = directory_ / "deep";
 };
 
 constexpr char kRun[] =

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/support/numbered_step.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 
@@ -36,35 +37,12 @@ TEST(RunRecord, ComesBackAsTheSinkWroteIt) {
   EXPECT_EQ(run->layout->shape.micro_batches, 8);
 }
 
-// Each with a number of its own, so that no two can be exchanged.
 TEST(RunRecord, EveryNumberComesBackToItsPlace) {
   const TemporaryDirectory directory;
   SetContents(directory / "config.resolved.textproto",
               "pipeline { schedule: \"interleaved_1f1b\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
               "checkpoint_every: 4 } batch { micro_batches: 30 }");
-  const StepMetrics step{.step = 1,
-                         .update = 2,
-                         .loss = 4,
-                         .nll = 5,
-                         .perplexity = 6,
-                         .learning_rate = 7,
-                         .gradient_norm = 8,
-                         .target_tokens = 9,
-                         .tokens_per_second = 10,
-                         .step_seconds = 11,
-                         .elapsed_seconds = 12,
-                         .epoch = 13,
-                         .stages = {{.forward_seconds = 14,
-                                     .recompute_seconds = 15,
-                                     .backward_seconds = 16,
-                                     .wait_seconds = 17,
-                                     .communication_seconds = 18,
-                                     .optimizer_seconds = 19,
-                                     .checkpoint_seconds = 20,
-                                     .core_wait_seconds = 21}},
-                         .memory = {{.arena_bytes = 22, .held_bytes = 23, .peak_resident_bytes = 24}},
-                         .measured_bubble = 25,
-                         .analytic_bubble = 26};
+  const StepMetrics step = NumberedStep();
   {
     auto sink = *MetricsJsonl::Open({.path = directory / "metrics.jsonl"});
     sink->OnStart({.model = "a model",

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/utf8.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -26,14 +27,8 @@ std::vector<std::string> Lines(const std::string& path) {
 
 class SyntheticCorpusTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    directory_ =
-        ::testing::TempDir() + "hadal_generate_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::string directory_;
+  const TemporaryDirectory parent_;
+  const std::string directory_ = parent_ / "text";  // not there yet
   std::ostringstream out_;
 };
 

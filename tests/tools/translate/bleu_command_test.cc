@@ -1,6 +1,5 @@
 #include "tools/translate/bleu.h"
 
-#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -8,6 +7,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -32,10 +32,10 @@ constexpr char kJson[] = R"json({
 class BleuCommandTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = ::testing::TempDir() + "bleu_command_" + name;
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
+    SetContents(directory_ / name, text);
+    return directory_ / name;
   }
+  const TemporaryDirectory directory_;
   std::istringstream input_;
   std::ostringstream out_, log_;
 };

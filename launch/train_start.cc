@@ -1,0 +1,97 @@
+#include "launch/train_start.h"
+
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "launch/checkpoint_agreement.h"
+#include "pipeline/checkpoint/checkpoint.h"
+#include "runtime/files.h"
+#include "runtime/host_name.h"
+#include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_list.h"
+#include "tools/config/config_difference.h"
+#include "tools/config/config_loading.h"
+
+namespace hadal {
+namespace {
+
+// Refuses to continue a run whose settings have changed, unless the user accepts the difference.
+absl::Status CheckResumable(const TrainArguments& arguments, const config::RunConfig& config,
+                            const std::string& directory, TrainingSinks& sinks) {
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
+  config::RunConfig before;
+  HADAL_RETURN_IF_ERROR(MergeConfigText(reader.manifest().config_text, directory, before));
+  HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
+  if (difference.empty()) return absl::OkStatus();
+  if (arguments.accept_changes) {
+    sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this run would resume from ", directory, " with other settings:\n", difference,
+      "Give --accept-changes to resume all the same, --resume never to start over, or another --run-dir."));
+}
+
+// The directory that `look` finds on rank 0, on all ranks.  Errors: look's, on all ranks.
+absl::StatusOr<std::string> AsRankZeroFinds(const std::function<absl::StatusOr<std::string>()>& look, int rank,
+                                            Collectives& collectives, std::string_view looking_for,
+                                            std::string_view directory_of) {
+  const absl::StatusOr<std::string> found = rank == 0 ? look() : std::string();
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(found.status(), looking_for));
+  std::string directory = *found;
+  HADAL_RETURN_IF_ERROR(collectives.Broadcast(directory, 0, directory_of));
+  return directory;
+}
+
+// Goes on from the run's newest checkpoint, which `found` was when rank 0 looked.
+absl::Status ResumeNewest(const TrainArguments& arguments, const config::RunConfig& config, const std::string& found,
+                          int rank, Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
+  HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+  // Reading may have refused the one that was found, and gone on to an older one, of other settings.
+  const std::string loaded =
+      JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
+  const bool ask = rank == 0 && loaded != found;
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(ask ? CheckResumable(arguments, config, loaded, sinks) : absl::OkStatus(),
+                                          "comparing settings"));
+  return AgreeOnCheckpoint(loaded, HostName(), collectives);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
+                                       TrainingSinks& sinks) {
+  if (arguments.resume == "never") return std::string();
+  std::string directory = arguments.resume;
+  if (arguments.resume == "auto") {
+    const absl::StatusOr<FoundCheckpoint> found = FindLatest(arguments.run_directory, {.need_moments = true});
+    if (absl::IsNotFound(found.status())) return std::string();
+    HADAL_RETURN_IF_ERROR(found.status());
+    directory = found->checkpoint.directory;
+  }
+  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, config, directory, sinks));
+  return directory;
+}
+
+absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& config, int rank,
+                      Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
+  const auto resume = [&] { return FindResume(arguments, config, sinks); };
+  HADAL_ASSIGN_OR_RETURN(const std::string resumed,
+                         AsRankZeroFinds(resume, rank, collectives, "looking for a checkpoint", "where to resume"));
+  if (!resumed.empty() && arguments.resume == "auto") {
+    return ResumeNewest(arguments, config, resumed, rank, collectives, sinks, trainer);
+  }
+  if (!resumed.empty()) {
+    HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(resumed, HostName(), collectives));
+    return trainer.Resume(resumed);
+  }
+  if (arguments.init_from.empty()) return absl::OkStatus();
+  // A run directory stands for its newest checkpoint.
+  const auto resolve = [&] { return ResolveCheckpoint(arguments.init_from); };
+  HADAL_ASSIGN_OR_RETURN(const std::string given,
+                         AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
+  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
+  return trainer.InitializeFrom(given);
+}
+
+}  // namespace hadal

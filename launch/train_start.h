@@ -1,0 +1,28 @@
+// Where a run begins: at step 0, at a checkpoint of its own (--resume), or at step 0 with another run's weights (--init-from).
+//
+// Rank 0 looks and decides; all ranks then load the same files. A run whose settings have changed since its checkpoint is continued only where
+// the user accepts the difference (--accept-changes).
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "launch/train_preparation.h"
+#include "launch/training_sinks.h"
+#include "pipeline/trainer.h"
+#include "runtime/comm/collectives.h"
+
+namespace hadal {
+
+// The checkpoint that --resume asks for, empty: start at step 0. Tells what the user has accepted.  Blocking: reads manifests.
+// Errors: InvalidArgument, with the fields, where settings have changed; those of FindLatest, and of reading a checkpoint that was named.
+absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
+                                       TrainingSinks& sinks);
+
+// Agrees on where to begin, and loads it into `trainer`.  Blocking: all ranks call it together.
+// Errors: FindResume's and those of looking for --init-from, of rank 0 on all ranks; AgreeOnCheckpoint's; those of loading and of transfers.
+absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& config, int rank,
+                      Collectives& collectives, TrainingSinks& sinks, Trainer& trainer);
+
+}  // namespace hadal

@@ -1,0 +1,113 @@
+// How an NCCL communicator ends where a message fails or never arrives: with the words and the code of the interface, and with nothing left
+// waiting on the device.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/nccl_communicator.h"
+#include "runtime/status_macros.h"
+#include "tests/comm/nccl_ranks.h"
+#include "tests/comm/transfer_buffer.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using testing::EmulatedNccl;
+using ::testing::HasSubstr;
+using testing::kHang;
+using testing::NcclRank;
+using testing::RunNcclRanks;
+using testing::TransferBuffer;
+
+// An error that NCCL finds by itself ends the wait of both ranks as a lost peer (exit code 6), and their communicators.
+TEST(NcclFault, AnAsynchronousErrorIsALostPeer) {
+  EmulatedNccl nccl(2);
+  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.FailAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    absl::StatusOr<CommRequest> request =
+        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
+    HADAL_RETURN_IF_ERROR(request.status());
+    const absl::Status waited = rank.nccl.Wait(*request, absl::Now() + kHang, "activations");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kUnavailable) << waited;
+    EXPECT_THAT(std::string(waited.message()), AllOf(HasSubstr("rank " + std::to_string(peer)),
+                                                     HasSubstr("remote process exited"), HasSubstr("activations")));
+    EXPECT_EQ(rank.nccl.Send(value.data(), 4, peer, 0).status().code(), absl::StatusCode::kUnavailable);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// … also where the rank waits for something else.
+TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
+  EmulatedNccl nccl(2);
+  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.FailAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    absl::StatusOr<CommRequest> request =
+        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
+    HADAL_RETURN_IF_ERROR(request.status());
+    char byte = 0;
+    HADAL_ASSIGN_OR_RETURN(CommRequest never, rank.host.Receive(&byte, 1, peer, 8));
+    return rank.host.Wait(never, absl::Now() + kHang, "a byte that nobody sends");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a byte that nobody sends"));
+}
+
+// A message that does not arrive is a hang (exit code 5), and nothing is left waiting on the device.
+TEST(NcclFault, AStalledMessageEndsWithItsDeadline) {
+  EmulatedNccl nccl(4);
+  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    TransferBuffer value(rank.memory, {1});
+    const int peer = 1 - rank.host.rank();
+    absl::StatusOr<CommRequest> request =
+        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
+    HADAL_RETURN_IF_ERROR(request.status());
+    const absl::Status waited = rank.nccl.Wait(*request, absl::Now() + absl::Milliseconds(200), "activations");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// An abort waits for the device, and so for messages of other links, which may never end: all links of a rank are aborted at once (one that
+// waits for another is a misuse, emulated_nccl.h).
+TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
+  EmulatedNccl nccl(4);
+  const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
+    // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its post on where the other
+    // rank was quicker.
+    HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
+    std::vector<TransferBuffer> values;
+    for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{1});
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
+    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    CommRequest last;
+    for (int peer = 0, value = 0; peer < 3; ++peer) {
+      if (peer == rank.host.rank()) continue;
+      HADAL_RETURN_IF_ERROR(rank.nccl.Send(values[value++].data(), 4, peer, 0).status());
+      HADAL_ASSIGN_OR_RETURN(last, rank.nccl.Receive(values[value++].data(), 4, peer, 0));
+    }
+    const absl::Status waited = rank.nccl.Wait(last, absl::Now() + absl::Milliseconds(200), "activations");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,63 @@
+// Ranks that are threads, each with an emulated device, connected by the emulated NCCL.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/comm/nccl_communicator.h"
+#include "runtime/status_macros.h"
+#include "runtime/stream.h"
+#include "tests/support/emulated_nccl.h"
+
+namespace hadal::testing {
+
+// After which a wait has hung.
+inline constexpr absl::Duration kHang = absl::Seconds(30);
+
+// Every rank with every other.
+inline std::vector<RankPair> AllPairs(int size) {
+  std::vector<RankPair> pairs;
+  for (int a = 0; a < size; ++a) {
+    for (int b = a + 1; b < size; ++b) pairs.push_back({a, b});
+  }
+  return pairs;
+}
+
+// What a rank's program is given.
+struct NcclRank {
+  Communicator& host;
+  NcclCommunicator& nccl;
+  Stream memory;  // on the rank's device
+};
+
+// Whether no error has ended it.
+inline bool Works(NcclCommunicator& communicator) {
+  absl::StatusOr<CommRequest> sent = communicator.Send(nullptr, 0, communicator.rank(), 99);
+  absl::StatusOr<CommRequest> received = communicator.Receive(nullptr, 0, communicator.rank(), 99);
+  return sent.ok() && received.ok() && communicator.Test(*sent).ok() && communicator.Test(*received).ok();
+}
+
+// Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it, others abandoned.
+inline absl::Status RunNcclRanks(int size, EmulatedNccl& nccl, const std::function<absl::Status(NcclRank&)>& body,
+                                 absl::Duration timeout = kHang) {
+  InProcessWorld world(size);
+  return world.Run([&](Communicator& host) -> absl::Status {
+    EmulatedDevice device(3 + host.rank());
+    const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> communicator,
+                           NcclCommunicator::Create(*library, device, host, AllPairs(size), timeout));
+    NcclRank rank{host, *communicator, Stream::On(device, 1)};
+    const absl::Status status = body(rank);
+    // All have ended before the first one lets go.
+    Collectives collectives(host, kHang);
+    absl::StatusOr<bool> broken = collectives.AnyRank(!status.ok() || !Works(*communicator), "the end");
+    if (broken.ok() && !*broken) return communicator->Close(kHang);
+    host.Abort(1);
+    return status;
+  });
+}
+
+}  // namespace hadal::testing
