@@ -34,7 +34,7 @@ struct ResidualNormForwardArgs {
   ConstAnyMatrix skip;         // e [R, W], or empty
   float residual_gain = 1.0f;  // r
   float branch_gain = 1.0f;    // b
-  const float* branch_gain_place = nullptr;  // where a device finds b; null: the launch brings it
+  const float* branch_gain_place = nullptr;  // b in a device's memory, for graphs; null: branch_gain
   float skip_gain = 1.0f;                    // a
   ConstVector learned_residual_gain;         // ω [W], or empty: 1
   ConstVector learned_branch_gain;           // g [1], or empty: 1

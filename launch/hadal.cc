@@ -1,4 +1,5 @@
-// hadal: one binary, one table of subcommands.
+// hadal: one binary, one table of subcommands. Each adds itself to the command line, and when it is chosen its callback does the work and
+// leaves the exit code.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -55,10 +56,10 @@ constexpr AddCommand kCommands[] = {
     hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
     hadal::AddCurveCommand,              // loss curves of runs
     hadal::AddReportCommand,             // runs, their time and their scaling as one HTML file
-    hadal::AddScheduleCommand,           // print, check
+    hadal::AddScheduleCommand,           // the instructions of a schedule, drawn or checked
     hadal::AddSimulateCommand,           // a schedule on ranks, costs and links that need not exist
     hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs
-    hadal::AddBenchCommand,              // how fast a step is
+    hadal::AddBenchCommand,              // how fast a step and each kernel are
 };
 
 // What saves and stops when a signal asks for it. Everything else ends at once, as programs do.

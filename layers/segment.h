@@ -53,8 +53,8 @@ class Segment {
                 Matrix d_history) const;
 
  private:
-  // Offsets in bytes into `saved`; the tensors are [rows, d], mean and rstd [rows]. Sums are stored as the stream; what touches products as
-  // they read it: branch, normed (where the sublayers are post-norm, that is the stream), rounded.
+  // Offsets in bytes into `saved`; the tensors are [rows, d], mean and rstd [rows]. `sum` is stored as the stream is; `branch`, `normed` (which
+  // in post-norm sublayers is the stream) and `rounded` as products read and write them.
   struct Joint {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     bool output_is_normed = true;

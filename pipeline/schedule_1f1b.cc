@@ -1,5 +1,6 @@
 // 1F1B with a flush (Narayanan et al. 2021, "Memory-efficient pipeline-parallel DNN training", section 2.2): a rank
-// runs just enough forwards to keep the ranks below it busy, then alternates. S = 2, M = 3, backward twice as long:
+// runs just enough forwards to keep the ranks below it busy, then alternates. Here the computations are listed; the
+// builder puts each between its receive and its send (schedule_builder.h). S = 2, M = 3, backward twice as long:
 //
 //   rank 0  F0 F1 .  .  B0 -- F2 B1 -- .  B2 --
 //   rank 1  .  F0 B0 -- F1 B1 -- F2 B2 -- .  .

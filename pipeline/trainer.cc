@@ -19,7 +19,7 @@ namespace {
 
 absl::Duration WaitTimeout(const TrainOptions& options) { return absl::Seconds(options.pipeline.wait_timeout_seconds); }
 
-BatchCapacity CapacityOf(const TrainOptions& options) {
+BatchCapacity BatchCapacityOf(const TrainOptions& options) {
   return {.source_rows = options.batch.source_tokens,
           .target_rows = options.batch.target_tokens,
           .sentence_rows = options.model.max_positions};
@@ -47,14 +47,14 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_ASSIGN_OR_RETURN(
       SamplingOrder order,
       SamplingOrder::Create(surroundings.train, {.seed = options.seed,
-                                                 .capacity = CapacityOf(options),
+                                                 .capacity = BatchCapacityOf(options),
                                                  .micro_batches_per_step = options.batch.micro_batches}));
   HADAL_RETURN_IF_ERROR(CheckLeftOut(order.too_long(), surroundings.train.size(), options));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
     HADAL_ASSIGN_OR_RETURN(
         ValidationBatches validation,
-        MakeValidationBatches(*surroundings.validation, CapacityOf(options), options.validation.max_sentences));
+        MakeValidationBatches(*surroundings.validation, BatchCapacityOf(options), options.validation.max_sentences));
     trainer->validation_too_long_ = validation.too_long;
     trainer->validation_batches_ = std::move(validation.batches);
     for (const PackedBatch& batch : trainer->validation_batches_) trainer->validation_sentences_ += batch.sentences();

@@ -35,7 +35,7 @@ struct BlockSums {
 };
 
 // The two means of a row that LayerNorm's gradient subtracts (residual_norm.md):
-//   of_gradient = mean(g), of_product = mean(g ⊙ h) with g = dn ⊙ scale, h = (s − mean)·rstd.
+//   of_gradient = mean(dh), of_product = mean(dh ⊙ h) with dh = dn ⊙ scale, h = (s − mean)·rstd.
 struct RowMeans {
   float of_gradient = 0, of_product = 0;
 };
@@ -47,11 +47,11 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
   const float mean = args.mean[row], rstd = args.rstd[row];
   float *d_scale = sums.scale, *d_shift = sums.shift;
   RowMeans means;
-  SumColumnPairs(width, means.of_gradient, means.of_product, [&](auto d, int64_t c, auto& g, auto& product) HWY_ATTR {
+  SumColumnPairs(width, means.of_gradient, means.of_product, [&](auto d, int64_t c, auto& dh, auto& product) HWY_ATTR {
     const auto gradient = hn::LoadU(d, dn + c);
     const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
-    g = hn::Mul(gradient, hn::LoadU(d, scale + c));
-    product = hn::Mul(g, normalised);
+    dh = hn::Mul(gradient, hn::LoadU(d, scale + c));
+    product = hn::Mul(dh, normalised);
     hn::StoreU(hn::MulAdd(gradient, normalised, hn::LoadU(d, d_scale + c)), d, d_scale + c);
     hn::StoreU(hn::Add(gradient, hn::LoadU(d, d_shift + c)), d, d_shift + c);
   });
@@ -91,8 +91,8 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
       auto ds = hn::Zero(d);
       if (norm) {
         const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
-        const auto g = hn::Mul(hn::LoadU(d, dn + c), hn::LoadU(d, scale + c));
-        const auto centred = hn::Sub(g, hn::Set(d, means.of_gradient));
+        const auto dh = hn::Mul(hn::LoadU(d, dn + c), hn::LoadU(d, scale + c));
+        const auto centred = hn::Sub(dh, hn::Set(d, means.of_gradient));
         ds = hn::Mul(hn::NegMulAdd(normalised, hn::Set(d, means.of_product), centred), hn::Set(d, rstd));
       }
       if (d_sum != nullptr) ds = hn::Add(ds, hn::LoadU(d, d_sum + c));

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-// s of one row: fma(b·g, f·(y + bias), fma(a, e, r·ω·x)), f the dropout factor.
+// s of one row: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)), f the dropout factor.
 HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, DropoutWindow& window, float* s) {
   const int64_t width = args.stream.columns;
   const float* x = args.stream.floats().row(row);

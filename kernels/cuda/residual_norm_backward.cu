@@ -20,7 +20,7 @@ struct ColumnSums {
 
 // What a thread keeps of a row between its two means and its gradient.
 struct NormTerms {
-  Eight gradient;    // g = dn ⊙ scale
+  Eight gradient;    // dh = dn ⊙ scale
   Eight normalised;  // h = (s − mean)·rstd
 };
 
@@ -146,7 +146,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
       NormTerms terms;
       const float rstd = mine ? Load(args.rstd + row) : 0.0f;
       if (mine) terms = LoadNormTerms<kAligned>(args, team, row, rstd, sums);
-      float means[2] = {0.0f, 0.0f};  // of g, and of g ⊙ h
+      float means[2] = {0.0f, 0.0f};  // of dh, and of dh ⊙ h
       HADAL_UNROLL for (int c = 0; c < 8; ++c) {
         means[0] += terms.gradient.v[c];  // 0 where there is no column
         means[1] = MulAdd(terms.gradient.v[c], terms.normalised.v[c], means[1]);

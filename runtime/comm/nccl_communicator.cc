@@ -15,14 +15,14 @@ constexpr int64_t kScratchBytes = 256;
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control, absl::Duration timeout)
-    : library_(library), device_(device), control_(control), timeout_(timeout), peer_of_rank_(control.size()) {}
+NcclCommunicator::NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout)
+    : device_(device), control_(control), timeout_(timeout), peer_of_rank_(control.size()) {}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclLibrary& library, Device& device,
                                                                            Communicator& control,
                                                                            std::span<const RankPair> pairs,
                                                                            absl::Duration timeout) {
-  std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(library, device, control, timeout));
+  std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(device, control, timeout));
   HADAL_ASSIGN_OR_RETURN(made->scratch_, device.Allocate(kScratchBytes));
   for (int i = 0; i < 2 * kMostUnderWay; ++i) {
     HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event end, device.queues().MakeEvent());

@@ -136,7 +136,7 @@ class NcclCommunicator final : public Communicator {
     bool left = false;
   };
 
-  NcclCommunicator(NcclLibrary& library, Device& device, Communicator& control, absl::Duration timeout);
+  NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
   void AddPeer(PeerLinks links);
   // A slot for one transfer more.
   absl::Status AddSlot();
@@ -159,7 +159,6 @@ class NcclCommunicator final : public Communicator {
   // Waits until nothing is started.
   void Quieten();
 
-  NcclLibrary& library_;
   Device& device_;
   Communicator& control_;
   const absl::Duration timeout_;
