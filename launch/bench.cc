@@ -188,7 +188,9 @@ void AddKernelsCommand(CLI::App& bench, int& exit_code) {
     const bool fits = absl::SimpleAtoi(text, &width) && width >= 64 && width <= 1024 && width % 64 == 0;
     return fits ? std::string() : absl::StrCat(text, " is no multiple of 64 from 64 to 1024");
   };
-  command->add_option("--widths", options.shapes.widths, "Their columns: multiples of 64, at most 1024")
+  command
+      ->add_option("--widths", options.shapes.widths,
+                   "Their columns: multiples of 64, at most 1024 (default: 512,1024)")
       ->delimiter(',')
       ->check(CLI::Validator(of_whole_heads, ""));
   command->add_option("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
@@ -244,7 +246,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   AddModelFlags(*command, step);
   command->add_option("--method", arguments->method, "As model.residual.method of a run's config")
       ->capture_default_str();
-  command->add_option("--schedule", arguments->schedule, "gpipe, 1f1b or interleaved_1f1b")->capture_default_str();
+  command->add_option("--schedule", arguments->schedule, "Of the pipeline: gpipe, 1f1b or interleaved_1f1b")
+      ->capture_default_str();
   command->add_option("--chunks", step.chunks, "Chunks a rank")->check(CLI::Range(1, 64))->capture_default_str();
   command->add_option("--checkpoint-every", step.checkpoint_every, "Activation checkpointing every k sublayers; 0: off")
       ->check(CLI::Range(0, 1 << 20))
@@ -256,7 +259,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   AddDeviceFlags(*command, arguments->device);
   NameValues<TrainingPrecision>(
-      command->add_option("--precision", arguments->precision, "As device.precision of a run's config"),
+      command->add_option("--precision", arguments->precision, "As device.precision of a run's config (default: auto)"),
       {{"auto", TrainingPrecision::kAuto},
        {"fp32", TrainingPrecision::kFp32},
        {"tf32", TrainingPrecision::kTf32},

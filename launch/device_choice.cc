@@ -47,7 +47,9 @@ const char* ProductsIn(Storage storage, TrainingPrecision precision) {
 }  // namespace
 
 void AddDeviceFlags(CLI::App& command, DeviceRequest& request) {
-  command.add_option("--device", request.kind, "auto (a GPU where there is one and the model trains on it), cpu, cuda")
+  command
+      .add_option("--device", request.kind,
+                  "Where to compute: auto (a GPU where there is one and it has the model's method), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
 }

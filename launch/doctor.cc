@@ -81,9 +81,14 @@ void AddDoctorCommand(CLI::App& app, int& exit_code) {
   command->add_option("--run-dir", arguments->probe.directory, "Where the run will write")->capture_default_str();
   AddDeviceFlags(*command, arguments->device);
   command->add_option("--threads", arguments->threads, "CPU threads a rank; 0: its share of the host")
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--message-mib", arguments->message_mib, "Size of the messages, MiB")->check(sizes);
-  command->add_option("--file-mib", arguments->file_mib, "Size of each rank's file, MiB")->check(sizes);
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--message-mib", arguments->message_mib, "Size of the messages, MiB")
+      ->check(sizes)
+      ->capture_default_str();
+  command->add_option("--file-mib", arguments->file_mib, "Size of each rank's file, MiB")
+      ->check(sizes)
+      ->capture_default_str();
   command->add_flag("--json", arguments->json, "Print everything as JSON");
   command->callback([arguments, &exit_code] { exit_code = RunDoctor(*arguments); });
 }

@@ -136,14 +136,14 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
 void AddSweepCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("sweep", "Train one config on a list of layouts and report how it scales");
   auto arguments = std::make_shared<SweepArguments>();
-  command->add_option("LAYOUTS", arguments->layouts, "the list: NAME RANKS [--set FIELD=VALUE]… a line")->required();
+  command->add_option("LAYOUTS", arguments->layouts, "The list: NAME RANKS [--set FIELD=VALUE]… a line")->required();
   AddConfigArguments(*command, arguments->config);
-  command->add_option("-o,--out", arguments->out, "where runs and report go")->capture_default_str();
+  command->add_option("-o,--out", arguments->out, "Where runs and report go")->capture_default_str();
   command->add_option("--submit", arguments->submit,
-                      "submit what is not finished as a job array by this command, the script last: "
+                      "Submit what is not finished as a job array by this command, the script last: "
                       "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
   AddCostFlags(*command, "what the report holds the runs against", arguments->costs);
-  command->add_flag("--accept-changes", arguments->accept_changes, "go on with runs whose config has changed");
+  command->add_flag("--accept-changes", arguments->accept_changes, "Go on with runs whose config has changed");
   command->callback([arguments, &exit_code] {
     const absl::StatusOr<int> code = Sweep(*arguments);
     if (!code.ok()) std::cerr << "hadal sweep: " << code.status().message() << "\n";

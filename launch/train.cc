@@ -218,7 +218,9 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   AddConfigArguments(*command, arguments->config);
   command->add_option("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go")
       ->capture_default_str();
-  command->add_option("--resume", arguments->resume, "auto (newest good checkpoint of the run), never, or a checkpoint")
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint")
       ->capture_default_str();
   command->add_option("--init-from", arguments->init_from,
                       "Start a new run from the weights of this checkpoint, or of this run's newest");

@@ -137,6 +137,13 @@ echo "sentences longer than the model's positions are left out, and said"
 expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=1 --run-dir short; says "%) are left out"
 expect 2 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=0 --run-dir none; says "data.max_left_out"
 
+echo "of Chinese BLEU says nothing, and that is said"
+printf 'the black cat\nthe hot tea\n' > zh.en
+printf '我们昨天在公园里看到了一只黑色的猫。\n他每天早上都在这里喝一杯热咖啡。\n' > zh.zh
+expect 0 "$hadal" prepare --train zh.en zh.zh --valid zh.en zh.zh --out chinese --vocab-size 52
+expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set data.train=chinese/train --set data.validation=chinese/valid --set stop.steps=1 \
+  --set validation.every_steps=1 --set validation.bleu_sentences=2 --run-dir of_chinese; says "sacrebleu --tokenize zh"
+
 echo "the instruments of the depth change no bit, at default and off"
 expect 0 "${base[@]}" --set instruments.enabled=false --run-dir unseen
 identical unbroken/$last unseen/$last

@@ -54,14 +54,14 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
 void AddListCommands(CLI::App& command, int& exit_code) {
   auto path = std::make_shared<std::string>();
   auto parameters = std::make_shared<bool>(false);
-  CLI::App& list = *command.add_subcommand("ls", "list a run's checkpoints, or what one holds");
-  list.add_option("RUN_OR_DIR", *path, "run or checkpoint directory")->required();
-  list.add_flag("--parameters", *parameters, "of one checkpoint: names and shapes as well");
+  CLI::App& list = *command.add_subcommand("ls", "List a run's checkpoints, or what one holds");
+  list.add_option("RUN_OR_DIR", *path, "Run or checkpoint directory")->required();
+  list.add_flag("--parameters", *parameters, "Of one checkpoint: names and shapes as well");
   list.callback([=, &exit_code] { exit_code = Report(PrintCheckpoints(*path, *parameters, std::cout)); });
 
   auto verified = std::make_shared<std::string>();
-  CLI::App& verify = *command.add_subcommand("verify", "read every byte and compare every checksum");
-  verify.add_option("RUN_OR_DIR", *verified, "checkpoint directory, or a run for all of its checkpoints")->required();
+  CLI::App& verify = *command.add_subcommand("verify", "Read every byte and compare every checksum");
+  verify.add_option("RUN_OR_DIR", *verified, "Checkpoint directory, or a run for all of its checkpoints")->required();
   verify.callback([=, &exit_code] { exit_code = Report(VerifyCheckpoints(*verified, std::cout)); });
 }
 
@@ -70,11 +70,11 @@ void AddDiffCommand(CLI::App& command, int& exit_code) {
   auto b = std::make_shared<std::string>();
   auto options = std::make_shared<CheckpointDiffOptions>();
   CLI::App& diff =
-      *command.add_subcommand("diff", "compare weights and moments bit by bit; exit code 1 if they differ");
-  diff.add_option("A", *a, "run or checkpoint directory")->required();
-  diff.add_option("B", *b, "run or checkpoint directory")->required();
-  diff.add_flag("--weights-only", options->weights_only, "leave Adam's moments out");
-  diff.add_option("--lines", options->lines, "tensors to list, the most different first; 0: all")
+      *command.add_subcommand("diff", "Compare weights and moments bit by bit; exit code 1 if they differ");
+  diff.add_option("A", *a, "Run or checkpoint directory")->required();
+  diff.add_option("B", *b, "Run or checkpoint directory")->required();
+  diff.add_flag("--weights-only", options->weights_only, "Leave Adam's moments out");
+  diff.add_option("--lines", options->lines, "Tensors to list, the most different first; 0: all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   diff.callback([=, &exit_code] { exit_code = Diff(*a, *b, *options); });
@@ -82,11 +82,11 @@ void AddDiffCommand(CLI::App& command, int& exit_code) {
 
 void AddExportCommand(CLI::App& command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
-  CLI::App& exporting = *command.add_subcommand("export", "write whole weights as one safetensors file");
-  exporting.add_option("RUN_OR_DIR", options->checkpoint, "run or checkpoint directory")->required();
+  CLI::App& exporting = *command.add_subcommand("export", "Write whole weights as one safetensors file");
+  exporting.add_option("RUN_OR_DIR", options->checkpoint, "Run or checkpoint directory")->required();
   exporting.add_option("-o,--out", options->out, "FILE.safetensors; settings and vocabularies go beside it")
       ->required();
-  exporting.add_flag("--force", options->force, "replace files that are there");
+  exporting.add_flag("--force", options->force, "Replace files that are there");
   exporting.callback([=, &exit_code] {
     exit_code = Report([&]() -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));
@@ -99,20 +99,20 @@ void AddAverageCommand(CLI::App& command, int& exit_code) {
   auto inputs = std::make_shared<std::vector<std::string>>();
   auto selection = std::make_shared<CheckpointSelection>();
   auto directory = std::make_shared<std::string>();
-  CLI::App& average = *command.add_subcommand("average", "average the weights of several checkpoints");
-  average.add_option("DIR", *inputs, "checkpoint directories, or one run directory with --last or --best")->required();
-  auto* last = average.add_option("--last", selection->last, "the newest N of the run")->check(CLI::PositiveNumber);
-  average.add_option("--best", selection->best, "the N with the lowest validation nll of the run")
+  CLI::App& average = *command.add_subcommand("average", "Average the weights of several checkpoints");
+  average.add_option("DIR", *inputs, "Checkpoint directories, or one run directory with --last or --best")->required();
+  auto* last = average.add_option("--last", selection->last, "The newest N of the run")->check(CLI::PositiveNumber);
+  average.add_option("--best", selection->best, "The N with the lowest validation nll of the run")
       ->check(CLI::PositiveNumber)
       ->excludes(last);
-  average.add_option("-o,--out", *directory, "directory to write")->required();
+  average.add_option("-o,--out", *directory, "Directory to write")->required();
   average.callback([=, &exit_code] { exit_code = Report(Average(*inputs, *selection, *directory)); });
 }
 
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("checkpoint", "list, verify, compare, export and average checkpoints");
+  CLI::App& command = *app.add_subcommand("checkpoint", "List, verify, compare, export and average checkpoints");
   command.require_subcommand(1);
   AddListCommands(command, exit_code);
   AddDiffCommand(command, exit_code);

@@ -53,26 +53,26 @@ int Report(const absl::StatusOr<std::string>& text) {
 }  // namespace
 
 void AddConfigCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("config", "show, compare and explain configs");
+  CLI::App& command = *app.add_subcommand("config", "Show, compare and explain configs");
   command.require_subcommand(1);
 
-  CLI::App& show = *command.add_subcommand("show", "print the resolved config, every field with its value");
+  CLI::App& show = *command.add_subcommand("show", "Print the resolved config, every field with its value");
   auto arguments = std::make_shared<ConfigArguments>();
   AddConfigArguments(show, *arguments);
   show.callback([arguments, &exit_code] { exit_code = Report(Show(*arguments)); });
 
-  CLI::App& diff = *command.add_subcommand("diff", "print the fields in which two configs differ");
+  CLI::App& diff = *command.add_subcommand("diff", "Print the fields in which two configs differ");
   auto before = std::make_shared<std::string>();
   auto after = std::make_shared<std::string>();
-  diff.add_option("A", *before, "config file or run directory")->required();
-  diff.add_option("B", *after, "config file or run directory")->required();
+  diff.add_option("A", *before, "Config file or run directory")->required();
+  diff.add_option("B", *after, "Config file or run directory")->required();
   diff.callback([before, after, &exit_code] { exit_code = Report(Diff(*before, *after)); });
 
-  CLI::App& explain = *command.add_subcommand("explain", "print what a field means, its default and what is allowed");
+  CLI::App& explain = *command.add_subcommand("explain", "Print what a field means, its default and what is allowed");
   auto field = std::make_shared<std::string>();
-  explain.add_option("FIELD", *field, "dotted path, such as model.residual.method; none: the groups there are");
+  explain.add_option("FIELD", *field, "Dotted path, such as model.residual.method; none: the groups there are");
   auto grid = std::make_shared<bool>(false);
-  explain.add_flag("--grid", *grid, "of the grids that hadal compare reads");
+  explain.add_flag("--grid", *grid, "A field of the grids that `hadal compare` reads");
   explain.callback([field, grid, &exit_code] {
     exit_code = Report(ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
   });

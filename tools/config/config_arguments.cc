@@ -4,9 +4,9 @@ namespace hadal {
 
 void AddConfigArguments(CLI::App& command, ConfigArguments& arguments) {
   command
-      .add_option("FILES", arguments.files, "config files, base first; later ones override; a run directory is one too")
+      .add_option("FILES", arguments.files, "Config files, base first; later ones override; a run directory is one too")
       ->required();
-  command.add_option("--set", arguments.overrides, "override one field: --set model.heads=8 (repeatable)")
+  command.add_option("--set", arguments.overrides, "Override one field: --set model.heads=8 (repeatable)")
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
 }

@@ -108,7 +108,8 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   corpus->add_option("--data", corpus_options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
   corpus->add_option("--score", corpus_options->score, "Score another corpus's targets by the frequencies of this one")
       ->type_name("PREFIX");
-  corpus->add_option("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all");
+  corpus->add_option("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all")
+      ->capture_default_str();
   corpus->callback([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";

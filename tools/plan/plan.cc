@@ -147,7 +147,10 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1 << 16))
       ->needs(machine);
   machine->excludes(device);
-  command.add_option("--top", arguments->search.top, "Layouts to list")->check(CLI::Range(1, 100))->needs(machine);
+  command.add_option("--top", arguments->search.top, "Layouts to list")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str()
+      ->needs(machine);
   command.add_option("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
       ->excludes(device);
   command.add_flag("--sublayers", arguments->text.sublayers, "List every sublayer");

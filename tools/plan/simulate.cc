@@ -132,19 +132,30 @@ absl::StatusOr<std::string> RunSimulate(const Arguments& arguments) {
 
 void AddLinkOptions(CLI::App& command, Arguments& arguments) {
   const CLI::Range not_negative(0.0, 1e12);
-  command.add_option("--message-mib", arguments.message_mib, "Size of one message, MiB")->check(not_negative);
+  command
+      .add_option("--message-mib", arguments.message_mib, "Size of one message, MiB (of --plan or --run: their own)")
+      ->check(not_negative)
+      ->capture_default_str();
   command.add_option("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited")
-      ->check(not_negative);
-  command.add_option("--latency-us", arguments.latency_us, "Latency within a node, us")->check(not_negative);
+      ->check(not_negative)
+      ->capture_default_str();
+  command.add_option("--latency-us", arguments.latency_us, "Latency within a node, us")
+      ->check(not_negative)
+      ->capture_default_str();
   command.add_option("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline a node; 0: one node")
-      ->check(CLI::Range(0, 1 << 16));
+      ->check(CLI::Range(0, 1 << 16))
+      ->capture_default_str();
   command.add_option("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited")
-      ->check(not_negative);
-  command.add_option("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us")->check(not_negative);
+      ->check(not_negative)
+      ->capture_default_str();
+  command.add_option("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us")
+      ->check(not_negative)
+      ->capture_default_str();
   command
       .add_option("--pipelines-per-node", arguments.options.pipelines_per_node,
                   "Pipelines that share what goes between nodes")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -232,7 +243,7 @@ void AddSimulateCommand(CLI::App& app, int& exit_code) {
   const CLI::Range times(0.0, 1e9);
   CLI::Option* plan = command.add_option("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
   CLI::Option* run = command.add_option("--run", arguments->run, "Shape and costs from a run's trace")->excludes(plan);
-  command.add_option("--kind", arguments->kind, "gpipe, 1f1b or interleaved_1f1b")
+  command.add_option("--kind", arguments->kind, "The schedule: gpipe, 1f1b or interleaved_1f1b")
       ->capture_default_str()
       ->excludes(plan)
       ->excludes(run);
@@ -267,7 +278,11 @@ void AddSimulateCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   AddLinkOptions(command, *arguments);
   command.add_option("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
-  command.add_option("--tail-ms", arguments->tail_ms, "Optimizer and other work at a step's end, ms")->check(times);
+  command
+      .add_option("--tail-ms", arguments->tail_ms,
+                  "Optimizer and other work at a step's end, ms; beside that of --plan")
+      ->check(times)
+      ->capture_default_str();
   command.add_option("--svg", arguments->svg, "Draw the timeline into this file");
   command.add_flag("--json", arguments->json, "Print everything as JSON");
   command.callback([arguments, &exit_code] {

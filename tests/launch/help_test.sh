@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Every command's --help reads alike: a description begins with a capital letter, a number or a quoted word and ends without a full stop; an option
+# that takes one number and may be left out shows what it then is, as =VALUE or in words ("default").
+# Usage: help_test.sh HADAL
+set -u
+hadal=${1:?usage: help_test.sh HADAL}
+. "$(dirname "$0")/../support/command_test.sh"
+
+# commands [WORD…]: the names of the subcommands of `hadal WORD…`.
+commands() { "$hadal" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^[^ ]/ { on = 0 } on && NF { print $1 }'; }
+
+# entries [WORD…]: a line an option, positional and subcommand of `hadal WORD…`: how it is given, a tab, its description.
+entries() {
+  "$hadal" "$@" --help | awk '
+    /^[A-Z][a-z]+:$/ { on = 1; next }
+    !on || !NF { next }
+    /^  [^ ]/ { given = length($0) < 30 || substr($0, 29, 2) != "  " ? $0 : substr($0, 1, 30); if (given == $0) next; text = substr($0, 31) }
+    /^   / { text = substr($0, 31) }
+    { sub(/^ +/, "", given); sub(/ +$/, "", given); print given "\t" text }'
+}
+
+check() {
+  local given text
+  "$hadal" "$@" --help | head -n 1 | grep -q '^[A-Z`].*[^.]$' || fail "hadal $*: begins with \"$("$hadal" "$@" --help | head -n 1)\""
+  while IFS=$'\t' read -r given text; do
+    [[ $text =~ ^[A-Z0-9\`\"] ]] || fail "hadal $*: $given: \"$text\" does not begin with a capital letter"
+    [[ $text != *[^.]. ]] || fail "hadal $*: $given: \"$text\" ends with a full stop"
+    if [[ $given =~ ^-.*\ (INT|FLOAT|MIB) && ! $given =~ =|REQUIRED|\.\.\.|Excludes && $text != *default* ]]; then
+      fail "hadal $*: $given: \"$text\" shows no default"
+    fi
+    checked=$((checked + 1))
+  done < <(entries "$@")
+}
+
+checked=0
+for command in $(commands); do
+  check "$command"
+  for part in $(commands "$command"); do check "$command" "$part"; done
+done
+[ $checked -gt 200 ] || fail "only $checked entries were found: is --help still laid out as it was?"
+finished
