@@ -1,8 +1,9 @@
 #include "tools/checkpoint/checkpoint_diff.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -36,7 +37,7 @@ void Compare(const std::vector<float>& a, const std::vector<float>& b, Differenc
   difference.elements += static_cast<int64_t>(a.size());
   for (size_t i = 0; i < a.size(); ++i) {
     const double delta = static_cast<double>(a[i]) - b[i];
-    difference.different += std::memcmp(&a[i], &b[i], sizeof(float)) != 0;
+    difference.different += std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i]);
     if (!std::isfinite(delta)) {
       ++difference.not_finite;
       continue;

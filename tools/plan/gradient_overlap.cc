@@ -63,6 +63,7 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
     elements[{tied, complete, slice.replica}] += static_cast<double>(slice.elements);
   }
   std::vector<GradientPiece> pieces;
+  pieces.reserve(elements.size());
   for (const auto& [key, count] : elements) pieces.push_back({std::get<double>(key), std::get<int>(key), count});
   return pieces;
 }

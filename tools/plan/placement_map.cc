@@ -35,6 +35,7 @@ std::string Parts(const GridShape& grid, const std::set<int>& ranks) {
   std::map<std::set<int>, std::set<int>> stages_with;  // by replicas
   for (const auto& [stage, replicas] : replicas_of) stages_with[replicas].insert(stage);
   std::vector<std::string> parts;
+  parts.reserve(stages_with.size());
   for (const auto& [replicas, stages] : stages_with) {
     parts.push_back(grid.replicas == 1 ? Counted("stage", stages)
                                        : absl::StrCat(Counted("stage", stages), ": ", Counted("replica", replicas)));

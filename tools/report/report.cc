@@ -26,7 +26,7 @@ struct Arguments {
 // The costs that the first run which has kept some was started with.
 CostFiles KeptCosts(const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
-    const CostFiles kept = StoredCosts(directory);
+    CostFiles kept = StoredCosts(directory);
     if (!kept.empty()) return kept;
   }
   return {};
