@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <latch>
 #include <string>
 #include <utility>
 #include <vector>
@@ -209,10 +210,13 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
     const TemporaryDirectory run;
     const Launch launch(run.path());
     InProcessWorld world(2);
+    std::latch claimed(2);  // nobody is lost before both have begun
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       Collectives collectives(communicator, absl::Seconds(30));
       TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), collectives);
-      HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
+      const absl::Status claim = checkpoints.Claim(0);
+      claimed.arrive_and_wait();
+      HADAL_RETURN_IF_ERROR(claim);
       if (communicator.rank() == 1) {
         HADAL_RETURN_IF_ERROR(TakePart(collectives, exchanges));
         communicator.Abort(1);
