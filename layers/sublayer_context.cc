@@ -9,7 +9,7 @@
 
 namespace hadal {
 
-Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
+Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
                      ArenaLayout& layout)
     : storage_(plan.compute_storage), width_(plan.options.d_model), vocabulary_(plan.options.target_vocabulary) {
   const std::string category = "workspace";
@@ -26,7 +26,7 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
   row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
   host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
-  if (!training) return;
+  if (purpose == Purpose::kInference) return;
   branch_input_slice_ = reserve(rows * d);
   context_slice_ = reserve(rows * d);
   query_slice_ = reserve(rows * d);

@@ -9,6 +9,7 @@
 #include "kernels/device_batch.h"
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
+#include "layers/purpose.h"
 #include "layers/residual_profile.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
@@ -40,8 +41,8 @@ struct StepScalars {
 // Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write, where not said otherwise.
 class Workspace {
  public:
-  // Reserves it; `training`: what backward needs as well.
-  Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
+  // Reserves it; for training what backward needs as well.
+  Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
             ArenaLayout& layout);
   void Bind(const Arena& arena);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "layers/parameter_store.h"
+#include "layers/purpose.h"
 #include "layers/sublayer_context.h"
 #include "pipeline/chunk.h"
 #include "pipeline/pipeline_plan.h"
@@ -18,8 +19,8 @@ namespace hadal {
 
 class Stage {
  public:
-  // `plan` and `pipeline` must outlive the stage. Without `training`: no gradients, moments or kept activations.
-  Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, bool training,
+  // `plan` and `pipeline` must outlive the stage. For inference: no gradients and no kept activations.
+  Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
   void Bind(const Arena& arena);
 

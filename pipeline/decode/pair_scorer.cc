@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "layers/purpose.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/comm/collectives.h"
@@ -37,8 +38,12 @@ absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
     options.bucket_rows = batch.target_tokens;  // no smaller size than the capacity's
   }
   HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, options, communicator_.size()));
-  HADAL_ASSIGN_OR_RETURN(
-      engine_, Engine::Create(checkpoint_.plan(), pipeline_, stream, /*training=*/false, communicator_, timeout_));
+  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = checkpoint_.plan(),
+                                                  .pipeline = pipeline_,
+                                                  .stream = stream,
+                                                  .purpose = Purpose::kInference,
+                                                  .world = communicator_,
+                                                  .timeout = timeout_}));
   return checkpoint_.ReadWeights(engine_->stage().parameters(), engine_->stage().stream());
 }
 
