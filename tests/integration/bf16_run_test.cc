@@ -151,7 +151,7 @@ TEST(Bf16RunTest, AParameterTakes18Bytes) {
                                                                          .timeout = absl::Seconds(60)});
   ASSERT_TRUE(engine.ok()) << engine.status();
   EXPECT_EQ((*engine)->arena_bytes(), layout.total_bytes());
-  EXPECT_EQ(free - device->FreeBytes(), layout.device_bytes());
+  EXPECT_NEAR(free - device->FreeBytes(), layout.device_bytes(), 2 << 20) << "a driver gives whole pages";
 }
 
 class Bf16TrainerTest : public SmallTrainerTest {
