@@ -129,7 +129,11 @@ absl::StatusOr<StepResult> StepBench::Step() {
   HADAL_ASSIGN_OR_RETURN(
       const StepResult result,
       engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-5}));
-  if (!result.applied) return absl::InternalError("the model diverged while it was measured");
+  if (!result.applied) {
+    return absl::InvalidArgumentError(absl::StrCat("the loss or a gradient of step ", steps_, " is not finite (loss ",
+                                                   result.gradient.loss.loss,
+                                                   "): nothing to measure; take a method that trains at this depth"));
+  }
   return result;
 }
 
