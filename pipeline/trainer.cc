@@ -281,9 +281,10 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     }
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
   }
-  HADAL_RETURN_IF_ERROR(options_.checkpoint.save_at_end
-                            ? saves_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
-                            : saves_->Finish(progress_.step));
+  // Who asks a run to stop wants it to go on later.
+  const bool save = options_.checkpoint.save_at_end || *reason == StopReason::kRequested;
+  HADAL_RETURN_IF_ERROR(save ? saves_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
+                             : saves_->Finish(progress_.step));
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
   return TrainingOutcome{*reason, progress_, saves_->last_directory()};
 }

@@ -72,7 +72,7 @@ class Trainer {
   absl::Status Resume(const std::string& directory);
   absl::Status InitializeFrom(const std::string& directory);
 
-  // Trains until a limit or a request to stop; saves as the options say.
+  // Trains until a limit or a request to stop; saves as the options say, and at a request always.
   // Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took over the run directory); those of
   // transfers; those of files where the last checkpoint could not be written.
   absl::StatusOr<TrainingOutcome> Run();
