@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "pipeline/checkpoint/checkpoint_leftovers.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/check.h"
 #include "runtime/files.h"
@@ -135,7 +136,7 @@ absl::Status ApplyRetention(const std::string& run_directory, const RetentionPol
     const bool milestone = policy.keep_every > 0 && entry.step % policy.keep_every == 0;
     if (milestone || protected_steps.contains(entry.step)) continue;
     // Renamed first: a crash halfway leaves nothing that looks like a checkpoint.
-    const std::string doomed = entry.directory + ".tmp.removed";
+    const std::string doomed = entry.directory + kRemoved;
     absl::Status status = RemoveTree(doomed);
     if (status.ok()) status = RenamePath(entry.directory, doomed);
     if (status.ok()) status = RemoveTree(doomed);

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "pipeline/checkpoint/checkpoint_leftovers.h"
 #include "runtime/check.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
@@ -21,25 +21,9 @@ namespace hadal {
 namespace {
 
 constexpr int64_t kMaxClaimBytes = 256;
-constexpr char kReplaced[] = ".replaced.";
 
 std::string ClaimPath(const std::string& run_directory) {
   return JoinPath(CheckpointsDirectory(run_directory), "attempt");
-}
-
-// The names in `parent` that are a checkpoint's temporary directory or a pointer's temporary link.
-bool IsLeftover(const std::string& name) {
-  return (absl::StartsWith(name, "step_") && absl::StrContains(name, ".tmp.")) || absl::StartsWith(name, "latest.") ||
-         absl::StartsWith(name, "best.") || absl::StartsWith(name, "attempt.");
-}
-
-// A checkpoint that was stepping aside for a newer one of the same step when its process ended: goes back to its place if the
-// newer one did not get there.
-absl::Status SettleReplaced(const std::string& parent, const std::string& name) {
-  const std::string original = name.substr(0, name.find(kReplaced));
-  if (!ParseCheckpointName(original)) return absl::OkStatus();
-  const std::string path = JoinPath(parent, name);
-  return PathExists(JoinPath(parent, original)) ? RemoveTree(path) : RenamePath(path, JoinPath(parent, original));
 }
 
 // Puts `from` in the place of `to`, a directory that may exist. Where the file system can exchange the two there is no
@@ -66,7 +50,7 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
 
 std::string CheckpointWriter::TemporaryDirectory(int64_t step) const {
   return JoinPath(CheckpointsDirectory(options_.run_directory),
-                  absl::StrCat(CheckpointName(step), ".tmp.", options_.attempt));
+                  absl::StrCat(CheckpointName(step), kTemporary, options_.attempt));
 }
 
 absl::Status CheckpointWriter::Claim() {
@@ -74,12 +58,7 @@ absl::Status CheckpointWriter::Claim() {
   HADAL_RETURN_IF_ERROR(MakeDirectories(parent));
   HADAL_RETURN_IF_ERROR(SyncDirectory(options_.run_directory));  // where `parent` may be new
   HADAL_RETURN_IF_ERROR(ReplaceFile(ClaimPath(options_.run_directory), options_.attempt + "\n", options_.attempt));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(parent));
-  for (const std::string& name : names) {
-    if (IsLeftover(name)) HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(parent, name)));
-    if (absl::StrContains(name, kReplaced)) HADAL_RETURN_IF_ERROR(SettleReplaced(parent, name));
-  }
-  return absl::OkStatus();
+  return RemoveLeftovers(options_.run_directory);
 }
 
 absl::Status CheckpointWriter::CheckClaim() const {

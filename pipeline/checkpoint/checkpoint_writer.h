@@ -56,7 +56,7 @@ class CheckpointWriter {
   explicit CheckpointWriter(CheckpointWriterOptions options);
 
   // Rank 0, once, before training: makes RUN/checkpoints, names this attempt the one that may commit, and removes what
-  // earlier attempts left half-written.
+  // earlier attempts left half-written (checkpoint_leftovers.h).
   absl::Status Claim();
 
   // Any rank: whether this attempt is still the one that may commit.

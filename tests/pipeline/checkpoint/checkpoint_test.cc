@@ -352,23 +352,54 @@ TEST_F(CheckpointTest, AnUnclearedAttemptsFilesAreRemovedByTheNextClaim) {
 }
 
 TEST_F(CheckpointTest, AClaimRemovesWhatLaunchesLeftHalfWrittenAndNothingElse) {
-  for (const char* name : {"latest.a", "best.a", "attempt.a", "step_00000006.tmp.a", "step_00000004.abandoned.a",
-                           "notes.replaced.a", "latest_results"}) {
-    SetContents(run_ / (std::string("checkpoints/") + name), "x");
+  const std::string checkpoints = run_ / "checkpoints/";
+  const std::string attempt = NewCheckpointAttempt();
+  for (const char* name : {"best.", "attempt."}) SetContents(checkpoints + name + attempt, "x");
+  SetContents(checkpoints + "latest." + attempt + ".2", "x");
+  ASSERT_EQ(symlink("step_00000005", (checkpoints + "latest." + attempt).c_str()), 0);
+  SetContents(checkpoints + "latest_results", "x");
+  for (const std::string& name : {"step_00000006.tmp." + attempt, std::string("step_00000007.tmp.removed")}) {
+    std::filesystem::create_directory(checkpoints + name);
+    SetContents(checkpoints + name + "/rank_00000.safetensors", "x");
   }
+  std::filesystem::create_directory(checkpoints + "step_00000004.abandoned." + attempt);
+  std::filesystem::create_directory(checkpoints + "notes.replaced." + attempt);
   CheckpointWriter next = SmallWriter(run_.path());
-  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"),
-              testing::ElementsAre("attempt", "latest", "latest_results", "notes.replaced.a",
-                                   "step_00000004.abandoned.a", "step_00000005"));
+  EXPECT_THAT(*ListDirectory(checkpoints),
+              testing::ElementsAre("attempt", "latest", "latest_results", "notes.replaced." + attempt,
+                                   "step_00000004.abandoned." + attempt, "step_00000005"));
+}
+
+// cp -r best best.mine, say.
+TEST_F(CheckpointTest, AClaimLeavesAloneWhatPeopleHavePutThere) {
+  const std::string checkpoints = run_ / "checkpoints/";
+  const std::string attempt = NewCheckpointAttempt();
+  const std::vector<std::string> names = {"best.mine",
+                                          "latest.wmt-14-en",
+                                          "attempt.2",
+                                          "best." + attempt,  // a directory
+                                          "step_00000005.tmp.mine",
+                                          "step_00000005.replaced.mine",
+                                          "step_5.tmp." + attempt,
+                                          "notes.tmp." + attempt};
+  for (const std::string& name : names) {
+    std::filesystem::create_directory(checkpoints + name);
+    SetContents(checkpoints + name + "/manifest.json", "mine");
+  }
+  SetContents(checkpoints + "best.txt", "mine");
+  CheckpointWriter next = SmallWriter(run_.path());
+  for (const std::string& name : names) EXPECT_EQ(Contents(checkpoints + name + "/manifest.json"), "mine") << name;
+  EXPECT_EQ(Contents(checkpoints + "best.txt"), "mine");
 }
 
 TEST_F(CheckpointTest, ACheckpointCaughtWhileBeingReplacedComesBack) {
-  std::filesystem::rename(directory_, directory_ + ".replaced.x");
+  const std::string aside = directory_ + ".replaced." + NewCheckpointAttempt();
+  std::filesystem::rename(directory_, aside);
   CheckpointWriter next = SmallWriter(run_.path());
   EXPECT_TRUE(Check().ok()) << Check();
-  std::filesystem::create_directory(directory_ + ".replaced.y");
+  std::filesystem::create_directory(aside);
   CheckpointWriter another = SmallWriter(run_.path());
-  EXPECT_FALSE(PathExists(directory_ + ".replaced.y"));
+  EXPECT_FALSE(PathExists(aside));
   EXPECT_TRUE(Check().ok());
 }
 
