@@ -45,10 +45,7 @@ absl::StatusCode CodeOfErrno(int error) {
     case ENOTEMPTY:
     case ENAMETOOLONG:
       return absl::StatusCode::kFailedPrecondition;
-    case EIO:
-    case ESTALE:
-      return absl::StatusCode::kDataLoss;
-    default:
+    default:  // EIO and ESTALE too: the file system failed, which says nothing of the file
       return absl::StatusCode::kInternal;
   }
 }
@@ -86,7 +83,8 @@ std::string AdviceFor(int error, const std::string& path) {
       return "a symbolic link is not followed here";
     case EIO:
     case ESTALE:
-      return "the device or the file server failed; see the system's log";
+      return "the device or the file server failed, which says nothing of the file; see the system's log, and try "
+             "again";
     default:
       return "";
   }

@@ -57,9 +57,17 @@ absl::StatusOr<std::set<int64_t>> ProtectedSteps(const std::string& run_director
 absl::Status CheckCheckpoint(const std::string& directory, const FindOptions& options) {
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
   if (options.need_moments && !reader.manifest().has_moments) {
-    return absl::FailedPreconditionError("it holds weights only, without Adam's moments");
+    return absl::NotFoundError("it holds weights only, without Adam's moments");
   }
   return absl::OkStatus();
+}
+
+// An error that is no reason to pass over a checkpoint, with what to try.
+absl::Status NotPassedOver(const std::string& directory, const absl::Status& error) {
+  return absl::Status(error.code(),
+                      absl::StrCat(error.message(), "\n  The checkpoint ", directory,
+                                   " may be good all the same, so no older one takes its place. Mend this and "
+                                   "start again; or move that directory away to do without it"));
 }
 
 }  // namespace
@@ -152,7 +160,9 @@ absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const 
   const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
   if (!best.ok() || *best <= step) return absl::OkStatus();
   const auto directory = [&](int64_t of) { return JoinPath(CheckpointsDirectory(run_directory), CheckpointName(of)); };
-  if (const auto reader = CheckpointReader::Open(directory(step)); reader.ok()) {
+  const auto reader = CheckpointReader::Open(directory(step));
+  if (!reader.ok() && !IsDamage(reader.status())) return reader.status();
+  if (reader.ok()) {
     const int64_t former = reader->manifest().progress.best_step;
     if (former >= 0 && PathExists(directory(former))) {
       return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, unique);
@@ -193,6 +203,7 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, con
       found.checkpoint = *entry;
       return found;
     }
+    if (!IsDamage(status)) return NotPassedOver(entry->directory, status);
     found.rejected.push_back({.directory = entry->directory, .reason = std::move(status)});
   }
   std::string reasons;

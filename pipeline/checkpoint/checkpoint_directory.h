@@ -74,8 +74,9 @@ struct FindOptions {
   bool need_moments = false;                // reject weights-only checkpoints
 };
 // The newest checkpoint whose manifest and file sizes are good; contents are verified as they are read (CheckpointReader).
+// Only what is damaged or not all there is passed over (IsDamage).
 // Errors: NotFound when the run has none at all; DataLoss, with every directory and
-// its reason, when none passes.
+// its reason, when none passes; what kept a checkpoint from being looked at, with what to try.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 
 }  // namespace hadal

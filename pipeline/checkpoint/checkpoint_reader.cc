@@ -54,6 +54,8 @@ absl::Status CheckSize(const std::string& directory, const std::string& name, in
 
 }  // namespace
 
+bool IsDamage(const absl::Status& error) { return absl::IsNotFound(error) || absl::IsDataLoss(error); }
+
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 CheckpointReader::~CheckpointReader() = default;

@@ -21,10 +21,15 @@
 
 namespace hadal {
 
+// Whether an error says that a checkpoint itself is bad, so that an older one may take its place: NotFound (not all there), DataLoss. No other
+// does (permissions, too many open files, a file system that fails, a format of another version): giving the checkpoint up for it would lose
+// good steps.
+bool IsDamage(const absl::Status& error);
+
 class CheckpointReader {
  public:
   // Errors: NotFound (no directory or manifest), DataLoss (damaged; says which file and how), FailedPrecondition (newer
-  // format).
+  // format); those of files.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
 
   CheckpointReader(CheckpointReader&&) noexcept;

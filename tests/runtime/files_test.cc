@@ -77,8 +77,8 @@ TEST(FilesTest, CallersCanTellErrorsApart) {
       {EROFS, absl::StatusCode::kPermissionDenied},   {ENOSPC, absl::StatusCode::kResourceExhausted},
       {EDQUOT, absl::StatusCode::kResourceExhausted}, {EMFILE, absl::StatusCode::kResourceExhausted},
       {EEXIST, absl::StatusCode::kAlreadyExists},     {EISDIR, absl::StatusCode::kFailedPrecondition},
-      {ELOOP, absl::StatusCode::kFailedPrecondition}, {EIO, absl::StatusCode::kDataLoss},
-      {ESTALE, absl::StatusCode::kDataLoss},          {EINVAL, absl::StatusCode::kInternal}};
+      {ELOOP, absl::StatusCode::kFailedPrecondition}, {EIO, absl::StatusCode::kInternal},
+      {ESTALE, absl::StatusCode::kInternal},          {EINVAL, absl::StatusCode::kInternal}};
   for (const auto& [error, code] : codes) {
     const absl::Status status = ErrnoStatus(error, "read", "/some/file");
     EXPECT_EQ(status.code(), code) << status;
@@ -284,12 +284,14 @@ TEST(FilesTest, WhatTheDeviceRefusesIsNoSuccess) {
   TemporaryDirectory directory;
   RecordedSyncs syncs;
   syncs.FailNext(EIO);
-  EXPECT_EQ(WriteNewFile(directory / "new", "text").code(), absl::StatusCode::kDataLoss);
+  const absl::Status written = WriteNewFile(directory / "new", "text");
+  EXPECT_EQ(written.code(), absl::StatusCode::kInternal) << "no file is damaged";
+  EXPECT_THAT(std::string(written.message()), HasSubstr("try again"));
   syncs.FailNext(ENOSPC);
   EXPECT_EQ(ReplaceFile(directory / "file", "text", "1").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre());
   syncs.FailNext(EIO);
-  EXPECT_EQ(SyncDirectory(directory.path()).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(SyncDirectory(directory.path()).code(), absl::StatusCode::kInternal);
   syncs.FailNext(EINVAL);
   EXPECT_TRUE(SyncDirectory(directory.path()).ok()) << "a file system that does not sync directories";
 }

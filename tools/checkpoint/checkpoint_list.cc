@@ -37,6 +37,8 @@ int64_t Elements(const CheckpointManifest& manifest) {
   return elements;
 }
 
+std::string_view WhatIsWrong(const absl::Status& status) { return IsDamage(status) ? "DAMAGED" : "UNREADABLE"; }
+
 std::string Nll(double value) { return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-"; }
 
 std::string Time(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
@@ -84,8 +86,8 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
     const std::string marks = absl::StrCat(latest.ok() && *latest == entry.step ? "  latest" : "",
                                            best.ok() && *best == entry.step ? "  best" : "");
     if (!reader.ok()) {
-      out << absl::StrFormat("%-14s DAMAGED: %s%s\n", BaseName(entry.directory), std::string(reader.status().message()),
-                             marks);
+      out << absl::StrFormat("%-14s %s: %s%s\n", BaseName(entry.directory), WhatIsWrong(reader.status()),
+                             std::string(reader.status().message()), marks);
       continue;
     }
     const CheckpointManifest& manifest = reader->manifest();
@@ -101,7 +103,8 @@ absl::Status VerifyOne(const std::string& directory, std::ostream& out) {
   absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
   absl::Status status = reader.ok() ? reader->Verify() : reader.status();
   if (!status.ok()) {
-    out << "DAMAGED  " << directory << ": " << std::string(status.message()) << "\n";
+    out << absl::StrFormat("%-8s", WhatIsWrong(status)) << " " << directory << ": " << std::string(status.message())
+        << "\n";
     return status;
   }
   out << absl::StrFormat("ok       %s: step %d, %d bytes, every slice of %d parameters\n", directory,
@@ -142,8 +145,13 @@ absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream
     return absl::NotFoundError(absl::StrCat("no checkpoints in ", CheckpointsDirectory(*run)));
   }
   int damaged = 0;
-  for (const CheckpointEntry& entry : entries) damaged += VerifyOne(entry.directory, out).ok() ? 0 : 1;
-  if (damaged == 0) return absl::OkStatus();
+  absl::Status unreadable;
+  for (const CheckpointEntry& entry : entries) {
+    const absl::Status status = VerifyOne(entry.directory, out);
+    damaged += IsDamage(status) ? 1 : 0;
+    if (!IsDamage(status)) unreadable.Update(status);
+  }
+  if (damaged == 0) return unreadable;
   return absl::DataLossError(absl::StrCat(damaged, " of ", entries.size(), " checkpoints are damaged"));
 }
 

@@ -6,7 +6,12 @@
 
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "runtime/crc32c.h"
 #include "runtime/files.h"
+#include "tests/support/open_files_limit.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -14,6 +19,7 @@
 namespace hadal {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -47,6 +53,15 @@ class CheckpointDirectoryTest : public testing::Test {
     return steps;
   }
   std::string Directory(int64_t step) { return run_ / ("checkpoints/" + CheckpointName(step)); }
+  // As if another version had written it.
+  void SetFormat(int64_t step, int32_t format) {
+    const std::string path = Directory(step) + "/manifest.json";
+    std::string text = Contents(path);
+    text = text.substr(0, text.rfind(kManifestCrcField));
+    text = absl::StrReplaceAll(
+        text, {{absl::StrCat("\"format\": ", kCheckpointFormat, ","), absl::StrCat("\"format\": ", format, ",")}});
+    SetContents(path, absl::StrCat(text, kManifestCrcField, Crc32c(text.data(), text.size()), "\n}\n"));
+  }
 
   TemporaryDirectory run_;
   std::vector<CheckpointParameter> parameters_ = {{.name = "p", .rows = 4, .columns = 1, .is_vector = true}};
@@ -217,6 +232,32 @@ TEST_F(CheckpointDirectoryTest, FindingFailsLoudlyWhenAllAreBad) {
   EXPECT_THAT(std::string(found.status().message()), HasSubstr(Directory(10)));
 }
 
+// Of a process that may open no more files, say: it starts again with a higher limit, and goes on from where it was.
+TEST_F(CheckpointDirectoryTest, FindingDoesNotGiveUpWhatItCannotLookAt) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10);
+  SaveStep(writer, 20);
+  absl::Status status;
+  {
+    const OpenFilesLimit limit(1);  // enough to list a directory
+    status = FindLatest(run_.path()).status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(Directory(20)), HasSubstr("ulimit -n"), HasSubstr("no older one takes its place")));
+  EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 20);
+}
+
+TEST_F(CheckpointDirectoryTest, NorWhatAnotherVersionWrote) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10);
+  SaveStep(writer, 20);
+  SetFormat(20, kCheckpointFormat + 1);
+  const absl::Status status = FindLatest(run_.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Directory(20)), HasSubstr("use the hadal that wrote it")));
+}
+
 TEST_F(CheckpointDirectoryTest, ADanglingLatestDoesNotHinder) {
   CheckpointWriter writer = Writer();
   SaveStep(writer, 10);
@@ -249,6 +290,16 @@ TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 40) << "nothing later: nothing changes";
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "b").ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10) << "the best when step 20 was saved";
+}
+
+TEST_F(CheckpointDirectoryTest, GoingBackLeavesBestWhereItCannotBeToldWhatWasBest) {
+  CheckpointWriter writer = Writer();
+  SaveStep(writer, 10, /*is_best=*/true, 10);
+  SaveStep(writer, 20, false, 10);
+  SaveStep(writer, 30, /*is_best=*/true, 30);
+  SetFormat(20, kCheckpointFormat + 1);
+  EXPECT_FALSE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 30);
 }
 
 TEST_F(CheckpointDirectoryTest, ABestThatIsGoneIsNoLongerNamed) {
