@@ -6,6 +6,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
@@ -17,6 +19,8 @@ namespace {
 using Committed = absl::StatusOr<CommitResult>;
 
 constexpr std::future_status kReady = std::future_status::ready;
+// Between two votes whether a save is done: short beside a save, long beside a vote.
+constexpr absl::Duration kPause = absl::Milliseconds(5);
 
 // `files`: every rank's WrittenFile as text.
 Committed Commit(CheckpointWriter& writer, CommitRequest request, const std::vector<std::string>& files) {
@@ -115,14 +119,13 @@ absl::StatusOr<std::optional<SavedCheckpoint>> TrainingCheckpoints::Poll() {
 }
 
 absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Finish() {
-  HADAL_CHECK(saving());
-  const absl::Cleanup end = [this] { End(); };
-  const Stopwatch watch;
-  if (file_ != nullptr) HADAL_RETURN_IF_ERROR(BeginCommit());
-  if (commit_.valid()) commit_.wait();
-  HADAL_RETURN_IF_ERROR(collectives_.Barrier("a checkpoint's commit"));
-  stall_seconds_ += watch.Seconds();
-  return Settle();
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(std::optional<SavedCheckpoint> saved, Poll());
+    if (saved.has_value()) return *std::move(saved);
+    const Stopwatch watch;
+    absl::SleepFor(kPause);
+    stall_seconds_ += watch.Seconds();
+  }
 }
 
 absl::Status TrainingCheckpoints::BeginCommit() {
