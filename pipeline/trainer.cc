@@ -286,7 +286,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(save ? saves_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
                              : saves_->Finish(progress_.step));
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
-  return TrainingOutcome{*reason, progress_, saves_->last_directory()};
+  return TrainingOutcome{*reason, progress_, saves_->last_directory(), saves_->last_step() == progress_.step};
 }
 
 }  // namespace hadal

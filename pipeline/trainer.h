@@ -56,6 +56,7 @@ struct TrainingOutcome {
   StopReason reason = StopReason::kSteps;
   TrainingProgress progress;
   std::string checkpoint;  // the last one written, if any (rank 0)
+  bool saved = false;      // its end is in a checkpoint; the same on every rank
 };
 
 class Trainer {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
@@ -36,7 +37,9 @@ std::optional<std::string> BehindStep(const std::string& name, std::string_view 
 
 bool IsTemporaryDirectory(const std::string& name) {
   const std::optional<std::string> suffix = BehindStep(name, kTemporary);
-  return (suffix && IsAttempt(*suffix)) || BehindStep(name, kRemoved) == "";
+  if (suffix && IsAttempt(*suffix)) return true;
+  const std::optional<std::string> removed = BehindStep(name, kRemoved);
+  return removed && (removed->empty() || (removed->front() == '.' && IsAttempt(removed->substr(1))));
 }
 
 bool IsReplacedDirectory(const std::string& name) {
@@ -57,24 +60,38 @@ bool IsDirectory(const std::string& path) {
   return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-absl::Status SettleReplaced(const std::string& parent, const std::string& name) {
-  const std::string path = JoinPath(parent, name);
+// What somebody else has removed meanwhile is gone all the same.
+absl::Status UnlessGone(const absl::Status& status) { return absl::IsNotFound(status) ? absl::OkStatus() : status; }
+
+absl::Status RemoveDirectory(const std::string& parent, const std::string& name, const std::string& attempt) {
+  const std::string doomed = JoinPath(parent, absl::StrCat(name.substr(0, name.find('.')), kRemoved, ".", attempt));
+  if (const absl::Status renamed = RenamePath(JoinPath(parent, name), doomed); !renamed.ok()) {
+    return UnlessGone(renamed);
+  }
+  return RemoveTree(doomed);
+}
+
+absl::Status SettleReplaced(const std::string& parent, const std::string& name, const std::string& attempt) {
   const std::string original = JoinPath(parent, name.substr(0, name.find(kReplaced)));
-  return PathExists(original) ? RemoveTree(path) : RenamePath(path, original);
+  if (PathExists(original)) return RemoveDirectory(parent, name, attempt);
+  return UnlessGone(RenamePath(JoinPath(parent, name), original));
+}
+
+absl::Status Settle(const std::string& parent, const std::string& name, const std::string& attempt) {
+  const std::string path = JoinPath(parent, name);
+  if (!IsDirectory(path)) return IsTemporaryFile(name) ? RemoveTree(path) : absl::OkStatus();
+  if (IsTemporaryDirectory(name)) return RemoveDirectory(parent, name, attempt);
+  return IsReplacedDirectory(name) ? SettleReplaced(parent, name, attempt) : absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status RemoveLeftovers(const std::string& run_directory) {
+absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt) {
   const std::string parent = CheckpointsDirectory(run_directory);
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(parent));
-  for (const std::string& name : names) {
-    const std::string path = JoinPath(parent, name);
-    const bool is_directory = IsDirectory(path);
-    if (is_directory ? IsTemporaryDirectory(name) : IsTemporaryFile(name)) HADAL_RETURN_IF_ERROR(RemoveTree(path));
-    if (is_directory && IsReplacedDirectory(name)) HADAL_RETURN_IF_ERROR(SettleReplaced(parent, name));
-  }
-  return absl::OkStatus();
+  absl::Status first_error;
+  for (const std::string& name : names) first_error.Update(Settle(parent, name, attempt));
+  return first_error;
 }
 
 }  // namespace hadal

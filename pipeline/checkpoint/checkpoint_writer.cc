@@ -57,8 +57,7 @@ absl::Status CheckpointWriter::Claim() {
   const std::string parent = CheckpointsDirectory(options_.run_directory);
   HADAL_RETURN_IF_ERROR(MakeDirectories(parent));
   HADAL_RETURN_IF_ERROR(SyncDirectory(options_.run_directory));  // where `parent` may be new
-  HADAL_RETURN_IF_ERROR(ReplaceFile(ClaimPath(options_.run_directory), options_.attempt + "\n", options_.attempt));
-  return RemoveLeftovers(options_.run_directory);
+  return ReplaceFile(ClaimPath(options_.run_directory), options_.attempt + "\n", options_.attempt);
 }
 
 absl::Status CheckpointWriter::CheckClaim() const {
@@ -121,15 +120,26 @@ absl::StatusOr<CommitResult> CheckpointWriter::Commit(const CommitRequest& reque
   HADAL_RETURN_IF_ERROR(ReplaceDirectory(temporary, result.directory, aside));
   std::move(remove_temporary).Cancel();
   HADAL_RETURN_IF_ERROR(SyncDirectory(parent));
+  HADAL_RETURN_IF_ERROR(CheckClaim());
   HADAL_RETURN_IF_ERROR(
       SetCheckpointPointer(options_.run_directory, CheckpointPointer::kLatest, step, options_.attempt));
   if (request.is_best) {
     HADAL_RETURN_IF_ERROR(
         SetCheckpointPointer(options_.run_directory, CheckpointPointer::kBest, step, options_.attempt));
   }
-  result.retention = RemoveTree(aside);
-  result.retention.Update(ApplyRetention(options_.run_directory, options_.retention));
+  result.retention = RemoveOld(aside);
   return result;
+}
+
+absl::Status CheckpointWriter::RemoveOld(const std::string& replaced) {
+  absl::Status status = RemoveTree(replaced);
+  HADAL_RETURN_IF_ERROR(CheckClaim());
+  status.Update(ApplyRetention(options_.run_directory, options_.retention));
+  return status;
+}
+
+absl::Status CheckpointWriter::RemoveLeftovers() const {
+  return hadal::RemoveLeftovers(options_.run_directory, options_.attempt);
 }
 
 absl::Status CheckpointWriter::Abandon(int64_t step) { return RemoveTree(TemporaryDirectory(step)); }

@@ -55,9 +55,10 @@ class CheckpointWriter {
  public:
   explicit CheckpointWriter(CheckpointWriterOptions options);
 
-  // Rank 0, once, before training: makes RUN/checkpoints, names this attempt the one that may commit, and removes what
-  // earlier attempts left half-written (checkpoint_leftovers.h).
+  // Rank 0, once, before training: makes RUN/checkpoints and names this attempt the one that may commit.
   absl::Status Claim();
+  // Rank 0, after that: removes what earlier attempts left half-written (checkpoint_leftovers.h). No run need end with its errors.
+  absl::Status RemoveLeftovers() const;
 
   // Any rank: whether this attempt is still the one that may commit.
   // Errors: Aborted when another attempt claimed the run directory since; those of files.
@@ -77,7 +78,8 @@ class CheckpointWriter {
   // Rank 0, after every rank's WriteRankFile of progress.step succeeded. Replaces a checkpoint of the same step.
   // Errors: Aborted when another attempt claimed the run directory since; Internal when the files do not cover the
   // model exactly once; those of files. After an error the temporary directory is gone and earlier checkpoints are
-  // untouched.
+  // untouched. The claim is looked at before every move: where another attempt makes it in the middle, the new checkpoint may be in its place,
+  // but pointers stay and nothing old is removed.
   absl::StatusOr<CommitResult> Commit(const CommitRequest& request);
 
   // Rank 0: removes the temporary directory of `step`.
@@ -88,6 +90,8 @@ class CheckpointWriter {
 
  private:
   absl::Status PrepareCommit(const CommitRequest& request);
+  // `replaced`: the checkpoint of the same step that has stepped aside, if there was one.
+  absl::Status RemoveOld(const std::string& replaced);
 
   CheckpointWriterOptions options_;
 };

@@ -38,6 +38,8 @@ class SaveCycle {
 
   // The last one written by this run, if any (rank 0).
   const std::string& last_directory() const { return last_directory_; }
+  // Its step, or the one that the run started from, on every rank.
+  int64_t last_step() const { return last_saved_step_; }
 
  private:
   void Start(const TrainingProgress& progress, bool is_best);

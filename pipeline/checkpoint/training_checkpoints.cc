@@ -47,6 +47,10 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 
 absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& attempt) {
   HADAL_RETURN_IF_ERROR(writer_->Claim());
+  if (const absl::Status removed = writer_->RemoveLeftovers(); !removed.ok()) {
+    Warn(absl::StrCat("what an earlier launch left half-written could not be removed: ", removed.message()));
+  }
+  HADAL_RETURN_IF_ERROR(writer_->CheckClaim());
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> moved,
                          SetAsideLaterCheckpoints(options_.run_directory, step, attempt));
   for (const std::string& directory : moved)

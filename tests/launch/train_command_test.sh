@@ -81,6 +81,16 @@ kill -USR1 $job; wait $job; code=$?
 [ $code -eq 85 ] || { fail "exit code $code instead of 85 after SIGUSR1"; tail -n 5 signalled.log; }
 ls signalled/checkpoints/step_* > /dev/null 2>&1 || fail "nothing was saved on the signal"
 
+echo "lines that cannot be written change no exit code of a run that is saved"
+mkdir -p unlogged/logs; ln -s /dev/full unlogged/logs/rank_00000.log
+expect 0 "${base[@]}" --set stop.steps=2 --run-dir unlogged
+says "warning: the run is saved, but not all that it wrote: .*rank_00000.log: No space left on device"
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=4 --run-dir unlogged; says "warning: the run is saved"
+expect 85 "${base[@]}" --set stop.steps=100000000 --stop-after 2s --run-dir unlogged; says "warning: the run is saved"
+rm -rf unlogged/checkpoints
+expect 1 "${base[@]}" --set stop.steps=2 --set checkpoint.every_steps=0 --set checkpoint.save_at_end=false --run-dir unlogged
+says "rank_00000.log: No space left on device"
+
 echo "changed settings are asked about; other layouts are not"
 expect 2 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=12 --run-dir broken
 says accept-changes; says learning_rate.peak

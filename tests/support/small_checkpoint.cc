@@ -67,8 +67,8 @@ CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPo
                            .plan_hash = 0xfeedfacecafebeef,
                            .parameters = parameters,
                            .retention = retention});
-  const absl::Status status = writer.Claim();
-  HADAL_CHECK(status.ok());
+  HADAL_CHECK(writer.Claim().ok());
+  HADAL_CHECK(writer.RemoveLeftovers().ok());
   return writer;
 }
 

@@ -35,7 +35,7 @@ class SmallState {
   std::vector<std::array<std::vector<float>, kStateKinds.size()>> values_;
 };
 
-// A writer of `run_directory` that has claimed it.
+// A writer of `run_directory` that has claimed it and removed what others left there.
 CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {},
                              const std::vector<CheckpointParameter>& parameters = SmallParameters());
 

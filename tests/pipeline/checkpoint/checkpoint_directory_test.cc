@@ -184,6 +184,50 @@ TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat
   EXPECT_THAT(Steps(), ElementsAre(20, 30));
 }
 
+// The earlier launch is at any point of its commit when another one takes the run directory over.
+TEST_F(CheckpointDirectoryTest, ALaunchThatIsOvertakenInTheMiddleMovesNothingMore) {
+  CheckpointWriter writer = Writer({.keep_last = 1});
+  SaveStep(writer, 10);
+  const auto file = WriteRankFile(writer, 20, 0, Slices());
+  ASSERT_TRUE(file.ok()) << file.status();
+  RecordedSyncs syncs;
+  syncs.Before("/checkpoints", [this] { Writer(); });  // it is in its place
+  const auto committed = writer.Commit({.progress = {.step = 20}, .files = {*file}, .is_best = true});
+  EXPECT_EQ(committed.status().code(), absl::StatusCode::kAborted) << committed.status();
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 10);
+  EXPECT_FALSE(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).ok());
+}
+
+TEST_F(CheckpointDirectoryTest, OneThatIsOvertakenAfterItsCommitRemovesNoOldOnes) {
+  CheckpointWriter writer = Writer({.keep_last = 1});
+  SaveStep(writer, 10);
+  const auto file = WriteRankFile(writer, 20, 0, Slices());
+  ASSERT_TRUE(file.ok()) << file.status();
+  RecordedSyncs syncs;
+  syncs.Before("/checkpoints", [] {});                 // the checkpoint's name
+  syncs.Before("/checkpoints", [this] { Writer(); });  // `latest`
+  const auto committed = writer.Commit({.progress = {.step = 20}, .files = {*file}});
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_EQ(committed->retention.code(), absl::StatusCode::kAborted) << committed->retention;
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+}
+
+// A live launch's directory that changes beneath, say.
+TEST_F(CheckpointDirectoryTest, WhatCannotBeRemovedHoldsUpNothingElse) {
+  const std::string attempt = NewCheckpointAttempt(), mine = NewCheckpointAttempt();
+  const std::string checkpoints = run_ / "checkpoints/";
+  ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000001.tmp." + attempt).ok());
+  ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000001.tmp.removed." + mine + "/in_the_way").ok());
+  ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000002.tmp." + attempt).ok());
+  CheckpointWriter writer({.run_directory = run_.path(), .attempt = mine, .parameters = parameters_});
+  ASSERT_TRUE(writer.Claim().ok());
+  EXPECT_FALSE(writer.RemoveLeftovers().ok());
+  EXPECT_THAT(*ListDirectory(checkpoints), ElementsAre("attempt", "step_00000001.tmp." + attempt));
+  EXPECT_TRUE(writer.RemoveLeftovers().ok());
+  EXPECT_THAT(*ListDirectory(checkpoints), ElementsAre("attempt"));
+}
+
 TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesNothingItself) {
   CheckpointWriter writer = Writer();
   SaveStep(writer, 10);

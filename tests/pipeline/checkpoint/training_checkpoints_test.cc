@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <latch>
 #include <optional>
 #include <string>
@@ -175,6 +176,29 @@ TEST_F(TrainingCheckpointsTest, GoingBackSaysWhatItSetsAside) {
   ASSERT_TRUE(launch.checkpoints.Claim(3).ok());
   EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr(Directory(4))));
   EXPECT_EQ(launch.checkpoints.LoadLatest().value().value().step, 3);
+}
+
+// A link to nowhere stands where a checkpoint is to go back to.
+TEST_F(TrainingCheckpointsTest, LeftoversThatCannotBeRemovedAreAWarning) {
+  SaveTwo();
+  const std::string aside = Directory(2) + ".replaced." + NewCheckpointAttempt();
+  ASSERT_TRUE(MakeDirectories(aside).ok());
+  std::filesystem::create_symlink("nowhere", Directory(2));
+  Launch launch(run_.path());
+  const absl::Status claimed = launch.checkpoints.Claim(4);
+  EXPECT_TRUE(claimed.ok()) << claimed;
+  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("left half-written could not be removed")));
+  EXPECT_TRUE(launch.Save(5, 3).ok());
+}
+
+TEST_F(TrainingCheckpointsTest, ALaunchThatIsOvertakenWhileItClaimsSetsNothingAside) {
+  SaveTwo();
+  Launch first(run_.path()), second(run_.path());
+  RecordedSyncs syncs;
+  syncs.Before("/checkpoints", [&] { EXPECT_TRUE(second.checkpoints.Claim(4).ok()); });
+  EXPECT_EQ(first.checkpoints.Claim(3).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(first.warnings, IsEmpty());
+  EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 4);
 }
 
 TEST_F(TrainingCheckpointsTest, OldOnesThatCannotBeRemovedAreAWarning) {
