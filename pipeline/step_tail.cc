@@ -29,7 +29,8 @@ absl::Status StepTail::ComputeNorm(std::span<const LossSums> losses, StepResult&
   const Stopwatch watch;
   LossSums loss;
   for (const LossSums& sums : losses) loss.Add(sums);
-  HADAL_ASSIGN_OR_RETURN(result.gradient, norm_.Compute(stream(), parts_.state, loss, settings_.vote, collectives_));
+  const StopVote vote = settings_.vote ? settings_.vote() : StopVote::kContinue;
+  HADAL_ASSIGN_OR_RETURN(result.gradient, norm_.Compute(stream(), parts_.state, loss, vote, collectives_));
   result.applied =
       result.gradient.finite && settings_.apply && result.gradient.loss.MeanLoss() <= settings_.highest_loss;
   result.times.communication_seconds += watch.Seconds();

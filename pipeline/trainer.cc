@@ -119,7 +119,7 @@ StepScalars Trainer::Scalars() const {
 }
 
 StopVote Trainer::Vote() const {
-  if (surroundings_.stop_requested && surroundings_.stop_requested()) return StopVote::kRequested;
+  if (StopRequested()) return StopVote::kRequested;
   const bool out_of_time = options_.stop.minutes > 0 && report_.Seconds() >= options_.stop.minutes * 60;
   return IsMain() && out_of_time ? StopVote::kOutOfTime : StopVote::kContinue;
 }
@@ -129,7 +129,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   const double learning_rate = LearningRate(options_.rate, progress_.update + 1, options_.stop.steps);
   UpdateSettings update{.optimizer = options_.optimizer,
                         .learning_rate = learning_rate,
-                        .vote = Vote(),
+                        .vote = [this] { return Vote(); },
                         .highest_loss = HighestLoss(progress_.loss_trend, options_.health.loss_spike),
                         .before_update = [this] { checkpoints_->BeforeUpdate(surroundings_.stream); }};
   if (depth_) depth_->BeforeStep(progress_.step, update);
@@ -236,6 +236,28 @@ std::optional<StopReason> Trainer::ReachedLimit() const {
   return std::nullopt;
 }
 
+absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool validation_due) {
+  if (validation_due && stop != StopVote::kRequested) {
+    HADAL_ASSIGN_OR_RETURN(const bool asked, collectives_.AnyRank(StopRequested(), "a request to stop"));
+    if (asked) stop = StopVote::kRequested;
+  }
+  progress_.validation_due = validation_due && stop == StopVote::kRequested;
+  if (progress_.validation_due) return StopReason::kRequested;
+  if (validation_due) HADAL_RETURN_IF_ERROR(Validate());
+  std::optional<StopReason> reason = ReachedLimit();
+  if (!reason.has_value() && stop != StopVote::kContinue) {
+    reason = stop == StopVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
+  }
+  const bool is_best = validation_due && progress_.best_step == progress_.step;
+  const int64_t save_every = options_.checkpoint.every_steps;
+  const bool save_now = save_every > 0 && progress_.step % save_every == 0;
+  // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
+  if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
+    HADAL_RETURN_IF_ERROR(saves_->Begin(progress_, is_best));
+  }
+  return reason;
+}
+
 void Trainer::Announce() {
   surroundings_.sink.OnStart(DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step));
   std::vector<std::string> left_out = {
@@ -260,25 +282,16 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   }
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
+  if (progress_.validation_due && validate_every > 0) {
+    HADAL_ASSIGN_OR_RETURN(reason, AfterStep(StopVote::kContinue, /*validation_due=*/true));
+  }
   while (!reason.has_value()) {
     HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step));
+    if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     HADAL_RETURN_IF_ERROR(saves_->Poll(progress_.step));
-    bool is_best = false;
-    if (validate_every > 0 && progress_.step % validate_every == 0) {
-      HADAL_RETURN_IF_ERROR(Validate());
-      is_best = progress_.best_step == progress_.step;
-    }
-    reason = ReachedLimit();
-    if (!reason.has_value() && result.gradient.stop != StopVote::kContinue) {
-      reason = result.gradient.stop == StopVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
-    }
-    const int64_t save_every = options_.checkpoint.every_steps;
-    const bool save_now = save_every > 0 && progress_.step % save_every == 0;
-    // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-    if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
-      HADAL_RETURN_IF_ERROR(saves_->Begin(progress_, is_best));
-    }
+    const bool validation_due = validate_every > 0 && progress_.step % validate_every == 0;
+    HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.stop, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
   }
   // Who asks a run to stop wants it to go on later.

@@ -6,6 +6,11 @@
 // it on all ranks alike).
 // After many skipped steps in a row a run goes back to its newest good checkpoint (run_health.h).
 // Checkpoints are written beside training (checkpoint/save_cycle.h).
+//
+// A request to stop is asked after on every rank where a step's gradient norms are exchanged, and, since a validation may take as long as many
+// steps, once more before one; all ranks end with the same step, saved. A validation that is due then is left out. The checkpoint says so
+// (TrainingProgress::validation_due), and whoever goes on from it begins with that validation, and with what depends on it: `best`, patience,
+// a save. So a run that was stopped has the validations of one that was not.
 // Threads: one a rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -42,9 +47,12 @@ struct TrainingSurroundings {
   Communicator* devices = nullptr;  // see Engine::Create
   Stream stream;
   const Corpus& train;
-  const Corpus* validation = nullptr;    // may be null
-  MetricsSink& sink;                     // called on rank 0 only
-  std::function<bool()> stop_requested;  // polled once a step on every rank (a signal's flag); may be empty
+  const Corpus* validation = nullptr;  // may be null
+  MetricsSink& sink;                   // called on rank 0 only
+  std::function<bool()>
+      stop_requested;  // polled on every rank once a step, and before validations (a signal's flag); may be empty
+  std::function<void(int64_t step)>
+      before_step;  // called on every rank, for who watches or disturbs a run; may be empty
   // Translates validation sentences with the weights as they are; the same on every rank. May be empty: no BLEU.
   std::function<absl::StatusOr<TranslatedValidation>(Engine&, int64_t update)> validation_bleu;
   TraceRequest trace;  // steps to trace; none by default
@@ -85,11 +93,14 @@ class Trainer {
   Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
           const TrainingSurroundings& surroundings, SamplingOrder order);
 
+  bool StopRequested() const { return surroundings_.stop_requested && surroundings_.stop_requested(); }
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
   // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
   absl::Status ProfileNewWeights();
   absl::Status Validate();
+  // What follows a step: the validation if it is due, a save if one is; why the run ends, if it does. `stop`: the step's vote.
+  absl::StatusOr<std::optional<StopReason>> AfterStep(StopVote stop, bool validation_due);
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }

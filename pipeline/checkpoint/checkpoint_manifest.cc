@@ -42,6 +42,7 @@ Json ProgressToJson(const TrainingProgress& progress) {
           {"best_nll", FiniteOrNull(progress.best_nll)},
           {"best_step", progress.best_step},
           {"validations_without_improvement", progress.validations_without_improvement},
+          {"validation_due", progress.validation_due},
           {"losses", progress.loss_trend.losses},
           {"loss_mean", progress.loss_trend.mean},
           {"loss_variance", progress.loss_trend.variance}};

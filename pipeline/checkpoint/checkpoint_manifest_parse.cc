@@ -56,6 +56,7 @@ TrainingProgress ReadProgress(JsonFields fields) {
   fields.ReadOrInfinity("best_nll", progress.best_nll);
   fields.Read("best_step", progress.best_step);
   fields.Read("validations_without_improvement", progress.validations_without_improvement);
+  if (fields.Has("validation_due")) fields.Read("validation_due", progress.validation_due);
   fields.Read("losses", progress.loss_trend.losses);
   fields.ReadOrInfinity("loss_mean", progress.loss_trend.mean);
   fields.ReadOrInfinity("loss_variance", progress.loss_trend.variance);

@@ -1,5 +1,5 @@
 // What a run does when steps are not finite: skips them on all ranks alike, goes back to a checkpoint, ends.
-// The trouble is made from outside, in the weights: through the trainer's poll for a request to stop, once a step.
+// The trouble is made from outside, in the weights, before a step.
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -76,14 +76,12 @@ class Health : public ::testing::TestWithParam<int> {
     InProcessWorld world(GetParam());
     outcome.status = world.Run([&](Communicator& communicator) -> absl::Status {
       Trainer* running = nullptr;
-      TrainingSurroundings surroundings{.communicator = communicator,
-                                        .stream = Stream::Cpu(1),
-                                        .train = corpus_,
-                                        .sink = outcome.recorder,
-                                        .stop_requested = [&] {
-                                          trouble(running->progress().step, running->engine().stage().parameters());
-                                          return false;
-                                        }};
+      TrainingSurroundings surroundings{
+          .communicator = communicator,
+          .stream = Stream::Cpu(1),
+          .train = corpus_,
+          .sink = outcome.recorder,
+          .before_step = [&](int64_t step) { trouble(step, running->engine().stage().parameters()); }};
       HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                              Trainer::Create(options_, plan, pipeline, surroundings,
                                              {.run_directory = options_.run_directory, .retention = {}}));

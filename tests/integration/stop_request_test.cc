@@ -2,8 +2,12 @@
 // nothing missing.
 #include <atomic>
 #include <memory>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
@@ -18,15 +22,22 @@ namespace hadal {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
-// Hears of rank 0's steps, and asks for the end.
+// Hears of rank 0's steps and validations, and asks for the end.
 class Asker : public MetricsSink {
  public:
   void OnStep(const StepMetrics& metrics) override {
+    losses.push_back(metrics.loss);
     if (metrics.step + 1 == ask_after_steps) asked = true;
+  }
+  void OnValidation(const ValidationMetrics& metrics) override {
+    validations.emplace_back(metrics.step, metrics.nll, metrics.best);
   }
   int64_t ask_after_steps = -1;
   std::atomic<bool> asked = false;
+  std::vector<double> losses;
+  std::vector<std::tuple<int64_t, double, bool>> validations;
 };
 
 class StopRequest : public ::testing::TestWithParam<int> {
@@ -46,16 +57,19 @@ class StopRequest : public ::testing::TestWithParam<int> {
     InProcessWorld world(GetParam());
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       PrepareComputeThread();
+      Trainer* running = nullptr;
       HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options_.batch, options_.pipeline,
                                                                            communicator.size(), communicator.rank()));
       const TrainingSurroundings surroundings{.communicator = communicator,
                                               .stream = Stream::Cpu(1),
                                               .train = corpus_,
+                                              .validation = &corpus_,
                                               .sink = asker_,
-                                              .stop_requested = [this] { return asker_.asked.load(); }};
+                                              .stop_requested = [&] { return asker_.asked || AskedAt(running); }};
       HADAL_ASSIGN_OR_RETURN(
           const std::unique_ptr<Trainer> trainer,
           Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory}));
+      running = trainer.get();
       HADAL_RETURN_IF_ERROR(trainer->ResumeLatest().status());
       HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer->Run());
       if (communicator.rank() == 0) outcome = result;
@@ -65,9 +79,14 @@ class StopRequest : public ::testing::TestWithParam<int> {
     return outcome;
   }
 
+  // Whether the program's place is in the step `ask_within_`.
+  bool AskedAt(Trainer* trainer) const {
+    return absl::StrContains(trainer->engine().place().Describe(), absl::StrCat("step ", ask_within_, ","));
+  }
+
   std::vector<int64_t> SavedSteps() const {
     std::vector<int64_t> steps;
-    for (const CheckpointEntry& entry : ListCheckpoints(directory_.path()).value()) steps.push_back(entry.step);
+    for (const CheckpointEntry& entry : ListCheckpoints(options_.run_directory).value()) steps.push_back(entry.step);
     return steps;
   }
 
@@ -75,6 +94,7 @@ class StopRequest : public ::testing::TestWithParam<int> {
   TrainOptions options_;
   Corpus corpus_ = testing::SmallCorpus();
   Asker asker_;
+  int64_t ask_within_ = -1;
 };
 
 TEST_P(StopRequest, SavesAlsoARunThatIsNotSavedWhenItIsDone) {
@@ -88,6 +108,48 @@ TEST_P(StopRequest, SavesAlsoARunThatIsNotSavedWhenItIsDone) {
   asker_.ask_after_steps = -1;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
   EXPECT_THAT(SavedSteps(), ElementsAre(3)) << "done: as the option says";
+}
+
+// At any time before its gradient norms are exchanged.
+TEST_P(StopRequest, WithinAStepIsTheEndOfThatStep) {
+  ask_within_ = 2;
+  EXPECT_EQ(Train().progress.step, 3);
+}
+
+TEST_P(StopRequest, IsNotKeptWaitingByAValidation) {
+  options_.validation.every_steps = 3;
+  asker_.ask_after_steps = 3;  // when the norms of step 2 have been exchanged
+  const TrainingOutcome outcome = Train();
+  EXPECT_EQ(outcome.reason, StopReason::kRequested);
+  EXPECT_EQ(outcome.progress.step, 3);
+  EXPECT_THAT(asker_.validations, IsEmpty());
+  EXPECT_THAT(SavedSteps(), ElementsAre(3));
+}
+
+// Stopped where a validation is due, at the last step too: whoever goes on has the losses, validations and checkpoints of an unbroken run.
+TEST_P(StopRequest, LeavesTheValidationThatIsDueToWhoGoesOn) {
+  options_.validation.every_steps = 2;
+  options_.checkpoint.every_steps = 2;
+  Train();
+  const std::vector<double> losses = std::exchange(asker_.losses, {});
+  const auto validations = std::exchange(asker_.validations, {});
+  const std::vector<int64_t> saved = SavedSteps();
+  const int64_t best = ReadCheckpointPointer(options_.run_directory, CheckpointPointer::kBest).value();
+  options_.run_directory = directory_ / "stopped";
+  for (const int64_t step : {2, 4, 6}) {
+    asker_.ask_after_steps = step;
+    const TrainingOutcome outcome = Train();
+    EXPECT_EQ(outcome.reason, StopReason::kRequested) << step;
+    EXPECT_EQ(outcome.progress.step, step);
+    EXPECT_EQ(static_cast<int64_t>(asker_.validations.size()), step / 2 - 1);
+    asker_.asked = false;
+  }
+  asker_.ask_after_steps = -1;
+  EXPECT_EQ(Train().reason, StopReason::kSteps);
+  EXPECT_EQ(asker_.losses, losses);
+  EXPECT_EQ(asker_.validations, validations);
+  EXPECT_EQ(SavedSteps(), saved);
+  EXPECT_EQ(*ReadCheckpointPointer(options_.run_directory, CheckpointPointer::kBest), best);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StopRequest, ::testing::Values(1, 2), ::testing::PrintToStringParamName());

@@ -50,6 +50,11 @@ std::string Reason(const std::string& from, const std::string& to) {
   return std::string(status.message());
 }
 
+TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsOfNoValidationThatIsDue) {
+  EXPECT_TRUE(ParseEdited("\"validation_due\"", "\"of another time\"").ok());
+  EXPECT_THAT(Reason("\"validation_due\":false", "\"validation_due\":7"), HasSubstr("validation_due"));
+}
+
 TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsNoEpochsStart) {
   EXPECT_TRUE(ParseEdited("\"epoch_start\"", "\"of another time\"").ok());
   for (const char* wrong :
