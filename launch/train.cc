@@ -149,7 +149,8 @@ absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Tr
                           [&sinks = rank.sinks](const std::string& line) { sinks.Tell(line); });
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer.Run());
   const absl::Status written = rank.collectives.AllOk(rank.sinks.Finish(ReasonText(outcome.reason)), "writing metrics");
-  // Lines that could not be written make no failure of a run that is saved: whoever goes by its exit code would not go on with it.
+  // Lines that could not be written make no failure of a run that is saved: whoever goes by its exit code would not go
+  // on with it.
   if (!written.ok() && !outcome.saved) return written;
   if (!written.ok()) rank.sinks.Warn(absl::StrCat("the run is saved, but not all that it wrote: ", written.message()));
   return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;

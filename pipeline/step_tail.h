@@ -28,8 +28,8 @@ namespace hadal {
 struct UpdateSettings {
   OptimizerOptions optimizer;
   double learning_rate = 0;
-  std::function<StopVote()>
-      vote;  // asked as late as it can still count for the step: before its norms are exchanged; may be empty
+  // Asked as late as it can still count for the step: before its norms are exchanged. May be empty.
+  std::function<StopVote()> vote;
   double highest_loss = std::numeric_limits<double>::infinity();  // a token; the update of a step above it is left out
   std::function<void()> before_update;  // called just before weights and moments change; may be empty
   bool apply = true;                    // false: gradients only, no weight changes

@@ -7,10 +7,11 @@
 // After many skipped steps in a row a run goes back to its newest good checkpoint (run_health.h).
 // Checkpoints are written beside training (checkpoint/save_cycle.h).
 //
-// A request to stop is asked after on every rank where a step's gradient norms are exchanged, and, since a validation may take as long as many
-// steps, once more before one; all ranks end with the same step, saved. A validation that is due then is left out. The checkpoint says so
-// (TrainingProgress::validation_due), and whoever goes on from it begins with that validation, and with what depends on it: `best`, patience,
-// a save. So a run that was stopped has the validations of one that was not.
+// A request to stop is asked after on every rank where a step's gradient norms are exchanged, and, since a validation
+// may take as long as many steps, once more before one; all ranks end with the same step, saved. A validation that is
+// due then is left out. The checkpoint says so (TrainingProgress::validation_due), and whoever goes on from it begins
+// with that validation, and with what depends on it: `best`, patience, a save. So a run that was stopped has the
+// validations of one that was not.
 // Threads: one a rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -49,10 +50,10 @@ struct TrainingSurroundings {
   const Corpus& train;
   const Corpus* validation = nullptr;  // may be null
   MetricsSink& sink;                   // called on rank 0 only
-  std::function<bool()>
-      stop_requested;  // polled on every rank once a step, and before validations (a signal's flag); may be empty
-  std::function<void(int64_t step)>
-      before_step;  // called on every rank, for who watches or disturbs a run; may be empty
+  // A signal's flag, say: polled on every rank once a step, and before validations. May be empty.
+  std::function<bool()> stop_requested;
+  // Called on every rank, for who watches or disturbs a run. May be empty.
+  std::function<void(int64_t step)> before_step;
   // Translates validation sentences with the weights as they are; the same on every rank. May be empty: no BLEU.
   std::function<absl::StatusOr<TranslatedValidation>(Engine&, int64_t update)> validation_bleu;
   TraceRequest trace;  // steps to trace; none by default
@@ -99,7 +100,8 @@ class Trainer {
   // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
   absl::Status ProfileNewWeights();
   absl::Status Validate();
-  // What follows a step: the validation if it is due, a save if one is; why the run ends, if it does. `stop`: the step's vote.
+  // What follows a step: the validation if it is due, a save if one is; why the run ends, if it does. `stop`: the
+  // step's vote.
   absl::StatusOr<std::optional<StopReason>> AfterStep(StopVote stop, bool validation_due);
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;

@@ -2,9 +2,9 @@
 // checkpoints and run directories are made of.
 //
 // Errors: every function maps errno to a Status: NotFound, PermissionDenied (also read-only file systems),
-// ResourceExhausted (no space, quota, size limit, open files), AlreadyExists, FailedPrecondition (wrong kind of file), else
-// Internal: a device or file server that fails (EIO, ESTALE) among them. DataLoss is only said of a file that is damaged.
-// Thread safety: all functions may be called from any thread. Blocking: all.
+// ResourceExhausted (no space, quota, size limit, open files), AlreadyExists, FailedPrecondition (wrong kind of file),
+// else Internal: a device or file server that fails (EIO, ESTALE) among them. DataLoss is only said of a file that is
+// damaged. Thread safety: all functions may be called from any thread. Blocking: all.
 #pragma once
 
 #include <cstdint>

@@ -22,10 +22,10 @@ bool HasOnly(std::string_view characters, std::string_view text) {
 
 // Whether NewCheckpointAttempt makes such names.
 bool IsAttempt(std::string_view text) {
-  const std::vector<std::string_view> parts = absl::StrSplit(text, '-');
+  const std::vector<std::string> parts = absl::StrSplit(std::string(text), '-');
   return parts.size() == 3 && parts[2].size() == 8 &&
          std::all_of(parts.begin(), parts.end(),
-                     [](std::string_view part) { return HasOnly("0123456789abcdef", part); });
+                     [](const std::string& part) { return HasOnly("0123456789abcdef", part); });
 }
 
 // What is behind a checkpoint's name and `infix`; nothing in any other name.
@@ -49,7 +49,7 @@ bool IsReplacedDirectory(const std::string& name) {
 
 // ReplaceFile puts a number behind the attempt where that name is taken.
 bool IsTemporaryFile(const std::string& name) {
-  const std::vector<std::string_view> parts = absl::StrSplit(name, '.');
+  const std::vector<std::string> parts = absl::StrSplit(name, '.');
   const bool is_numbered = parts.size() == 3 && HasOnly("0123456789", parts[2]);
   return (parts.size() == 2 || is_numbered) && (parts[0] == "latest" || parts[0] == "best" || parts[0] == "attempt") &&
          IsAttempt(parts[1]);

@@ -55,8 +55,8 @@ struct TrainingProgress {
   double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
   int64_t best_step = -1;
   int32_t validations_without_improvement = 0;
-  bool validation_due =
-      false;  // the step's validation was left out, for a run that was asked to stop: who goes on begins with it
+  // The step's validation was left out, since the run was asked to stop: whoever goes on begins with it.
+  bool validation_due = false;
   LossTrend loss_trend;
   bool operator==(const TrainingProgress&) const = default;
 };

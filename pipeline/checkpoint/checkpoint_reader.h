@@ -21,9 +21,9 @@
 
 namespace hadal {
 
-// Whether an error says that a checkpoint itself is bad, so that an older one may take its place: NotFound (not all there), DataLoss. No other
-// does (permissions, too many open files, a file system that fails, a format of another version): giving the checkpoint up for it would lose
-// good steps.
+// Whether an error says that a checkpoint itself is bad, so that an older one may take its place: NotFound (not all
+// there), DataLoss. No other does (permissions, too many open files, a file system that fails, a format of another
+// version): giving the checkpoint up for it would lose good steps.
 bool IsDamage(const absl::Status& error);
 
 class CheckpointReader {

@@ -57,7 +57,8 @@ class CheckpointWriter {
 
   // Rank 0, once, before training: makes RUN/checkpoints and names this attempt the one that may commit.
   absl::Status Claim();
-  // Rank 0, after that: removes what earlier attempts left half-written (checkpoint_leftovers.h). No run need end with its errors.
+  // Rank 0, after that: removes what earlier attempts left half-written (checkpoint_leftovers.h). No run need end with
+  // its errors.
   absl::Status RemoveLeftovers() const;
 
   // Any rank: whether this attempt is still the one that may commit.
@@ -78,8 +79,8 @@ class CheckpointWriter {
   // Rank 0, after every rank's WriteRankFile of progress.step succeeded. Replaces a checkpoint of the same step.
   // Errors: Aborted when another attempt claimed the run directory since; Internal when the files do not cover the
   // model exactly once; those of files. After an error the temporary directory is gone and earlier checkpoints are
-  // untouched. The claim is looked at before every move: where another attempt makes it in the middle, the new checkpoint may be in its place,
-  // but pointers stay and nothing old is removed.
+  // untouched. The claim is looked at before every move: where another attempt makes it in the middle, the new
+  // checkpoint may be in its place, but pointers stay and nothing old is removed.
   absl::StatusOr<CommitResult> Commit(const CommitRequest& request);
 
   // Rank 0: removes the temporary directory of `step`.

@@ -3,8 +3,8 @@
 // Saving goes on beside training: every rank's thread writes the slices it owns (background_file.h); at the ends of steps the ranks
 // vote whether all files are there; then a thread of rank 0 commits (checkpoint_writer.h), and the ranks vote whether it has. Threads
 // that write never talk to other ranks; a step waits for them only before its update, for what does not fit the buffer.
-// Limitation: that wait is a rank's own, while the others wait for it in the step's next exchange: with a small buffer and a disk that takes
-// longer than their deadline the run ends as hung.
+// Limitation: that wait is a rank's own, while the others wait for it in the step's next exchange: with a small buffer
+// and a disk that takes longer than their deadline the run ends as hung.
 // Loading: rank 0 finds the newest good checkpoint, every rank reads the weights and moments it keeps of its stage's — whatever
 // layout wrote them — and the ranks vote; a checkpoint that any rank refuses is passed over, loudly, for the next older one.
 // Threads: one a rank. Blocking: all. Every rank calls each method at the same place.
@@ -61,8 +61,8 @@ class TrainingCheckpoints {
   // At the end of a step while saving: the checkpoint, once it is committed; nullopt before. After an error the save is over and
   // earlier checkpoints are untouched. REQUIRES: saving().
   absl::StatusOr<std::optional<SavedCheckpoint>> Poll();
-  // The same, but waits for all ranks' files and the commit, for as long as disks take: the ranks vote again and again, so that no vote's
-  // deadline passes while one of them still writes. The save is over afterwards.
+  // The same, but waits for all ranks' files and the commit, for as long as disks take: the ranks vote again and again,
+  // so that no vote's deadline passes while one of them still writes. The save is over afterwards.
   absl::StatusOr<SavedCheckpoint> Finish();
 
   // Loads the newest good checkpoint of the run; nullopt where the run has none.

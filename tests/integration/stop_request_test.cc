@@ -1,5 +1,5 @@
-// What a run does that is asked to stop: all ranks end with the same step, saved, whatever the options say, and whoever goes on finds
-// nothing missing.
+// What a run does that is asked to stop: all ranks end with the same step, saved, whatever the options say, and whoever
+// goes on finds nothing missing.
 #include <atomic>
 #include <memory>
 #include <tuple>
@@ -126,7 +126,8 @@ TEST_P(StopRequest, IsNotKeptWaitingByAValidation) {
   EXPECT_THAT(SavedSteps(), ElementsAre(3));
 }
 
-// Stopped where a validation is due, at the last step too: whoever goes on has the losses, validations and checkpoints of an unbroken run.
+// Stopped where a validation is due, at the last step too: whoever goes on has the losses, validations and checkpoints
+// of an unbroken run.
 TEST_P(StopRequest, LeavesTheValidationThatIsDueToWhoGoesOn) {
   options_.validation.every_steps = 2;
   options_.checkpoint.every_steps = 2;

@@ -1,5 +1,5 @@
-// What a test's own process asks the system to make durable: every fsync(2) while it lives, by path; failures, slowness and whatever else
-// is to happen at one on demand.
+// What a test's own process asks the system to make durable: every fsync(2) while it lives, by path; failures, slowness
+// and whatever else is to happen at one on demand.
 //
 // A test program that links hadal_recorded_syncs has its own fsync, which calls the system's. One lives at a time.
 // Thread safety: files may be synced on any thread; the methods are for the test's.
@@ -24,7 +24,8 @@ class RecordedSyncs {
   void FailNext(int error);
   // The fsync after `before` more does nothing and throws std::bad_alloc, as any call can that takes memory.
   void ThrowAfter(int before);
-  // Just before the next fsync of a path that ends with `end`, on its thread, `action` is called, once; it may sync files itself.
+  // Just before the next fsync of a path that ends with `end`, on its thread, `action` is called, once; it may sync
+  // files itself.
   void Before(std::string end, std::function<void()> action);
 };
 
