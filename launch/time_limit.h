@@ -1,8 +1,10 @@
 // The wall-clock limit of a job: when it comes, the run saves and ends with exit code 85, as on a signal.
 //
-// The limit is the earlier of `--stop-after 3h55m`, counted from the job's start, and Slurm's end of the job (SLURM_JOB_END_TIME)
-// less a margin of a tenth of the job's time, 5 minutes at most. A job that its supervisor starts again goes on counting from its first start.
-// Why not stop.minutes: that one is a way for a run to be done (exit code 0); this one asks for the run to be continued.
+// The limit is the earlier of `--stop-after 3h55m`, counted from the job's start, and Slurm's end of the job
+// (SLURM_JOB_END_TIME) less a margin of a tenth of the job's time, 5 minutes at most. A job that its supervisor starts
+// again goes on counting from its first start.
+// Why not stop.minutes: that one is a way for a run to be done (exit code 0); this one asks for the run to be
+// continued.
 // Limitation: looked at where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h). So
 // the margin must hold the longest of what lies between, a step or a validation, and a save.
 // Threads: any.

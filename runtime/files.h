@@ -53,9 +53,11 @@ absl::StatusOr<FileDescriptor> OpenFile(const std::string& path);
 absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const std::string& name);
 // Creates a file that must not exist.
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path);
-// Whether a file could be created at `path`, or replaced there, as far as permissions tell: asked before long work for it.
+// Whether a file could be created at `path`, or replaced there, as far as permissions tell: asked before long work for
+// it.
 absl::Status CheckCreatable(const std::string& path);
-// Whether `output` is none of `inputs`, by whatever name: opening it would empty what is still to be read.  Errors: InvalidArgument.
+// Whether `output` is none of `inputs`, by whatever name: opening it would empty what is still to be read.  Errors:
+// InvalidArgument.
 absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::string>& inputs);
 // The error of creating `path`, from its errno; names a directory that is missing.
 absl::Status CreationError(int error, const std::string& path);
@@ -75,12 +77,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes);
 // Creates `path` (which must not exist) with `text` and fsyncs it; a failed write leaves no file.
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
-// Replaces the contents atomically and durably: a reader, or a crash, sees the old text or the new one, and of several writers at once the
-// last one's, whole. The temporary name is `path`.<unique>, with a number behind it where another is writing under that one; what a crash
-// left there is written over. Errors speak of `path`.
+// Replaces the contents atomically and durably: a reader, or a crash, sees the old text or the new one, and of several
+// writers at once the last one's, whole. The temporary name is `path`.<unique>, with a number behind it where another
+// is writing under that one; what a crash left there is written over. Errors speak of `path`.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique);
 
-// `status` with `to` in place of `from` in its message: of what was written under a temporary name, the name that was asked for.
+// `status` with `to` in place of `from` in its message: of what was written under a temporary name, the name that was
+// asked for.
 absl::Status WithPath(const absl::Status& status, const std::string& from, const std::string& to);
 // Renames, replacing a file (or empty directory) of that name; durable after SyncDirectory of the parent.
 absl::Status RenamePath(const std::string& from, const std::string& to);
