@@ -4,8 +4,9 @@
 //   backward   d_gain[h] += Σ_r Σ_j dy·x, then dx = g·dy
 //
 // T is how x, y and their gradients are stored, float or BFloat16.
-// Numerics: fp32. A block has a head: thread t adds the head's elements t, t + 256, … in the order of rows, a warp meets as a butterfly, warps
-// in ascending order: a function of the shape alone, the same bits every time. Asynchronous.
+// Numerics: fp32. A block has one head. Thread t adds the head's elements t, t + 256, … in the order of rows; the lanes
+// of a warp are added as a butterfly, then warps in ascending order. So the order depends only on the shape: the same
+// bits every time. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -17,7 +18,7 @@ struct HeadScaleArgs {
   int64_t rows = 0, heads = 1, head_width = 1;  // R, H, D
   DeviceMatrix<const T> x;                      // [R, H·D]
   DevicePointer<const float> gain;              // g [H]
-  DeviceMatrix<T> y;                            // [R, H·D] (=); may lie over x
+  DeviceMatrix<T> y;                            // [R, H·D] (=); may alias x
 };
 template <typename T>
 void HeadScale(StreamHandle stream, const HeadScaleArgs<T>& args);
