@@ -119,7 +119,7 @@ absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t byt
   return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
 }
 
-// In the order of the sends, so that those of one tag stay in order.
+// In the order of the sends, so that sends with one tag stay in order.
 absl::Status NcclCommunicator::OfferReady(Peer& peer) {
   while (!peer.unready.empty()) {
     const Transfer& transfer = transfers_[peer.unready.front()];
@@ -225,7 +225,7 @@ void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
   from.state = State::kDone;
 }
 
-// REQUIRES: fewer than kMostUnderWay of its direction are started.
+// REQUIRES: fewer than kMostUnderWay messages of this direction are started.
 absl::Status NcclCommunicator::Start(NcclLink& link, Transfer& transfer) {
   transfer.done = free_ends_.back();
   free_ends_.pop_back();

@@ -17,16 +17,16 @@
 namespace hadal {
 namespace {
 
-// Of a transfer's thread blocks: what NCCL's own point-to-point traffic makes do with between two GPUs of a host. With the most transfers
-// that run at once (nccl_communicator.h) all of them fit on a GPU beside each other: 2·8·4 of 108 multiprocessors.
+// Thread blocks of a transfer: as many as NCCL's own point-to-point transfers use between two GPUs of a host. With the
+// largest number of transfers at once (nccl_communicator.h) all blocks fit on a GPU: 2·8·4 of 108 multiprocessors.
 constexpr int kMostBlocks = 4;
-// NCCL puts a message into its queue within microseconds once the link is warm; this is only for what should not happen.
+// Once the link is warm NCCL puts a message into its queue within microseconds; this limit is for failures only.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPoll = absl::Microseconds(50);
-// A sleep takes twice as long as it is asked for; NCCL's own thread, which launches each message, less.
+// A sleep takes twice as long as requested; NCCL's own thread, which launches each message, needs less.
 constexpr absl::Duration kYieldFor = absl::Microseconds(200);
 
-// How many threads are still at it.
+// Counts the threads that have not ended yet.
 class UnderWay {
  public:
   void Begin() {
@@ -155,7 +155,7 @@ void NcclLink::AbortAll(std::span<NcclLink* const> links) {
     if (comm == nullptr) continue;
     under_way->Begin();
     std::thread([under_way, comm, &library = link->library_] {
-      library.Abort(comm);  // what it says no longer matters
+      library.Abort(comm);  // its result no longer matters
       under_way->End();
     }).detach();
   }
