@@ -15,8 +15,9 @@ OutputHead::OutputHead(const ModelPlan& plan)
 void OutputHead::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const {
   const DeviceBatch* const places = context.places;
   const ConstAnyMatrix table = context.parameters.ProductWeight(table_);
-  for (int64_t first = 0; first < x.rows; first += Workspace::kLogitRows) {
-    const int64_t rows = std::min(Workspace::kLogitRows, x.rows - first);
+  const int64_t most_rows = context.workspace.logit_rows();
+  for (int64_t first = 0; first < x.rows; first += most_rows) {
+    const int64_t rows = std::min(most_rows, x.rows - first);
     const ConstAnyMatrix block = x.Rows(first, rows);
     const AnyMatrix logits = context.workspace.logits(rows);
     const Vector loss(context.workspace.row_loss(x.rows).data + first, rows);

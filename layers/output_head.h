@@ -1,6 +1,6 @@
 // The output head: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training the gradients as well.
 //
-// Logits exist for Workspace::kLogitRows rows at a time. They are made, reduced to a loss, overwritten by their
+// Logits exist for Workspace::logit_rows() rows at a time. They are made, reduced to a loss, overwritten by their
 // gradient and multiplied into dx and dE before the next rows. So all logits never exist at once, and no product is
 // computed twice.
 // Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and

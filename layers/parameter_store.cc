@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training,
+ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, Purpose purpose,
                                ArenaLayout& layout, const std::vector<SliceRange>& updated)
     : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   for (const int32_t s : sublayers) {
@@ -17,11 +17,11 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
   }
   rounded_elements_ = Place(sublayers, Storage::kBFloat16);
   weight_floats_ = Place(sublayers, Storage::kFloat32);
-  training ? PlaceMasters(updated) : AddMasters(0, rounded_elements_);
+  purpose == Purpose::kTraining ? PlaceMasters(updated) : AddMasters(0, rounded_elements_);
   weight_slice_ = layout.ReserveLasting<float>("weights", weight_floats_);
   rounded_slice_ = layout.ReserveLasting<BFloat16>("weights", rounded_elements_);
   master_slice_ = layout.ReserveLasting<float>("weights", master_floats_);
-  if (!training) return;
+  if (purpose == Purpose::kInference) return;
   gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
 }
 

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
+#include "layers/purpose.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -59,8 +60,8 @@ struct SliceRange {
 class ParameterStore {
  public:
   // Reserves room for the sublayers of this rank, given in ascending order. `plan` must outlive the store.
-  // `training`: gradients as well, and of masters only those of `updated`, which ascend; else all.
-  ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, bool training, ArenaLayout& layout,
+  // For training: gradients as well, and of masters only those of `updated`, which ascend. For inference: all masters.
+  ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, Purpose purpose, ArenaLayout& layout,
                  const std::vector<SliceRange>& updated = {SliceRange()});
 
   // Fixes the addresses. Call once.

@@ -9,9 +9,12 @@
 
 namespace hadal {
 
-Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
+Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
                      ArenaLayout& layout)
-    : storage_(plan.compute_storage), width_(plan.options.d_model), vocabulary_(plan.options.target_vocabulary) {
+    : storage_(plan.compute_storage),
+      width_(plan.options.d_model),
+      vocabulary_(plan.options.target_vocabulary),
+      logit_rows_(LogitRows(stream.kind())) {
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
@@ -22,11 +25,11 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
                                                 .heads = plan.options.heads,
                                                 .head_width = d / plan.options.heads});
   attention_slice_ = layout.Reserve<float>(category, attention_floats_);
-  logits_slice_ = reserve(kLogitRows * vocabulary_);
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
+  logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * vocabulary_);
   row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
   host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
-  if (!training) return;
+  if (purpose == Purpose::kInference) return;
   branch_input_slice_ = reserve(rows * d);
   context_slice_ = reserve(rows * d);
   query_slice_ = reserve(rows * d);

@@ -9,6 +9,7 @@
 #include "kernels/device_batch.h"
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
+#include "layers/purpose.h"
 #include "layers/residual_profile.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
@@ -40,8 +41,8 @@ struct StepScalars {
 // Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write, where not said otherwise.
 class Workspace {
  public:
-  // Reserves it; `training`: what backward needs as well.
-  Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, bool training,
+  // Reserves it; for training what backward needs as well.
+  Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
             ArenaLayout& layout);
   void Bind(const Arena& arena);
 
@@ -57,20 +58,25 @@ class Workspace {
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
-  // Rows of logits of the output head.
+  // Rows of logits of the output head.  REQUIRES: rows ≤ logit_rows().
   AnyMatrix logits(int64_t rows) const { return {logits_, rows, vocabulary_, storage_}; }
-  // A number for each target row, or for a block of kLogitRows where there are fewer: nll behind loss, back to back.
+  // A number for each target row, or for kLogitRows where there are fewer: nll behind loss, back to back.
   Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
   Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
   // Both once more, in the host's memory.  [2 · rows]
   Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
 
-  // The head works on this many rows at a time; part of the order of accumulation, hence fixed.
+  // The head works on this many rows at a time. They are a part of the order of accumulation, hence fixed for a kind of device. On the CPU few,
+  // so that logits stay in a cache. On a GPU many: the gradient of the table is read and written once a block, and a product of few rows and
+  // d_model columns leaves most of a GPU idle.
+  static constexpr int64_t LogitRows(DeviceKind kind) { return kind == DeviceKind::kCpu ? kLogitRows : 2048; }
+  int64_t logit_rows() const { return logit_rows_; }
+  // There is room for so many on every device: as many as beam search asks for.
   static constexpr int64_t kLogitRows = 256;
 
  private:
   Storage storage_ = Storage::kFloat32;
-  int64_t width_ = 0, vocabulary_ = 0, attention_floats_ = 0, partial_floats_ = 0, loss_rows_ = 0;
+  int64_t width_ = 0, vocabulary_ = 0, logit_rows_ = 0, attention_floats_ = 0, partial_floats_ = 0, loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
       projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_, host_row_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,

@@ -5,7 +5,7 @@
 
 namespace hadal {
 
-Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, bool training, ArenaLayout& layout)
+Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout)
     : chunks_(pipeline.shape.chunks) {
   const ScheduleShape& shape = pipeline.shape;
   for (int c = 0; c < shape.chunks; ++c) {
@@ -26,12 +26,13 @@ Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank
     if (!shape.IsFirst(rank, c)) {
       const int32_t border = pipeline.first_sublayer(rank, c);
       channels.receive_forward.emplace(spec(Operation::kReceiveForward, border), layout);
-      if (training) channels.send_backward.emplace(spec(Operation::kSendBackward, border), layout);
+      if (purpose == Purpose::kTraining) channels.send_backward.emplace(spec(Operation::kSendBackward, border), layout);
     }
     if (!shape.IsLast(rank, c)) {
       const int32_t border = pipeline.last_sublayer(rank, c);
       channels.send_forward.emplace(spec(Operation::kSendForward, border), layout);
-      if (training) channels.receive_backward.emplace(spec(Operation::kReceiveBackward, border), layout);
+      if (purpose == Purpose::kTraining)
+        channels.receive_backward.emplace(spec(Operation::kReceiveBackward, border), layout);
     }
   }
 }

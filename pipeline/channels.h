@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "layers/purpose.h"
 #include "pipeline/channel.h"
 #include "pipeline/pipeline_plan.h"
 
@@ -13,8 +14,8 @@ namespace hadal {
 
 class Channels {
  public:
-  // Lays the buffers out. `training`: the backward channels as well.
-  Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, bool training, ArenaLayout& layout);
+  // Lays the buffers out. For training the backward channels as well.
+  Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
   // Transfers at once, at most.

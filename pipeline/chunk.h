@@ -28,6 +28,7 @@
 #include "layers/front_end.h"
 #include "layers/layer_combination.h"
 #include "layers/loss_head.h"
+#include "layers/purpose.h"
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
 #include "pipeline/batch_slots.h"
@@ -43,7 +44,7 @@ struct ChunkSpec {
   int32_t first = 0, last = 0;   // sublayers [first, last) of the plan
   int32_t slots = 1;             // micro-batches live at once
   int32_t checkpoint_every = 0;  // sublayers a segment, more where a cut is not legal; 0: no activation checkpointing
-  bool training = true;
+  Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
   bool graphs = false;            // launched as graphs there
   int replicas = 1;               // that share its gradients

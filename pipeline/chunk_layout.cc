@@ -1,6 +1,7 @@
 // A chunk's pieces and where their tensors lie; chunk.cc runs them.
 #include <algorithm>
 
+#include "layers/purpose.h"
 #include "pipeline/chunk.h"
 #include "runtime/check.h"
 
@@ -39,7 +40,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   starts_in_history_ = !input_edges_.empty() && pieces_.front().history_entries > 0;
   ends_in_history_ = !output_edges_.empty() && EntryOf(pieces_.size() - 1) >= 0;
   for (const Edge& edge : output_edges_) output_slices_.push_back(reserve(edge, edge.values, ends_in_history_));
-  if (!spec.training) return;
+  if (spec.purpose == Purpose::kInference) return;
   for (const Edge& edge : input_edges_) {
     input_gradient_slices_.push_back(reserve(edge, edge.gradient, starts_in_history_));
   }
@@ -83,7 +84,7 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   head.head = MakeLossHead(plan_);
   head_input_slice_ =
       layout.ReserveBytes("workspace", capacity.target_rows * d_model_ * BytesOf(plan_.compute_storage));
-  if (spec_.training) {
+  if (spec_.purpose == Purpose::kTraining) {
     head_gradient_ = ReserveInSlot(Stack::kDecoder, plan_.stream_storage(Stack::kDecoder), capacity);
   }
 }
@@ -102,7 +103,7 @@ void Chunk::AddHistory(int32_t first, int32_t last, const ActivationCapacity& ca
                          .width = d_model_,
                          .storage = plan_.stream_storage(stack),
                          .slots = spec_.slots,
-                         .training = spec_.training},
+                         .purpose = spec_.purpose},
       layout);
 }
 

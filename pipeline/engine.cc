@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "layers/device_support.h"
 #include "pipeline/instruction_event.h"
 #include "pipeline/row_bucket.h"
+#include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -19,35 +21,34 @@ bool IsCompute(Operation operation) {
 
 }  // namespace
 
-Engine::Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training,
-               Communicator& world, absl::Duration timeout, Communicator* devices)
-    : pipeline_(pipeline),
-      grid_(world, pipeline.grid),
-      collectives_(world, timeout),
-      timeout_(timeout),
-      parts_(plan, pipeline, grid_.stage(), stream, training),
-      tail_(plan, pipeline, parts_, collectives_, timeout),
+Engine::Engine(const EngineSetup& setup)
+    : pipeline_(setup.pipeline),
+      grid_(setup.world, setup.pipeline.grid),
+      collectives_(setup.world, setup.timeout),
+      timeout_(setup.timeout),
+      parts_(setup.plan, setup.pipeline, grid_.stage(), setup.stream, setup.purpose),
+      tail_(setup.plan, setup.pipeline, parts_, collectives_, setup.timeout),
       progress_([this] { Progress(); }),
       complete_([this](int32_t first) { Complete(first); }) {
-  HADAL_CHECK_EQ(grid_.replica(), pipeline.replica);
-  HADAL_CHECK_EQ(devices != nullptr, pipeline.device_transfers);
-  if (devices != nullptr) device_grid_.emplace(*devices, pipeline.grid);
+  HADAL_CHECK_EQ(grid_.replica(), pipeline_.replica);
+  HADAL_CHECK_EQ(setup.devices != nullptr, pipeline_.device_transfers);
+  if (setup.devices != nullptr) device_grid_.emplace(*setup.devices, pipeline_.grid);
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
-                                                       const Stream& stream, bool training, Communicator& world,
-                                                       absl::Duration timeout, Communicator* devices) {
-  if (stream.device() != nullptr) {
-    HADAL_RETURN_IF_ERROR(CheckDeviceSupport(plan, stream.device()->kernels()));
-  } else if (plan.compute_storage != Storage::kFloat32) {
-    return absl::InvalidArgumentError("bf16 needs a GPU: a CPU trains in fp32");
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineSetup& setup) {
+  Device* const device = setup.stream.device();
+  if (device != nullptr) {
+    HADAL_RETURN_IF_ERROR(CheckDeviceSupport(setup.plan, device->kernels()));
+  } else if (setup.plan.compute_storage != Storage::kFloat32) {
+    return absl::InvalidArgumentError(absl::StrCat("device.precision: bf16 needs a GPU, and rank ", setup.world.rank(),
+                                                   " computes on the CPU; take fp32, or auto"));
   }
-  std::unique_ptr<Engine> engine(new Engine(plan, pipeline, stream, training, world, timeout, devices));
+  std::unique_ptr<Engine> engine(new Engine(setup));
   RankParts& parts = engine->parts_;
-  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(parts.layout, stream.device()));
-  if (training) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(stream));
-  HADAL_RETURN_IF_ERROR(parts.Bind(engine->arena_, engine->transfers(), engine->grid_, timeout, engine->trace_));
-  if (stream.device() != nullptr) engine->trace_.ShowTo(stream.device()->profiler(), engine->grid_.stage());
+  HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(parts.layout, device));
+  if (setup.purpose == Purpose::kTraining) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(setup.stream));
+  HADAL_RETURN_IF_ERROR(parts.Bind(engine->arena_, engine->transfers(), engine->grid_, setup.timeout, engine->trace_));
+  if (device != nullptr) engine->trace_.ShowTo(device->profiler(), engine->grid_.stage());
   return engine;
 }
 
@@ -169,7 +170,7 @@ absl::Status Engine::ExecuteAll(const RankProgram& program) {
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
     const absl::Status status = Execute(program[i]);
-    // What broke beside the computation first: behind it the instruction finds communication closed, and does not know why.
+    // First what broke beside the computation: after that the instruction finds communication closed, and does not know why.
     HADAL_RETURN_IF_ERROR(progress_status_);
     HADAL_RETURN_IF_ERROR(status);
     if (computes) result_.times.core_wait_seconds += run_queue_.Seconds() - waited;
@@ -212,7 +213,7 @@ absl::Status Engine::Execute(const Instruction& instruction) {
     case Operation::kShareTiedWeights:
       return tail_.ShareTiedWeights(result_);
   }
-  return absl::OkStatus();
+  HADAL_CHECK(false);  // no operation is left
 }
 
 absl::Status Engine::Receive(ReceiveChannel& channel, const PackedBatch& batch) {

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "layers/purpose.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/process_grid.h"
 #include "pipeline/profile_relay.h"
@@ -33,16 +34,24 @@
 
 namespace hadal {
 
+// What an engine is made of. What is referred to must outlive it.
+struct EngineSetup {
+  const ModelPlan& plan;
+  const PipelinePlan& pipeline;  // of `world`'s rank, for world.size() ranks
+  Stream stream;                 // whose device has the arena
+  Purpose purpose = Purpose::kTraining;
+  Communicator& world;
+  absl::Duration timeout;  // of each wait for a peer
+  // The same ranks' communicator of devices' memory, connected as TransferPairs says (transfer_pairs.h). Null, where messages lie in the
+  // host's memory: without pipeline.device_transfers.
+  Communicator* devices = nullptr;
+};
+
 class Engine {
  public:
-  // Allocates the arena, on the stream's device, and binds it. `plan` and `pipeline` must outlive the engine.
+  // Allocates the arena, on the stream's device, and binds it.
   // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for; InvalidArgument for a plan in bf16 on the CPU.
-  // REQUIRES: `pipeline` is the plan of `world`'s rank, for world.size() ranks.
-  // `devices`: the same ranks' communicator of devices' memory, where pipeline.device_transfers, connected as TransferPairs says
-  // (transfer_pairs.h); else null.
-  static absl::StatusOr<std::unique_ptr<Engine>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
-                                                        const Stream& stream, bool training, Communicator& world,
-                                                        absl::Duration timeout, Communicator* devices = nullptr);
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineSetup& setup);
 
   ProcessGrid& grid() { return grid_; }
   Stage& stage() { return parts_.stage; }
@@ -86,8 +95,7 @@ class Engine {
   absl::Status ShareWeights();
 
  private:
-  Engine(const ModelPlan& plan, const PipelinePlan& pipeline, const Stream& stream, bool training, Communicator& world,
-         absl::Duration timeout, Communicator* devices);
+  explicit Engine(const EngineSetup& setup);
 
   // Who moves what kernels work on.
   ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }

@@ -5,13 +5,14 @@
 // read them, here and behind. What crosses the border behind is the whole matrix. The gradient has one place a chunk; layers add to
 // it in descending order.
 // Storage: values as the stack's stream; the gradient in fp32.
-// Memory: (slots + 1) · entries · rows · d elements at capacity; without training no gradient.
+// Memory: (slots + 1) · entries · rows · d elements at capacity; for inference no gradient.
 // Thread safety: one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "layers/purpose.h"
 #include "layers/sublayer_context.h"
 #include "runtime/arena.h"
 
@@ -26,12 +27,12 @@ class LayerHistory {
     int64_t width = 0;
     Storage storage = Storage::kFloat32;
     int32_t slots = 1;
-    bool training = true;
+    Purpose purpose = Purpose::kTraining;
   };
   LayerHistory(const Spec& spec, ArenaLayout& layout)
       : spec_(spec),
         values_slice_(layout.ReserveBytes("layer history", spec.slots * SlotBytes())),
-        gradient_slice_(layout.Reserve<float>("layer history", spec.training ? Elements() : 0)) {}
+        gradient_slice_(layout.Reserve<float>("layer history", spec.purpose == Purpose::kTraining ? Elements() : 0)) {}
 
   void Bind(const Arena& arena) {
     values_ = arena.Get<std::byte>(values_slice_);

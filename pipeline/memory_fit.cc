@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/device/driver_memory.h"
 #include "kernels/device/own_memory.h"
+#include "layers/purpose.h"
 #include "pipeline/rank_parts.h"
 #include "pipeline/transfer_pairs.h"
 #include "runtime/status_macros.h"
@@ -117,7 +118,7 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
   for (int replica = 0; replica < grid.replicas; ++replica) {
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan own, PlanOfReplica(pipeline, replica));
     for (int stage = 0; stage < grid.stages; ++stage) {
-      layouts[grid.RankOf(stage, replica)] = RankParts(plan, own, stage, stream, /*training=*/true).layout;
+      layouts[grid.RankOf(stage, replica)] = RankParts(plan, own, stage, stream, Purpose::kTraining).layout;
     }
   }
   return layouts;

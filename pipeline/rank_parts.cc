@@ -8,14 +8,14 @@
 namespace hadal {
 
 RankParts::RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
-                     bool training)
+                     Purpose purpose)
     : layout(stream.kind()),
-      stage(plan, pipeline, stage, stream, training, layout),
-      state(plan, pipeline, stage, training, layout),
-      channels(plan, pipeline, stage, training, layout),
+      stage(plan, pipeline, stage, stream, purpose, layout),
+      state(plan, pipeline, stage, purpose, layout),
+      channels(plan, pipeline, stage, purpose, layout),
       tied(plan, pipeline, stage, stream, layout),
-      reduction(pipeline, state, stream, training, layout) {
-  if (training && pipeline.decoder) {
+      reduction(pipeline, state, stream, purpose, layout) {
+  if (purpose == Purpose::kTraining && pipeline.decoder) {
     layout.BeginProgram();
     decoder.emplace(plan, pipeline, stage, *pipeline.decoder, pipeline.decode_capacity, stream, layout);
   }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "layers/purpose.h"
 #include "pipeline/channels.h"
 #include "pipeline/decode/decoder_parts.h"
 #include "pipeline/pipeline_plan.h"
@@ -27,7 +28,7 @@ namespace hadal {
 
 struct RankParts {
   // Adds everything up in `layout`, which is all that `hadal plan` needs. `plan` and `pipeline`, the rank's replica's, must outlive the object.
-  RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, bool training);
+  RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, Purpose purpose);
   // `transfers`: over whose communicators what kernels work on goes; `host`: the host's. Both, and `trace`, must outlive the object.
   // Errors: ResourceExhausted; those of transfers' room (Communicator::Reserve).
   absl::Status Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "pipeline/slice_ownership.h"
 #include "pipeline/stage_state.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -16,8 +17,8 @@ namespace hadal {
 
 // Consecutive in memory, of one owner.
 struct ReplicaBucket {
-  // Long enough that a message's latency does not count, short enough to be in a cache when it is added.
-  static constexpr int64_t kMostElements = int64_t{1} << 18;
+  // Runs of one owner's slices are dealt as long as a message.
+  static constexpr int64_t kMostElements = kRunElements;
 
   Vector gradient;
   AnyMatrix weight;            // as kernels read it.  [1, elements]

@@ -16,8 +16,10 @@ AnyMatrix GradientOf(const ReplicaBucket& bucket) { return Matrix(bucket.gradien
 }  // namespace
 
 ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream,
-                                   bool training, ArenaLayout& layout)
-    : replica_(pipeline.replica), replicas_(pipeline.grid.replicas), active_(training && pipeline.grid.replicas > 1) {
+                                   Purpose purpose, ArenaLayout& layout)
+    : replica_(pipeline.replica),
+      replicas_(pipeline.grid.replicas),
+      active_(purpose == Purpose::kTraining && pipeline.grid.replicas > 1) {
   if (!active_) return;
   on_device_ = pipeline.device_transfers;
   const auto elements = [&state](std::span<const StateSlice> slices) {

@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "layers/purpose.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/received_pieces.h"
 #include "pipeline/replica_buckets.h"
@@ -42,8 +43,8 @@ namespace hadal {
 
 class ReplicaReduction {
  public:
-  // Without `training` or with one replica there is nothing to reduce, and no memory is taken.
-  ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, bool training,
+  // For inference, or with one replica, there is nothing to reduce, and no memory is taken.
+  ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
   // `state`: bound. `replicas`: the stage's (process_grid.h). `trace` gets an event a message received, while it records.
   // Errors: ResourceExhausted.

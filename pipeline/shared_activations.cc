@@ -2,13 +2,13 @@
 
 namespace hadal {
 
-void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training,
+void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose,
                                 ArenaLayout& layout) {
   width_ = plan.options.d_model;
   source_storage_ = plan.stream_storage(Stack::kEncoder);
   target_storage_ = plan.stream_storage(Stack::kDecoder);
   saved_slice_ = layout.ReserveBytes("activations", saved_bytes_);
-  if (!training) return;
+  if (purpose == Purpose::kInference) return;
   const auto reserve = [&](int64_t rows, Storage storage) {
     return layout.ReserveBytes("workspace", rows * width_ * BytesOf(storage));
   };

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "layers/model_plan.h"
+#include "layers/purpose.h"
 #include "layers/sublayer_context.h"
 #include "runtime/arena.h"
 #include "runtime/tensor.h"
@@ -18,7 +19,7 @@ class SharedActivations {
  public:
   void Require(int64_t saved_bytes) { saved_bytes_ = std::max(saved_bytes_, saved_bytes); }
   // Call once, after every chunk has stated what it requires.
-  void Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, bool training, ArenaLayout& layout);
+  void Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
   std::byte* saved() const { return saved_; }  // one segment's saved tensors

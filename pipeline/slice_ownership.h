@@ -21,7 +21,8 @@
 
 namespace hadal {
 
-// As long as a message between replicas (replica_buckets.h).
+// As long as a message between replicas (replica_buckets.h): long enough that its latency does not count, short enough to be in a cache when
+// it is added.
 inline constexpr int64_t kRunElements = int64_t{1} << 18;
 
 struct OwnedSlice {

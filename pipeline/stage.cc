@@ -4,25 +4,26 @@
 
 namespace hadal {
 
-Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, bool training,
+Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
              ArenaLayout& layout)
     : plan_(plan),
       stream_(stream),
-      parameters_(plan, Sublayers(pipeline, rank), training, layout, UpdatedSlices(plan, pipeline, rank)),
-      workspace_(plan, pipeline.capacity, stream, training, layout) {
+      parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
+      workspace_(plan, pipeline.capacity, stream, purpose, layout) {
+  const bool trains = purpose == Purpose::kTraining;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),
                          .last = pipeline.last_sublayer(rank, c),
-                         .slots = training ? pipeline.peak_live[rank][c] : 1,
-                         .checkpoint_every = training ? pipeline.checkpoint_every : 1,
-                         .training = training,
+                         .slots = trains ? pipeline.peak_live[rank][c] : 1,
+                         .checkpoint_every = trains ? pipeline.checkpoint_every : 1,
+                         .purpose = purpose,
                          .on_device = stream.kind() != DeviceKind::kCpu,
                          .graphs = pipeline.graphs,
                          .replicas = pipeline.grid.replicas,
                          .inputs_on_device = pipeline.device_transfers};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
-  shared_.Reserve(plan, pipeline.capacity, training, layout);
+  shared_.Reserve(plan, pipeline.capacity, purpose, layout);
 }
 
 std::vector<int32_t> Stage::Sublayers(const PipelinePlan& pipeline, int rank) {

@@ -1,4 +1,5 @@
-// Everything one rank holds: its parameters and their state, its chunks' activations, its scratch. No communication.
+// What one rank computes with: its parameters and their gradients, its chunks' activations, its scratch. No communication. (Moments are in
+// stage_state.h, all of it together in rank_parts.h.)
 //
 // A stage is laid out first (the constructor adds up an ArenaLayout, which is all `hadal plan` needs) and bound to memory later.
 // Thread safety: one thread.
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "layers/parameter_store.h"
+#include "layers/purpose.h"
 #include "layers/sublayer_context.h"
 #include "pipeline/chunk.h"
 #include "pipeline/pipeline_plan.h"
@@ -18,8 +20,8 @@ namespace hadal {
 
 class Stage {
  public:
-  // `plan` and `pipeline` must outlive the stage. Without `training`: no gradients, moments or kept activations.
-  Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, bool training,
+  // `plan` and `pipeline` must outlive the stage. For inference: no gradients and no kept activations.
+  Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
   void Bind(const Arena& arena);
 

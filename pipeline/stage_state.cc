@@ -47,15 +47,15 @@ MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> sli
 
 }  // namespace
 
-StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training,
+StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose,
                        ArenaLayout& layout)
-    : plan_(plan), training_(training), sharded_(pipeline.shard_optimizer_state), replica_(pipeline.replica) {
+    : plan_(plan), purpose_(purpose), sharded_(pipeline.shard_optimizer_state), replica_(pipeline.replica) {
   for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
     slices_.push_back(
         {.parameter = slice.parameter, .slice = slice.slice, .owner = slice.replica, .elements = slice.elements});
   }
   ListOwned();
-  if (!training) return;
+  if (purpose == Purpose::kInference) return;
   MomentPlaces moments =
       PlaceMoments(plan, slices_, [&](const StateSlice& slice) { return !sharded_ || slice.owner == replica_; });
   moment_places_ = std::move(moments.places);
@@ -77,14 +77,15 @@ void StageState::ListOwned() {
 
 void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   device_ = arena.device();
-  float* first = training_ ? arena.Get<float>(first_moment_slice_) : nullptr;
-  float* second = training_ ? arena.Get<float>(second_moment_slice_) : nullptr;
-  if (training_) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
+  const bool trains = purpose_ == Purpose::kTraining;
+  float* first = trains ? arena.Get<float>(first_moment_slice_) : nullptr;
+  float* second = trains ? arena.Get<float>(second_moment_slice_) : nullptr;
+  if (trains) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
     slice.weight = parameters.WeightSlice(slice.parameter, slice.slice);
     slice.rounded = parameters.RoundedSlice(slice.parameter, slice.slice);
-    if (!training_) continue;
+    if (!trains) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
     const int64_t place = moment_places_[i];
     if (place < 0) continue;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "layers/parameter_store.h"
+#include "layers/purpose.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/arena.h"
 #include "runtime/tensor.h"
@@ -42,8 +43,8 @@ struct StateSlice {
 
 class StageState {
  public:
-  // Reserves the moments.  `training`: false leaves gradients and moments empty.
-  StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, bool training, ArenaLayout& layout);
+  // Reserves the moments.  For inference there are neither gradients nor moments.
+  StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
   // `parameters`: the stage's, bound.
   void Bind(const Arena& arena, const ParameterStore& parameters);
 
@@ -70,7 +71,7 @@ class StageState {
   void ListOwned();
 
   const ModelPlan& plan_;
-  bool training_;
+  Purpose purpose_;
   bool sharded_;
   int replica_;
   std::vector<StateSlice> slices_;

@@ -38,7 +38,7 @@ struct UpdateSettings {
 
 struct StepResult {
   GlobalGradient gradient;  // with the step's loss sums; the same on every rank
-  bool applied = false;     // false: not finite, nothing was changed
+  bool applied = false;     // false: not finite, a spike of the loss, or not wanted: nothing was changed
   StageTimes times;         // of this rank
   double seconds = 0;
 };

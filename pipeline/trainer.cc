@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "layers/purpose.h"
 #include "pipeline/instruments/non_finite_search.h"
 #include "pipeline/learning_rate.h"
 #include "pipeline/parameter_broadcast.h"
@@ -60,9 +61,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
     for (const PackedBatch& batch : trainer->validation_batches_) trainer->validation_sentences_ += batch.sentences();
   }
   Communicator& communicator = surroundings.communicator;
-  absl::StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(plan, pipeline, surroundings.stream,
-                     /*training=*/true, communicator, WaitTimeout(options), surroundings.devices);
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create({.plan = plan,
+                                                                   .pipeline = pipeline,
+                                                                   .stream = surroundings.stream,
+                                                                   .purpose = Purpose::kTraining,
+                                                                   .world = communicator,
+                                                                   .timeout = WaitTimeout(options),
+                                                                   .devices = surroundings.devices});
   HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
   trainer->engine_ = *std::move(engine);
   trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));

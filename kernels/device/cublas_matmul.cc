@@ -192,6 +192,10 @@ cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) con
     Check(library_.set_preference(preference, attribute, &value, sizeof(value)), shape);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kMatmulWorkspaceBytes));
+  // Otherwise the parts of a sum over k that several blocks share would be added in the result's type.
+  if (shape.result != Storage::kFloat32) {
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  }
   const auto alignment = [&](Storage storage) -> uint32_t { return shape.on_16_bytes ? 16 : BytesOf(storage); };
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(shape.operands));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(shape.operands));

@@ -1,4 +1,5 @@
 #include "pipeline/decode/decode_buffers.h"
+#include "layers/purpose.h"
 
 #include <algorithm>
 
@@ -11,7 +12,7 @@ ActivationCapacity GroupCapacity(const DecodeCapacity& capacity) {
 DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream,
                              ArenaLayout& layout)
     : width_(plan.options.d_model),
-      workspace_(plan, GroupCapacity(capacity), stream, /*training=*/false, layout),
+      workspace_(plan, GroupCapacity(capacity), stream, Purpose::kInference, layout),
       scratch_(plan,
                {.rows = capacity.rows,
                 .memory_rows = capacity.source_rows,

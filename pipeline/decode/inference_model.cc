@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "layers/purpose.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 
@@ -24,7 +25,7 @@ absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator
     sublayers.push_back(s);
   }
   ArenaLayout layout;
-  parameters_ = std::make_unique<ParameterStore>(plan(), std::move(sublayers), /*training=*/false, layout);
+  parameters_ = std::make_unique<ParameterStore>(plan(), std::move(sublayers), Purpose::kInference, layout);
   HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout, stream.device()));
   parameters_->Bind(arena_);
   return checkpoint_.ReadWeights(*parameters_, stream);

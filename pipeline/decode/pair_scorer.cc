@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "layers/purpose.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/comm/collectives.h"
@@ -17,9 +18,9 @@ namespace {
 
 constexpr int64_t kFewestRows = 16;  // of a product: oneDNN's sums of fewer rows depend on their number
 
-// Adds samples without a token until no product is short.
-void FillUp(bool has_source, PackedBatch& batch) {
-  const auto last_block = [&] { return batch.target_rows() % Workspace::kLogitRows; };
+// Adds samples without a token until no product is short, the head's of `logit_rows` rows at a time neither.
+void FillUp(bool has_source, int64_t logit_rows, PackedBatch& batch) {
+  const auto last_block = [&] { return batch.target_rows() % logit_rows; };
   while ((has_source && batch.source_rows() < kFewestRows) || (last_block() > 0 && last_block() < kFewestRows)) {
     AppendSentence({.has_source = has_source}, -1, batch);
   }
@@ -32,13 +33,17 @@ absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
   pair_rows_ = batch_tokens - kFewestRows;  // room is left for what fills a batch up
   PipelineOptions options;
   if (stream.kind() != DeviceKind::kCpu) {
-    constexpr int32_t kBlock = Workspace::kLogitRows;
-    if (batch_tokens > kBlock) batch.target_tokens = (batch_tokens + kBlock - 1) / kBlock * kBlock;
+    const auto block = static_cast<int32_t>(Workspace::LogitRows(stream.kind()));
+    if (batch_tokens > block) batch.target_tokens = (batch_tokens + block - 1) / block * block;
     options.bucket_rows = batch.target_tokens;  // no smaller size than the capacity's
   }
   HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, options, communicator_.size()));
-  HADAL_ASSIGN_OR_RETURN(
-      engine_, Engine::Create(checkpoint_.plan(), pipeline_, stream, /*training=*/false, communicator_, timeout_));
+  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = checkpoint_.plan(),
+                                                  .pipeline = pipeline_,
+                                                  .stream = stream,
+                                                  .purpose = Purpose::kInference,
+                                                  .world = communicator_,
+                                                  .timeout = timeout_}));
   return checkpoint_.ReadWeights(engine_->stage().parameters(), engine_->stage().stream());
 }
 
@@ -58,7 +63,8 @@ int64_t PairScorer::longest_tokens() const { return std::min(pipeline_.capacity.
 
 absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
   HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {pair_rows_, pair_rows_}));
-  for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), batch);
+  const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind());
+  for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), logit_rows, batch);
   std::vector<float> row_nll;
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};
   HADAL_RETURN_IF_ERROR(engine_->Evaluate(batches, scalars, &row_nll).status());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers/method_presets.h"
+#include "layers/purpose.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
@@ -48,7 +49,7 @@ absl::Status RunRank(const Settings& s, const ModelPlan& plan, const PipelinePla
        ++i) {
     sublayers.push_back(i);
   }
-  ParameterStore parameters(plan, sublayers, false, layout);
+  ParameterStore parameters(plan, sublayers, Purpose::kInference, layout);
   HADAL_ASSIGN_OR_RETURN(const Arena arena, Arena::Allocate(layout));
   parameters.Bind(arena);
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 1, stream, communicator, timeout));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The speed of a training step, as the README quotes it: every line is a `hadal bench step`.
+# The speed of a training step, as docs/performance.md quotes it: every line is a `hadal bench step`.
 #
 #   tests/bench/step_speed.sh path/to/hadal > tests/bench/results/step_speed.txt
 # Takes about twelve minutes on two cores; the machine should be idle. Ranks of an mpirun take one thread each.

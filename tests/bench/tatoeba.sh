@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real text, end to end: prepare → train → average → translate → BLEU, as the README quotes it.
+# Real text, end to end: prepare → train → average → translate → BLEU, as docs/results.md quotes it.
 #
 #   tests/bench/tatoeba.sh path/to/hadal DATA WORK [hadal train's arguments…]
 # DATA holds {train,valid,test}.{en,de}. WORK receives corpus, run and translations; a second call resumes the training.

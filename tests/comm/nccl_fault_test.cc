@@ -5,7 +5,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/comm/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/comm/nccl_ranks.h"
@@ -15,10 +14,12 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using testing::ArmedByRank0;
 using testing::EmulatedNccl;
 using ::testing::HasSubstr;
 using testing::kHang;
 using testing::NcclRank;
+using testing::PostFrom0To1;
 using testing::RunNcclRanks;
 using testing::TransferBuffer;
 
@@ -26,19 +27,14 @@ using testing::TransferBuffer;
 TEST(NcclFault, AnAsynchronousErrorIsALostPeer) {
   EmulatedNccl nccl(2);
   const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
-    if (rank.host.rank() == 0) nccl.FailAfter(nccl.messages());
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.FailAfter(nccl.messages()); }));
     TransferBuffer value(rank.memory, {1});
-    const int peer = 1 - rank.host.rank();
-    absl::StatusOr<CommRequest> request =
-        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
-    HADAL_RETURN_IF_ERROR(request.status());
-    const absl::Status waited = rank.nccl.Wait(*request, absl::Now() + kHang, "activations");
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
+    const absl::Status waited = rank.nccl.Wait(request, absl::Now() + kHang, "activations");
     EXPECT_EQ(waited.code(), absl::StatusCode::kUnavailable) << waited;
-    EXPECT_THAT(std::string(waited.message()), AllOf(HasSubstr("rank " + std::to_string(peer)),
+    EXPECT_THAT(std::string(waited.message()), AllOf(HasSubstr("rank " + std::to_string(1 - rank.host.rank())),
                                                      HasSubstr("remote process exited"), HasSubstr("activations")));
-    EXPECT_EQ(rank.nccl.Send(value.data(), 4, peer, 0).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(PostFrom0To1(rank, value).status().code(), absl::StatusCode::kUnavailable);
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
@@ -48,16 +44,11 @@ TEST(NcclFault, AnAsynchronousErrorIsALostPeer) {
 TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
   EmulatedNccl nccl(2);
   const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
-    if (rank.host.rank() == 0) nccl.FailAfter(nccl.messages());
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.FailAfter(nccl.messages()); }));
     TransferBuffer value(rank.memory, {1});
-    const int peer = 1 - rank.host.rank();
-    absl::StatusOr<CommRequest> request =
-        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
-    HADAL_RETURN_IF_ERROR(request.status());
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
     char byte = 0;
-    HADAL_ASSIGN_OR_RETURN(CommRequest never, rank.host.Receive(&byte, 1, peer, 8));
+    HADAL_ASSIGN_OR_RETURN(CommRequest never, rank.host.Receive(&byte, 1, 1 - rank.host.rank(), 8));
     return rank.host.Wait(never, absl::Now() + kHang, "a byte that nobody sends");
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
@@ -68,15 +59,10 @@ TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
 TEST(NcclFault, AStalledMessageEndsWithItsDeadline) {
   EmulatedNccl nccl(4);
   const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
-    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.StallAfter(nccl.messages()); }));
     TransferBuffer value(rank.memory, {1});
-    const int peer = 1 - rank.host.rank();
-    absl::StatusOr<CommRequest> request =
-        rank.host.rank() == 0 ? rank.nccl.Send(value.data(), 4, peer, 0) : rank.nccl.Receive(value.data(), 4, peer, 0);
-    HADAL_RETURN_IF_ERROR(request.status());
-    const absl::Status waited = rank.nccl.Wait(*request, absl::Now() + absl::Milliseconds(200), "activations");
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
+    const absl::Status waited = rank.nccl.Wait(request, absl::Now() + absl::Milliseconds(200), "activations");
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
     return absl::OkStatus();
   });
@@ -93,9 +79,7 @@ TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
     std::vector<TransferBuffer> values;
     for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{1});
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
-    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.StallAfter(nccl.messages()); }));
     CommRequest last;
     for (int peer = 0, value = 0; peer < 3; ++peer) {
       if (peer == rank.host.rank()) continue;

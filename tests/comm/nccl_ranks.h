@@ -10,6 +10,7 @@
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/status_macros.h"
 #include "runtime/stream.h"
+#include "tests/comm/transfer_buffer.h"
 #include "tests/support/emulated_nccl.h"
 
 namespace hadal::testing {
@@ -38,6 +39,20 @@ inline bool Works(NcclCommunicator& communicator) {
   absl::StatusOr<CommRequest> sent = communicator.Send(nullptr, 0, communicator.rank(), 99);
   absl::StatusOr<CommRequest> received = communicator.Receive(nullptr, 0, communicator.rank(), 99);
   return sent.ok() && received.ok() && communicator.Test(*sent).ok() && communicator.Test(*received).ok();
+}
+
+// Rank 0 calls `arm` (EmulatedNccl::FailAfter, StallAfter …) between two barriers: no rank's message of before is hit, and each one's next is.
+inline absl::Status ArmedByRank0(NcclRank& rank, const std::function<void()>& arm) {
+  Collectives collectives(rank.host, kHang);
+  HADAL_RETURN_IF_ERROR(collectives.Barrier("connected"));
+  if (rank.host.rank() == 0) arm();
+  return collectives.Barrier("armed");
+}
+
+// Posts this rank's side of a message from rank 0 to rank 1.
+inline absl::StatusOr<CommRequest> PostFrom0To1(NcclRank& rank, const TransferBuffer& value) {
+  if (rank.host.rank() == 0) return rank.nccl.Send(value.data(), value.bytes(), 1, 0);
+  return rank.nccl.Receive(value.data(), value.bytes(), 0, 0);
 }
 
 // Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it, others abandoned.

@@ -19,10 +19,12 @@ namespace hadal {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ArmedByRank0;
 using testing::EmulatedNccl;
 using ::testing::HasSubstr;
 using testing::kHang;
 using testing::NcclRank;
+using testing::PostFrom0To1;
 using testing::RunNcclRanks;
 using testing::TransferBuffer;
 
@@ -106,9 +108,7 @@ TEST(NcclStandstill, MakesNothingForTransfersThatWereReserved) {
     rank.memory.device()->OnStandstill([&] { ++told; });
     std::vector<CommRequest> requests(kTransfers + 1);
     const auto post = [&](int i) -> absl::Status {
-      absl::StatusOr<CommRequest> posted = rank.host.rank() == 0 ? rank.nccl.Send(values[i].data(), 4, 1, 0)
-                                                                 : rank.nccl.Receive(values[i].data(), 4, 0, 0);
-      HADAL_ASSIGN_OR_RETURN(requests[i], posted);
+      HADAL_ASSIGN_OR_RETURN(requests[i], PostFrom0To1(rank, values[i]));
       return absl::OkStatus();
     };
     const auto wait = [&](int i) { return rank.nccl.Wait(requests[i], absl::Now() + kHang, "a value"); };
@@ -133,15 +133,12 @@ TEST(NcclStandstill, MakesNothingForTransfersThatWereReserved) {
 TEST(NcclStandstill, AStandstillBehindAStalledMessageIsAHang) {
   EmulatedNccl nccl(4);
   const auto body = [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("connected"));
-    if (rank.host.rank() == 0) nccl.StallAfter(nccl.messages());
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("armed"));
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.StallAfter(nccl.messages()); }));
     TransferBuffer value(rank.memory, {1});
-    const int peer = 1 - rank.host.rank();
-    if (rank.host.rank() == 0) HADAL_RETURN_IF_ERROR(rank.nccl.Send(value.data(), 4, peer, 0).status());
+    if (rank.host.rank() == 0) HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
     rank.nccl.Progress();
-    if (rank.host.rank() == 1) HADAL_RETURN_IF_ERROR(rank.nccl.Receive(value.data(), 4, peer, 0).status());
+    if (rank.host.rank() == 1) HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("granted"));
     rank.nccl.Progress();
     std::string seen;
@@ -154,7 +151,7 @@ TEST(NcclStandstill, AStandstillBehindAStalledMessageIsAHang) {
     rank.memory.device()->FreeBytes();
     watchdog.join();
     EXPECT_THAT(seen, HasSubstr("for transfers to end before its device stands still"));
-    const absl::Status next = rank.nccl.Send(value.data(), 4, peer, 0).status();
+    const absl::Status next = rank.nccl.Send(value.data(), 4, 1 - rank.host.rank(), 0).status();
     EXPECT_EQ(next.code(), absl::StatusCode::kDeadlineExceeded) << next;
     EXPECT_THAT(std::string(next.message()), HasSubstr("1 transfers to end"));
     return absl::OkStatus();

@@ -6,7 +6,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/comm/mpi_communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "tests/comm/communicator_conformance.h"
 #include "tests/gpu/nccl_test_main.h"
@@ -36,15 +35,16 @@ class GpuNcclConformance : public ::testing::TestWithParam<testing::ConformanceC
 
 TEST_P(GpuNcclConformance, Holds) {
   const testing::NcclTestSurroundings& here = testing::NcclHere();
-  const std::unique_ptr<MpiCommunicator> host = MpiCommunicator::Create(*here.environment).value();
-  auto nccl = NcclCommunicator::Create(*here.library, *here.device, *host, AllPairs(host->size()), kTimeout);
+  testing::NcclTestHost ranks;
+  Communicator& host = ranks.communicator();
+  auto nccl = NcclCommunicator::Create(*here.library, *here.device, host, AllPairs(host.size()), kTimeout);
   ASSERT_TRUE(nccl.ok()) << nccl.status();
   GetParam().run(**nccl, Stream::On(*here.device, 1));
-  const absl::Status status = Collectives(*host, kTimeout).Barrier("the case's end");
+  const absl::Status status = Collectives(host, kTimeout).Barrier("the case's end");
   EXPECT_TRUE(status.ok()) << status;
   char byte = 0;
-  if ((*nccl)->Send(&byte, 0, host->rank(), 1).status().code() == absl::StatusCode::kUnavailable) {
-    CloseHost(*host);  // the case was about an error
+  if ((*nccl)->Send(&byte, 0, host.rank(), 1).status().code() == absl::StatusCode::kUnavailable) {
+    CloseHost(host);  // the case was about an error
   } else {
     EXPECT_TRUE((*nccl)->Close(kTimeout).ok());
   }

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/device/cuda_device.h"
 #include "runtime/check.h"
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/communicator.h"
 #include "tests/gpu/nccl_test_main.h"
 #include "tests/integration/nccl_run_cases.h"
 
@@ -27,21 +27,22 @@ std::unique_ptr<Device> OpenDevice(int rank) {
 // Of this rank: what other ranks hold is empty in both.
 TEST(GpuNcclRunTest, EveryRunHasTheHostsBits) {
   const NcclTestSurroundings& here = NcclHere();
-  const int ranks = here.environment->size();
+  NcclTestHost host;
+  Communicator& world = host.communicator();
+  const int ranks = world.size();
   if (ranks != 2 && ranks != 4) GTEST_SKIP() << "for mpirun -np 2 or 4";
-  const std::unique_ptr<MpiCommunicator> world = MpiCommunicator::Create(*here.environment).value();
   const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
   for (const NcclRunCase& run : NcclRunCases(ranks)) {
     SCOPED_TRACE(run.name);
     RunSpec spec = run.spec;
     spec.make_device = OpenDevice;
-    const RunOutcome by_host = TrainRank(spec, corpus, *world);
+    const RunOutcome by_host = TrainRank(spec, corpus, world);
     int links = 0;
     spec.connect_devices = [&](Device& device, Communicator& communicator, std::span<const RankPair> pairs) {
       links = static_cast<int>(pairs.size());
       return NcclCommunicator::Create(*here.library, device, communicator, pairs, kTimeout);
     };
-    const RunOutcome by_nccl = TrainRank(spec, corpus, *world);
+    const RunOutcome by_nccl = TrainRank(spec, corpus, world);
     EXPECT_GT(links, 0);
     EXPECT_EQ(FirstDifference(by_host, by_nccl), "");
     EXPECT_EQ(by_host.validation_loss, by_nccl.validation_loss);

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "kernels/device/cuda_device.h"
+#include "launch/task_launcher.h"
 
 namespace hadal::testing {
 namespace {
@@ -36,10 +38,16 @@ void LookLikeHosts(int rank) {
 int RunTests(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();
-  // First: it sets what CUDA reads when it starts.
-  auto environment = MpiEnvironment::Start(&argc, &argv);
-  if (!environment.ok()) return Skip(std::string(environment.status().message()));
-  const int rank = (*environment)->rank(), size = (*environment)->size();
+  std::unique_ptr<MpiEnvironment> environment;
+  int rank = 0, size = 1;
+  if (StartedForMpi([](const char* name) { return std::getenv(name); })) {
+    // First: it sets what CUDA reads when it starts.
+    auto started = MpiEnvironment::Start(&argc, &argv);
+    if (!started.ok()) return Skip(std::string(started.status().message()));
+    environment = *std::move(started);
+    rank = environment->rank();
+    size = environment->size();
+  }
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess || devices == 0) {
     return Skip(std::string("no CUDA device: ") + cudaGetErrorString(error));
@@ -51,13 +59,17 @@ int RunTests(int argc, char** argv) {
   if (!device.ok()) return Skip(std::string(device.status().message()));
   std::printf("rank %d of %d on %s (%d devices), NCCL %s\n", rank, size, (*device)->Name().c_str(), devices,
               NcclVersionText((*library)->Version()).c_str());
-  Here() = {environment->get(), device->get(), library->get()};
+  Here() = {environment.get(), device->get(), library->get()};
   return RUN_ALL_TESTS();
 }
 
 }  // namespace
 
 const NcclTestSurroundings& NcclHere() { return Here(); }
+
+NcclTestHost::NcclTestHost() {
+  if (Here().environment != nullptr) mpi_ = MpiCommunicator::Create(*Here().environment).value();
+}
 
 }  // namespace hadal::testing
 

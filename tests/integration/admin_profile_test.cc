@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
@@ -38,8 +39,12 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
     const Stream stream = Stream::Cpu(1);
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                            MakePipelinePlan(plan, kBatch, options, ranks, communicator.rank()));
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                           Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                                 .pipeline = pipeline,
+                                                                                 .stream = stream,
+                                                                                 .purpose = Purpose::kTraining,
+                                                                                 .world = communicator,
+                                                                                 .timeout = kTimeout}));
     const ParameterStore& parameters = engine->stage().parameters();
     HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 1, stream, engine->grid().pipeline(), kTimeout));
     HADAL_RETURN_IF_ERROR(engine->ShareWeights());

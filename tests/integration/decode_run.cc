@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
@@ -56,8 +57,12 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   const DecodeSpec& spec = shared.spec;
   const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
   const Stream stream = device != nullptr ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(shared.plan, shared.pipeline, stream, false, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = shared.plan,
+                                                                               .pipeline = shared.pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kInference,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout}));
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
   if (spec.moved) MoveParametersOffTheirStart(parameters, spec.seed);

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/device/launch_device.h"
 #include "layers/model_plan.h"
+#include "layers/purpose.h"
 #include "runtime/random.h"
 #include "tests/integration/decode_run.h"
 #include "tests/integration/pipeline_run.h"
@@ -117,7 +118,7 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
   const int32_t first = plan.target_embedding() + 2;
   std::vector<int32_t> sublayers;
   for (int32_t s = first; s < static_cast<int32_t>(plan.sublayers.size()); ++s) sublayers.push_back(s);
-  ParameterStore parameters(plan, sublayers, /*training=*/false, layout);
+  ParameterStore parameters(plan, sublayers, Purpose::kInference, layout);
   DecodeBuffers buffers(plan, capacity, stream, layout);
   DecoderChunk chunk(plan, first, static_cast<int32_t>(plan.sublayers.size()), capacity, /*candidates=*/2, buffers,
                      {.on_device = true}, layout);

@@ -12,6 +12,7 @@
 #include "launch/memory_limit.h"
 #include "launch/rank_device.h"
 #include "layers/method_presets.h"
+#include "layers/purpose.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine.h"
@@ -62,8 +63,12 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
       HADAL_ASSIGN_OR_RETURN(
           const PipelinePlan pipeline,
           MakePipelinePlan(report->model, options.batch, options.pipeline, ranks, communicator.rank()));
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, pipeline, Stream::On(device, 1), true,
-                                                               communicator, absl::Seconds(20)));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+                                                                .pipeline = pipeline,
+                                                                .stream = Stream::On(device, 1),
+                                                                .purpose = Purpose::kTraining,
+                                                                .world = communicator,
+                                                                .timeout = absl::Seconds(20)}));
       EXPECT_EQ(json["memory"][communicator.rank()]["device_bytes"], device.used_bytes());
       EXPECT_EQ(json["memory"][communicator.rank()]["pinned_host_bytes"], device.used_host_bytes());
       return absl::OkStatus();
@@ -89,8 +94,12 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
     EmulatedDevice device;
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                            MakePipelinePlan(report->model, options.batch, options.pipeline, 2, rank));
-    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, pipeline, Stream::On(device, 1), true,
-                                                             communicator, absl::Seconds(20)));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+                                                              .pipeline = pipeline,
+                                                              .stream = Stream::On(device, 1),
+                                                              .purpose = Purpose::kTraining,
+                                                              .world = communicator,
+                                                              .timeout = absl::Seconds(20)}));
     HADAL_RETURN_IF_ERROR(engine->ShareWeights());
     const std::unique_ptr<Decoder> decoder =
         Decoder::Over(report->model, engine->stage().parameters(), engine->stage().stream(), communicator,
@@ -141,8 +150,12 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
       const ActivationCapacity& capacity = report->pipeline.capacity;
       plan.relu_masks = HasReluMasks(plan, capacity, report->pipeline.bucket_rows, stream);
       EXPECT_EQ(plan.relu_masks, has_masks);
-      HADAL_ASSIGN_OR_RETURN(const auto engine,
-                             Engine::Create(plan, report->pipeline, stream, true, communicator, absl::Seconds(20)));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
+                                                                .pipeline = report->pipeline,
+                                                                .stream = stream,
+                                                                .purpose = Purpose::kTraining,
+                                                                .world = communicator,
+                                                                .timeout = absl::Seconds(20)}));
       const int64_t planned = json["memory"][0]["device_bytes"];
       EXPECT_EQ(device.used_bytes(), has_masks ? planned : planned - report->relu_mask_bytes);
     }

@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "layers/initialization.h"
 #include "layers/layer_combination.h"
+#include "layers/purpose.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/random_inputs.h"
 
@@ -105,7 +106,7 @@ TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
   ArenaLayout layout;
   std::vector<int32_t> sublayers(plan.sublayers.size());
   std::iota(sublayers.begin(), sublayers.end(), 0);
-  ParameterStore parameters(plan, sublayers, /*training=*/false, layout);
+  ParameterStore parameters(plan, sublayers, Purpose::kInference, layout);
   absl::StatusOr<Arena> arena = Arena::Allocate(layout);
   ASSERT_TRUE(arena.ok());
   parameters.Bind(*arena);

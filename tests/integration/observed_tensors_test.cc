@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/instruments/non_finite_search.h"
 #include "pipeline/parameter_broadcast.h"
@@ -73,8 +74,12 @@ void OnRanks(ResidualMethod method, int ranks, int checkpoint_every,
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                           Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                                 .pipeline = pipeline,
+                                                                                 .stream = stream,
+                                                                                 .purpose = Purpose::kTraining,
+                                                                                 .world = communicator,
+                                                                                 .timeout = kTimeout}));
     HADAL_RETURN_IF_ERROR(
         InitializeParameters(pipeline, engine->stage().parameters(), 1, stream, engine->grid().pipeline(), kTimeout));
     return body({*engine,

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -47,8 +48,13 @@ struct Pipeline {
 
 // The first message is not what the step expects; receives for both are posted when it starts.
 absl::Status StepBesideABadPeer(const Pipeline& p, const Stream& stream, Communicator& world, Communicator* devices) {
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(p.plan, p.pipeline, stream, true, world, kHang, devices));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = p.plan,
+                                                                               .pipeline = p.pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kTraining,
+                                                                               .world = world,
+                                                                               .timeout = kHang,
+                                                                               .devices = devices}));
   const Corpus corpus = RandomCorpus(40, 10, kVocabulary, 3);
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
                          SamplingOrder::Create(corpus, {.seed = 1, .capacity = {32, 32}, .micro_batches_per_step = 2}));
@@ -132,8 +138,12 @@ TEST(OwnErrorTest, ADecodersSendsAreGone) {
   InProcessWorld world(2);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     const Stream stream = Stream::Cpu(1);
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                           Engine::Create(p.plan, p.pipeline, stream, false, communicator, kHang));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = p.plan,
+                                                                                 .pipeline = p.pipeline,
+                                                                                 .stream = stream,
+                                                                                 .purpose = Purpose::kInference,
+                                                                                 .world = communicator,
+                                                                                 .timeout = kHang}));
     HADAL_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                            Decoder::Create(p.plan, p.pipeline, engine->stage().parameters(), stream, communicator,
                                            {.longest_source = 8, .sentences = 1}, kHang));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/decode/validation_bleu.h"
 #include "pipeline/engine.h"
 #include "pipeline/instruments/depth_recorder.h"
@@ -142,8 +143,13 @@ absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared
                        Communicator& communicator) {
   const RunSpec& spec = shared.spec;
   const Stream stream = device ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(shared.plan, pipeline, stream, true, communicator, kTimeout, devices));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = shared.plan,
+                                                                               .pipeline = pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kTraining,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout,
+                                                                               .devices = devices}));
   shared.outcome.arena_bytes[communicator.rank()] = engine->arena_bytes();
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
@@ -50,7 +51,12 @@ int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
                   .Run([&](Communicator& communicator) -> absl::Status {
                     PrepareComputeThread();
                     const Stream stream = Stream::Cpu(2);
-                    auto engine = *Engine::Create(plan, pipeline, stream, true, communicator, absl::Seconds(30));
+                    auto engine = *Engine::Create({.plan = plan,
+                                                   .pipeline = pipeline,
+                                                   .stream = stream,
+                                                   .purpose = Purpose::kTraining,
+                                                   .world = communicator,
+                                                   .timeout = absl::Seconds(30)});
                     (void)InitializeParameters(pipeline, engine->stage().parameters(), 1, stream, communicator,
                                                absl::Seconds(30));
                     for (int step = 0; step < 3; ++step) {

@@ -16,7 +16,7 @@ struct Case {
   int64_t rows, heads, head_width;
   Placement place;
 };
-const Case kCases[] = {{1, 1, 1, {}}, {7, 3, 5, {3, 2}}, {40, 4, 16, {}}};
+const Case kCases[] = {{1, 1, 1, {}}, {7, 3, 5, {3, 2}}, {40, 4, 16, {}}, {70, 2, 24, {8, 8}}};
 
 // T: how x, y and their gradients are stored.
 template <typename T>
@@ -32,12 +32,12 @@ TYPED_TEST(CudaHeadScaleTest, ScalesEachHead) {
     const std::vector<float> x = Rounded<T>(NormalValues(c.rows * width, 1)), gain = NormalValues(c.heads, 2);
     DeviceMatrixOf<T> matrix(device, x, c.rows, width, c.place);
     DeviceVectorOf<float> gains(device, gain);
-    cuda::HeadScale<T>(device.stream(), {.rows = c.rows,
-                                         .heads = c.heads,
-                                         .head_width = c.head_width,
-                                         .x = matrix.view(),
-                                         .gain = gains.data(),
-                                         .y = matrix.view()});
+    cuda::HeadScaleForward<T>(device.stream(), {.rows = c.rows,
+                                                .heads = c.heads,
+                                                .head_width = c.head_width,
+                                                .x = matrix.view(),
+                                                .gain = gains.data(),
+                                                .y = matrix.view()});
     const std::vector<float> y = matrix.dense();
     for (int64_t i = 0; i < c.rows * width; ++i)
       ASSERT_EQ(y[i], Rounded<T>(gain[i % width / c.head_width] * x[i])) << i;
@@ -48,10 +48,11 @@ TYPED_TEST(CudaHeadScaleTest, ScalesEachHead) {
 TYPED_TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
   using T = TypeParam;
   for (const Case& c : kCases) {
-    const int64_t width = c.heads * c.head_width;
+    const int64_t width = c.heads * c.head_width,
+                  blocks = (c.rows + cuda::kHeadScaleRowBlock - 1) / cuda::kHeadScaleRowBlock;
     const std::vector<float> dy = Rounded<T>(NormalValues(c.rows * width, 1));
     const std::vector<float> x = Rounded<T>(NormalValues(c.rows * width, 2));
-    const std::vector<float> before = NormalValues(c.heads, 3);
+    const std::vector<float> before = NormalValues(c.heads, 3), gain = NormalValues(c.heads, 4);
     const HeadScaleReference reference{c.rows, width, Widen(x), std::vector<double>(c.heads)};
     std::vector<double> gradients = reference.Backward(Widen(dy)).d_gain;
     for (int64_t h = 0; h < c.heads; ++h) gradients[h] += before[h];
@@ -59,15 +60,23 @@ TYPED_TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
     for (const uint64_t seed : {1, 2}) {
       KernelDevice device(seed);
       DeviceMatrixOf<T> gradient(device, dy, c.rows, width, c.place), input(device, x, c.rows, width, c.place);
-      DeviceVectorOf<float> sums(device, before);
-      cuda::HeadScaleGain<T>(device.stream(), {.rows = c.rows,
-                                               .heads = c.heads,
-                                               .head_width = c.head_width,
-                                               .dy = gradient.view(),
-                                               .x = input.view(),
-                                               .d_gain = sums.data()});
+      DeviceVectorOf<float> sums(device, before), gains(device, gain);
+      DeviceVectorOf<float> partials(device, std::vector<float>(blocks * c.heads, NAN));
+      cuda::HeadScaleBackward<T>(device.stream(), {.rows = c.rows,
+                                                   .heads = c.heads,
+                                                   .head_width = c.head_width,
+                                                   .dy = gradient.view(),
+                                                   .x = input.view(),
+                                                   .gain = gains.data(),
+                                                   .dx = gradient.view(),
+                                                   .d_gain = sums.data(),
+                                                   .partials = partials.data()});
       const std::vector<float> result = sums.Read();
       EXPECT_TRUE(NearReference(result, gradients, 4 * std::sqrt(c.rows * c.head_width), 8));
+      const std::vector<float> dx = gradient.dense();
+      for (int64_t i = 0; i < c.rows * width; ++i)
+        ASSERT_EQ(dx[i], Rounded<T>(gain[i % width / c.head_width] * dy[i])) << i;
+      EXPECT_TRUE(gradient.guards_intact());
       if (seed == 1) first = result;
       EXPECT_EQ(result, first) << "another order of threads changes bits";
     }

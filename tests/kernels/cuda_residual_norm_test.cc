@@ -325,8 +325,8 @@ TEST(CudaResidualNormDropoutTest, MasksAreThoseOfRandomH) {
 
 // Few rows in small blocks, so that every multiprocessor has some; many in large ones, so that their sums are little traffic.
 static_assert(cuda::DeviceRowBlock(1) == 16 && cuda::DeviceRowBlock(8192) == 16);
-static_assert(cuda::DeviceRowBlock(8193) == 32 && cuda::DeviceRowBlock(65536) == 32);
-static_assert(cuda::DeviceRowBlock(65537) == 64 && cuda::DeviceRowBlock(262144) == 128);
+static_assert(cuda::DeviceRowBlock(8193) == 32 && cuda::DeviceRowBlock(32 * 1584) == 32);
+static_assert(cuda::DeviceRowBlock(32 * 1584 + 1) == 40 && cuda::DeviceRowBlock(262144) == 168);
 
 TEST(CudaResidualNormBlocksTest, EveryRowOfManyBlocksIsInTheSums) {
   constexpr int64_t kRows = 8200, kWidth = 2;

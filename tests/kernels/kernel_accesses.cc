@@ -271,12 +271,13 @@ void CountRest(AccessLab& lab) {
     cuda::Convert<BFloat16, float>(stream, {.rows = kRows, .width = kWidth, .from = narrow, .to = wide});
   });
   lab.Count(shape, {"HeadScaleKernel<BFloat16>"}, [&](StreamHandle stream) {
-    cuda::HeadScale<BFloat16>(stream,
-                              {.rows = kRows, .heads = 8, .head_width = 64, .x = narrow, .gain = numbers, .y = other});
+    cuda::HeadScaleForward<BFloat16>(
+        stream, {.rows = kRows, .heads = 8, .head_width = 64, .x = narrow, .gain = numbers, .y = other});
   });
-  lab.Count(shape, {"HeadScaleGainKernel<BFloat16>"}, [&](StreamHandle stream) {
-    cuda::HeadScaleGain<BFloat16>(
-        stream, {.rows = kRows, .heads = 8, .head_width = 64, .dy = narrow, .x = other, .d_gain = numbers});
+  lab.Count(shape, {"HeadScaleGradientKernel<BFloat16>", "HeadScaleGainKernel<BFloat16>"}, [&](StreamHandle stream) {
+    cuda::HeadScaleBackwardArgs<BFloat16> args = {.rows = kRows, .heads = 8, .head_width = 64};
+    args.dy = narrow, args.x = args.dx = other, args.gain = args.d_gain = numbers, args.partials = partials;
+    cuda::HeadScaleBackward<BFloat16>(stream, args);
   });
   lab.Count(shape, {"ShiftScale ForwardKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
     cuda::ShiftScaleForward<BFloat16, BFloat16>(

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
+#include "layers/purpose.h"
 
 namespace hadal {
 namespace {
@@ -37,9 +38,9 @@ std::vector<int32_t> From(const ModelPlan& plan, int32_t first) {
 
 class Bound {
  public:
-  Bound(const ModelPlan& plan, int32_t first_sublayer, bool training,
+  Bound(const ModelPlan& plan, int32_t first_sublayer, Purpose purpose,
         const std::vector<SliceRange>& updated = {SliceRange()})
-      : store_(plan, From(plan, first_sublayer), training, layout_, updated), arena_(*Arena::Allocate(layout_)) {
+      : store_(plan, From(plan, first_sublayer), purpose, layout_, updated), arena_(*Arena::Allocate(layout_)) {
     store_.Bind(arena_);
   }
   const ParameterStore& store() const { return store_; }
@@ -53,7 +54,7 @@ class Bound {
 
 TEST(ParameterStoreTest, OneCopyInFp32) {
   const ModelPlan plan = SmallPlan(Storage::kFloat32);
-  const Bound bound(plan, 0, /*training=*/true, {{.begin = {3, 0}, .end = {5, 0}}});
+  const Bound bound(plan, 0, Purpose::kTraining, {{.begin = {3, 0}, .end = {5, 0}}});
   for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) {
     EXPECT_EQ(bound.store().WeightVector(p).size, plan.parameters[p].elements());
     EXPECT_EQ(bound.store().AsRead(p).data, bound.store().Weight(p).data);
@@ -71,7 +72,7 @@ TEST(ParameterStoreTest, MastersLieWhereTheyAreUpdated) {
     return std::find_if(updated.begin(), updated.end(),
                         [&](const SliceRange& range) { return range.Holds(parameter, slice); });
   };
-  const Bound bound(plan, 0, /*training=*/true, updated);
+  const Bound bound(plan, 0, Purpose::kTraining, updated);
   const ParameterStore& store = bound.store();
   const float* const first_master = store.WeightSlice(0, 1).data;
   const BFloat16* const first_rounded = store.RoundedSlice(0, 1).data;
@@ -109,7 +110,7 @@ TEST(ParameterStoreTest, MastersLieWhereTheyAreUpdated) {
 
 TEST(ParameterStoreTest, RoundsTheMastersThatAreHere) {
   const ModelPlan plan = SmallPlan(Storage::kBFloat16);
-  const Bound bound(plan, 0, /*training=*/true, {{.begin = {2, 0}, .end = {9, 0}}});
+  const Bound bound(plan, 0, Purpose::kTraining, {{.begin = {2, 0}, .end = {9, 0}}});
   const ParameterStore& store = bound.store();
   for (int32_t p = 2; p < 9; ++p) {
     const Vector weight = store.WeightSlice(p, 0);
@@ -130,11 +131,11 @@ TEST(ParameterStoreTest, RoundsTheMastersThatAreHere) {
 TEST(ParameterStoreTest, AnotherStagesTableIsReadAlone) {
   const ModelPlan plan = SmallPlan(Storage::kBFloat16);
   const int32_t embedding = plan.target_embedding();
-  const Bound training(plan, embedding, /*training=*/true);
+  const Bound training(plan, embedding, Purpose::kTraining);
   EXPECT_TRUE(training.store().WeightSlice(0, 0).empty());
   EXPECT_EQ(training.store().RoundedSlice(0, 1).size, plan.parameters[0].elements() - kSliceElements);
   for (const int32_t p : training.store().owned()) EXPECT_FALSE(training.store().WeightSlice(p, 0).empty());
-  const Bound inference(plan, embedding, /*training=*/false);
+  const Bound inference(plan, embedding, Purpose::kInference);
   EXPECT_EQ(inference.store().WeightVector(0).size, plan.parameters[0].elements());
 }
 
@@ -142,7 +143,7 @@ TEST(ParameterStoreTest, AnotherStagesTableIsReadAlone) {
 TEST(ParameterStoreTest, ParametersOfASublayerLieBackToBack) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const ModelPlan plan = SmallPlan(storage);
-    const Bound bound(plan, 0, /*training=*/true);
+    const Bound bound(plan, 0, Purpose::kTraining);
     const SublayerRecord& attention = plan.sublayers[1];
     for (const Storage read : {Storage::kFloat32, Storage::kBFloat16}) {
       int32_t last = -1;
@@ -162,7 +163,7 @@ TEST(ParameterStoreTest, ParametersOfASublayerLieBackToBack) {
 
 TEST(ParameterStoreDeathTest, AMasterThatIsNotHereIsNotRead) {
   const ModelPlan plan = SmallPlan(Storage::kBFloat16);
-  const Bound bound(plan, 0, /*training=*/true, {{.begin = {0, 1}, .end = {3, 0}}});
+  const Bound bound(plan, 0, Purpose::kTraining, {{.begin = {0, 1}, .end = {3, 0}}});
   EXPECT_DEATH(static_cast<void>(bound.store().Weight(0)), "data != nullptr");
 }
 

@@ -1,4 +1,5 @@
 #include "layers/sublayer_context.h"
+#include "layers/purpose.h"
 
 #include <set>
 #include <vector>
@@ -29,7 +30,7 @@ class SublayerContextTest : public ::testing::Test {
   const ModelPlan plan_ = Plan();
   const Stream stream_ = Stream::Cpu(1);
   ArenaLayout layout_;
-  const ParameterStore parameters_{plan_, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/false, layout_};
+  const ParameterStore parameters_{plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kInference, layout_};
   const Workspace workspace_{plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, false, layout_};
 };
 
@@ -89,7 +90,7 @@ TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
   const ActivationCapacity capacity{.source_rows = 5, .target_rows = 7, .max_length = 7};
   const Stream stream = Stream::Cpu(1);
   ArenaLayout layout;
-  Workspace workspace(plan, capacity, stream, /*training=*/true, layout);
+  Workspace workspace(plan, capacity, stream, Purpose::kTraining, layout);
   const Arena arena = Arena::Allocate(layout).value();
   workspace.Bind(arena);
   const Vector scratch = workspace.attention_scratch(), partials = workspace.norm_partials();

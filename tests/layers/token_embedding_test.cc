@@ -1,5 +1,6 @@
 // Against the formula x = dropout(sqrt(d)·E[token] + PE[position]), positions counted from 2, spelled out a number at a time.
 #include "layers/token_embedding.h"
+#include "layers/purpose.h"
 
 #include <cmath>
 #include <vector>
@@ -23,7 +24,7 @@ class TokenEmbeddingTest : public ::testing::Test {
                                .target_vocabulary = 9,
                                .max_positions = 5,
                                .dropout = 0.5})),
-        parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/true, layout_),
+        parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),
         workspace_(plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, true, layout_),
         source_(plan_, plan_.source_embedding(), layout_),
         target_(plan_, plan_.target_embedding(), layout_),
@@ -44,16 +45,16 @@ class TokenEmbeddingTest : public ::testing::Test {
   }
 
   Matrix Table() const { return parameters_.Weight(plan_.sublayers[plan_.source_embedding()].table); }
-  SublayerContext Context(bool training) const {
+  SublayerContext Context(Purpose purpose) const {
     return {.stream = stream_,
             .parameters = parameters_,
             .workspace = workspace_,
             .batch = batch_,
-            .scalars = {.seed = 21, .step = 4, .training = training}};
+            .scalars = {.seed = 21, .step = 4, .training = purpose == Purpose::kTraining}};
   }
-  std::vector<float> Forward(const TokenEmbedding& embedding, int64_t rows, bool training) const {
+  std::vector<float> Forward(const TokenEmbedding& embedding, int64_t rows, Purpose purpose) const {
     std::vector<float> x(rows * kWidth, -7);
-    embedding.Forward(Context(training), Matrix(x.data(), rows, kWidth));
+    embedding.Forward(Context(purpose), Matrix(x.data(), rows, kWidth));
     return x;
   }
 
@@ -80,7 +81,7 @@ TEST_F(TokenEmbeddingTest, RowsAreScaledTokensAtTheirPlaceInTheSentenceCountedFr
     std::vector<int32_t> tokens, positions;
   } sides[] = {{source_, {4, 5, 2, 8, 2}, {2, 3, 4, 2, 3}}, {target_, {2, 7, 6, 5, 2, 4}, {2, 3, 4, 5, 2, 3}}};
   for (const auto& side : sides) {
-    const std::vector<float> x = Forward(side.embedding, std::ssize(side.tokens), /*training=*/false);
+    const std::vector<float> x = Forward(side.embedding, std::ssize(side.tokens), Purpose::kInference);
     for (size_t r = 0; r < side.tokens.size(); ++r) {
       for (int64_t c = 0; c < kWidth; ++c) {
         const double expected = std::sqrt(6.0) * Table().row(side.tokens[r])[c] + Position(side.positions[r], c);
@@ -95,14 +96,14 @@ TEST_F(TokenEmbeddingTest, InTrainingElementsAreDroppedOrScaled) {
   std::vector<bool> kept[2];
   for (const bool is_target : {false, true}) {
     const TokenEmbedding& embedding = is_target ? target_ : source_;
-    const std::vector<float> plain = Forward(embedding, is_target ? 6 : 5, false);
-    const std::vector<float> dropped = Forward(embedding, is_target ? 6 : 5, true);
+    const std::vector<float> plain = Forward(embedding, is_target ? 6 : 5, Purpose::kInference);
+    const std::vector<float> dropped = Forward(embedding, is_target ? 6 : 5, Purpose::kTraining);
     for (size_t i = 0; i < plain.size(); ++i) {
       kept[is_target].push_back(dropped[i] != 0);
       if (dropped[i] == 0) continue;
       EXPECT_FLOAT_EQ(dropped[i], 2 * plain[i]);
     }
-    EXPECT_EQ(Forward(embedding, is_target ? 6 : 5, true), dropped) << "the mask is counted, not drawn";
+    EXPECT_EQ(Forward(embedding, is_target ? 6 : 5, Purpose::kTraining), dropped) << "the mask is counted, not drawn";
   }
   kept[1].resize(kept[0].size());
   EXPECT_NE(kept[0], kept[1]);
@@ -110,7 +111,8 @@ TEST_F(TokenEmbeddingTest, InTrainingElementsAreDroppedOrScaled) {
 
 // d_x through what the forward kept, times sqrt(d), to the rows of this use's tokens; added to what is there.
 TEST_F(TokenEmbeddingTest, BackwardAddsEachRowsGradientToItsToken) {
-  const std::vector<float> plain = Forward(target_, 6, false), dropped = Forward(target_, 6, true);
+  const std::vector<float> plain = Forward(target_, 6, Purpose::kInference),
+                           dropped = Forward(target_, 6, Purpose::kTraining);
   std::vector<float> d_x;
   std::vector<double> expected(9 * kWidth, 1.0);
   for (int64_t i = 0; i < 6 * kWidth; ++i) {
@@ -121,7 +123,7 @@ TEST_F(TokenEmbeddingTest, BackwardAddsEachRowsGradientToItsToken) {
   const Matrix gradient = parameters_.TableGradient(plan_.target_embedding());
   const Matrix of_source = parameters_.TableGradient(plan_.source_embedding());
   for (int64_t i = 0; i < 9 * kWidth; ++i) gradient.data[i] = 1;
-  target_.Backward(Context(/*training=*/true), ConstMatrix(d_x.data(), 6, kWidth));
+  target_.Backward(Context(Purpose::kTraining), ConstMatrix(d_x.data(), 6, kWidth));
   for (int64_t i = 0; i < 9 * kWidth; ++i) {
     EXPECT_NEAR(gradient.data[i], expected[i], 1e-4) << "token " << i / kWidth;
     EXPECT_EQ(of_source.data[i], 0) << "another use's";

@@ -12,6 +12,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "layers/method_presets.h"
+#include "layers/purpose.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/checkpoint/exported_tensors.h"
 #include "pipeline/checkpoint/model_settings.h"
@@ -101,8 +102,12 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
 absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const std::vector<PackedBatch>& batches,
                      const ProbeOptions& options, Communicator& communicator, Outcome& outcome) {
   const Stream stream = Stream::Cpu(1);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, stream, true, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                               .pipeline = pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kTraining,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout}));
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, stream, communicator, kTimeout));
   testing::MoveParametersOffTheirStart(parameters, options.seed + 1);

@@ -1,5 +1,6 @@
 // All channels of all ranks: a message that is passed on by every global chunk must meet them in the order of depth.
 #include "pipeline/channels.h"
+#include "layers/purpose.h"
 
 #include <vector>
 
@@ -104,7 +105,7 @@ void RunPrograms(const PipelineOptions& options, int ranks) {
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     const int rank = communicator.rank();
     ArenaLayout layout;
-    Channels channels(plan, *pipeline, rank, /*training=*/true, layout);
+    Channels channels(plan, *pipeline, rank, Purpose::kTraining, layout);
     HADAL_ASSIGN_OR_RETURN(const Arena arena, Arena::Allocate(layout));
     channels.Bind(arena, communicator);
     Rank relay(*pipeline, rank, channels);
@@ -136,14 +137,15 @@ TEST(Channels, OnlyTrainingHasTheWayBack) {
   const PipelinePlan pipeline =
       MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 3).value();
   int64_t bytes[2];
-  for (const bool training : {false, true}) {
+  for (const Purpose purpose : {Purpose::kInference, Purpose::kTraining}) {
+    const bool trains = purpose == Purpose::kTraining;
     ArenaLayout layout;
-    Channels channels(plan, pipeline, /*rank=*/1, training, layout);
+    Channels channels(plan, pipeline, /*rank=*/1, purpose, layout);
     const Channels::OfChunk& middle = channels.chunk(0);
     EXPECT_TRUE(middle.receive_forward && middle.send_forward);
-    EXPECT_EQ(middle.receive_backward.has_value(), training);
-    EXPECT_EQ(middle.send_backward.has_value(), training);
-    bytes[training ? 1 : 0] = layout.total_bytes();
+    EXPECT_EQ(middle.receive_backward.has_value(), trains);
+    EXPECT_EQ(middle.send_backward.has_value(), trains);
+    bytes[trains ? 1 : 0] = layout.total_bytes();
   }
   EXPECT_EQ(bytes[1], 2 * bytes[0]);
 }

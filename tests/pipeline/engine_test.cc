@@ -1,5 +1,6 @@
 // What the engine's one loop makes of a peer that breaks its word, and what runs beside a step's last backward.
 #include "pipeline/engine.h"
+#include "layers/purpose.h"
 
 #include <cstddef>
 #include <span>
@@ -41,8 +42,12 @@ absl::Status TracedStepBesideABadPeer() {
       HADAL_ASSIGN_OR_RETURN(CommRequest word, communicator.Send(&ready, 1, /*peer=*/0, kReadyTag));
       return communicator.Wait(word, absl::Now() + kHang, "word");
     }
-    HADAL_ASSIGN_OR_RETURN(const auto engine,
-                           Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kHang));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
+                                                              .pipeline = pipeline,
+                                                              .stream = Stream::Cpu(1),
+                                                              .purpose = Purpose::kTraining,
+                                                              .world = communicator,
+                                                              .timeout = kHang}));
     HADAL_ASSIGN_OR_RETURN(CommRequest word, communicator.Receive(&ready, 1, /*peer=*/1, kReadyTag));
     HADAL_RETURN_IF_ERROR(communicator.Wait(word, absl::Now() + kHang, "word"));
     engine->trace().Reserve(1000);
@@ -99,7 +104,12 @@ TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {.replicas = 2}, 2, rank));
     EmulatedDevice device(rank);
     const Stream stream = Stream::On(device, 1);
-    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(plan, pipeline, stream, true, communicator, kHang));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
+                                                              .pipeline = pipeline,
+                                                              .stream = stream,
+                                                              .purpose = Purpose::kTraining,
+                                                              .world = communicator,
+                                                              .timeout = kHang}));
     const Corpus corpus = RandomCorpus(40, 1, 50, 3);
     HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
                            SamplingOrder::Create(corpus, {.seed = 1, .capacity = {8, 8}, .micro_batches_per_step = 2}));

@@ -1,5 +1,6 @@
 // The norm of made-up gradients, which are a function of (parameter, element) alone, over every cut and number of replicas.
 #include "pipeline/gradient_norm.h"
+#include "layers/purpose.h"
 
 #include <algorithm>
 #include <cmath>
@@ -60,8 +61,8 @@ absl::StatusOr<GlobalGradient> ComputeOnRank(const ModelPlan& plan, const Run& r
   std::vector<int32_t> sublayers;
   for (int32_t s = pipeline.first_sublayer(stage, 0); s < pipeline.last_sublayer(stage, 0); ++s) sublayers.push_back(s);
   ArenaLayout layout;
-  ParameterStore parameters(plan, sublayers, /*training=*/true, layout);
-  StageState state(plan, pipeline, stage, /*training=*/true, layout);
+  ParameterStore parameters(plan, sublayers, Purpose::kTraining, layout);
+  StageState state(plan, pipeline, stage, Purpose::kTraining, layout);
   HADAL_ASSIGN_OR_RETURN(const Arena arena, Arena::Allocate(layout));
   parameters.Bind(arena);
   state.Bind(arena, parameters);

@@ -1,4 +1,5 @@
 #include "pipeline/replica_buckets.h"
+#include "layers/purpose.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -32,8 +33,8 @@ struct Held {
       : pipeline(MakePipelinePlan(plan, {.micro_batches = 4, .source_tokens = 16, .target_tokens = 16},
                                   {.replicas = replicas}, replicas, replica)
                      .value()),
-        parameters(plan, Sublayers(plan), /*training=*/true, layout, UpdatedSlices(plan, pipeline, 0)),
-        state(plan, pipeline, 0, /*training=*/true, layout),
+        parameters(plan, Sublayers(plan), Purpose::kTraining, layout, UpdatedSlices(plan, pipeline, 0)),
+        state(plan, pipeline, 0, Purpose::kTraining, layout),
         arena(Arena::Allocate(layout).value()) {
     parameters.Bind(arena);
     state.Bind(arena, parameters);

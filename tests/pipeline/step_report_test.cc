@@ -1,5 +1,6 @@
 // What rank 0's sink hears of made-up steps. The engine is there to be measured; it runs nothing.
 #include "pipeline/step_report.h"
+#include "layers/purpose.h"
 
 #include <algorithm>
 #include <cmath>
@@ -56,8 +57,12 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
     HADAL_ASSIGN_OR_RETURN(
         const PipelinePlan pipeline,
         MakePipelinePlan(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, world.size(), rank));
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                           Engine::Create(plan, pipeline, Stream::Cpu(1), true, communicator, kHang));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                                 .pipeline = pipeline,
+                                                                                 .stream = Stream::Cpu(1),
+                                                                                 .purpose = Purpose::kTraining,
+                                                                                 .world = communicator,
+                                                                                 .timeout = kHang}));
     Collectives collectives(communicator, kHang);
     Listener listener;
     StepReport report(options, plan, pipeline, collectives, rank == 0 ? &listener : nullptr);

@@ -1,5 +1,6 @@
 // One matrix used by both embeddings and the head, with the uses on one stage, on two and on three.
 #include "pipeline/tied_tables.h"
+#include "layers/purpose.h"
 
 #include <set>
 #include <string>
@@ -44,7 +45,7 @@ absl::Status ReduceAndShare(const ModelPlan& plan, const std::vector<int32_t>& s
   for (int32_t s = pipeline.first_sublayer(rank, 0); s < pipeline.last_sublayer(rank, 0); ++s) sublayers.push_back(s);
   const Stream stream = Stream::Cpu(1);
   ArenaLayout layout;
-  ParameterStore parameters(plan, sublayers, /*training=*/true, layout);
+  ParameterStore parameters(plan, sublayers, Purpose::kTraining, layout);
   TiedTables tied(plan, pipeline, rank, stream, layout);
   HADAL_ASSIGN_OR_RETURN(const Arena arena, Arena::Allocate(layout));
   parameters.Bind(arena);
@@ -95,7 +96,7 @@ TEST(TiedTables, AStageThatIsAwayEndsTheWait) {
   const PipelinePlan pipeline =
       MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16}, {.split = {4}}, 2).value();
   ArenaLayout layout;
-  ParameterStore parameters(plan, {0, 1, 2, 3}, /*training=*/true, layout);
+  ParameterStore parameters(plan, {0, 1, 2, 3}, Purpose::kTraining, layout);
   TiedTables tied(plan, pipeline, 0, Stream::Cpu(1), layout);
   const Arena arena = Arena::Allocate(layout).value();
   parameters.Bind(arena);

@@ -31,7 +31,8 @@ hadal::testing::CublasLtSurroundings surroundings;
 
 struct Preference {
   uint64_t workspace_bytes = 0;
-  uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D: the library's defaults
+  uint32_t alignment[4] = {256, 256, 256, 256};          // of A, B, C, D: the library's defaults
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;  // how parts of a sum may be added: by default in any way
 };
 
 // Lies in cublasLtMatmulAlgo_t.
@@ -41,6 +42,7 @@ struct Algorithm {
   uint32_t alignment[4];
   uint32_t bias_alignment, mask_alignment;
   int32_t kind;
+  bool adds_parts_in_d_type;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -185,6 +187,8 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmu
       return Set(preference.alignment[2], value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
       return Set(preference.alignment[3], value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return Set(preference.reductions, value, bytes);
     default:
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -199,6 +203,7 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
   const auto& asked = *reinterpret_cast<const Preference*>(preference);
   *found = 0;
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  if (surroundings.records()) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (const cublasStatus_t status = hadal::testing::CheckProblem(problem); status != CUBLAS_STATUS_SUCCESS)
     return status;
   if (asked.workspace_bytes < kWorkspaceBytes) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -207,7 +212,8 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
                       .workspace_bytes = kWorkspaceBytes,
                       .bias_alignment = AlignmentOf(problem.description.bias),
                       .mask_alignment = AlignmentOf(problem.description.mask),
-                      .kind = kKinds[surroundings.differs(problem.description.epilogue) ? 1 : 0]};
+                      .kind = kKinds[surroundings.differs(problem.description.epilogue) ? 1 : 0],
+                      .adds_parts_in_d_type = (asked.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0};
   std::copy_n(asked.alignment, 4, algorithm.alignment);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
@@ -258,7 +264,8 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
                      (bias == nullptr || surroundings.owns(bias, problem.vector_bytes())) &&
                      (mask == nullptr || surroundings.owns(mask, problem.mask_bytes()));
   if (!owned) return CUBLAS_STATUS_INVALID_VALUE;
-  const CublasLtOperands operands{a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
+  const CublasLtOperands operands{
+      a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), algorithm.adds_parts_in_d_type};
   surroundings.enqueue(stream, [problem, operands, workspace] {
     std::memset(workspace, 0xFF, kWorkspaceBytes);
     Multiply(problem, operands);

@@ -16,6 +16,9 @@ struct CublasLtSurroundings {
   // Whether it has algorithms with this epilogue (cublasLtEpilogue_t), and whether they are of another kind than the others.
   bool (*offers)(int epilogue) = nullptr;
   bool (*differs)(int epilogue) = nullptr;
+  // Whether this thread records a graph: no algorithm can be looked for then. cuBLASLt 13.3 has been reported to fail so on a stream that
+  // records.
+  bool (*records)() = nullptr;
 };
 
 // The name of a function void(const CublasLtSurroundings*), to be called before all others.

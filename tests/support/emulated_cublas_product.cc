@@ -120,10 +120,15 @@ void Multiply(const CublasLtProblem& p, const CublasLtOperands& x) {
   if (HasMask(p.description.epilogue) && HasRelu(p.description.epilogue)) {
     std::memset(p.description.mask, 0xFF, p.mask_bytes());
   }
+  const auto part = [&](int64_t i, int64_t j, int64_t begin, int64_t end) {
+    float sum = 0.0f;
+    for (int64_t depth = begin; depth < end; ++depth) sum += a[i * p.k() + depth] * b[j * p.k() + depth];
+    return x.adds_parts_in_d_type && p.d.type == CUDA_R_16BF ? Widened(Narrowed(sum)) : sum;
+  };
+  const int64_t half = x.adds_parts_in_d_type ? p.k() / 2 : 0;
   for (int64_t j = 0; j < p.n(); ++j) {
     for (int64_t i = 0; i < p.m(); ++i) {
-      float sum = 0.0f;
-      for (int64_t depth = 0; depth < p.k(); ++depth) sum += a[i * p.k() + depth] * b[j * p.k() + depth];
+      const float sum = part(i, j, 0, half) + part(i, j, half, p.k());
       const int64_t place = j * p.d.leading + i;
       float value = x.alpha * sum;
       if (x.beta != 0.0f) value += x.beta * At(x.d, p.d.type, place);

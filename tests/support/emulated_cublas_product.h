@@ -52,6 +52,8 @@ struct CublasLtOperands {
   const void *a, *b;
   void* d;
   float alpha, beta;
+  // Whether two blocks share the sum over k and add their parts in D's type (CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE).
+  bool adds_parts_in_d_type = false;
 };
 // REQUIRES: CheckProblem finds nothing.
 void Multiply(const CublasLtProblem& problem, const CublasLtOperands& operands);

@@ -15,6 +15,7 @@
 namespace hadal::testing {
 namespace {
 
+constexpr int64_t kGranularity = 2 << 20;    // of free memory
 constexpr int64_t kBytesOfGraphNode = 1024;  // what a graph takes of the device's memory, about
 
 }  // namespace
@@ -35,7 +36,12 @@ EmulatedCuda::EmulatedCuda() {
       .enqueue = [](cudaStream_t stream, std::function<void()> run) { Instance().Enqueue(stream, std::move(run)); },
       .owns = [](const void* memory, int64_t bytes) { return Instance().Owns(memory, bytes); },
       .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; },
-      .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; }};
+      .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; },
+      .records =
+          [] {
+            const std::lock_guard lock(Instance().mutex_);
+            return Instance().ThisThreadRecords();
+          }};
   connect(&surroundings);
   const auto from_environment = [](const char* name, int& value) {
     if (const char* const text = std::getenv(name)) value = std::atoi(text);
@@ -73,7 +79,7 @@ int64_t EmulatedCuda::graphs() {
 
 int64_t EmulatedCuda::FreeBytes() {
   const std::lock_guard lock(mutex_);
-  return machine.bytes - used_bytes_;
+  return (machine.bytes - used_bytes_) / kGranularity * kGranularity;
 }
 
 cudaError_t EmulatedCuda::Fault() {

@@ -81,6 +81,7 @@ class EmulatedCuda {
   cudaError_t Launch(cudaGraphExec_t graph, cudaStream_t stream);
   cudaError_t Destroy(cudaGraph_t recorded);
   cudaError_t Destroy(cudaGraphExec_t graph);
+  // In whole pages of 2 MiB, which a driver gives memory in.
   int64_t FreeBytes();
 
   // For libraries above the runtime: puts work into a stream, or into what it records; whether memory is the device's.

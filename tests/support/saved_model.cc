@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "layers/purpose.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -19,8 +20,12 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
   const ModelPlan plan = ModelPlan::Make(saved.model);
   const Stream stream = Stream::Cpu(1);
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, saved.ranks));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, stream, /*training=*/true, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                               .pipeline = pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kTraining,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, engine->stage().parameters(), kSeed, stream, communicator, kTimeout));
   HADAL_RETURN_IF_ERROR(engine->ShareWeights());

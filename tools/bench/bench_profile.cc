@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
@@ -103,7 +104,12 @@ absl::Status StageProfile::Prepare() {
   HADAL_ASSIGN_OR_RETURN(pipeline_,
                          MakePipelinePlan(plan_, batch, {.checkpoint_every = checkpoint_every_}, /*ranks=*/1));
   Communicator& communicator = alone_.communicator(0);
-  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create(plan_, pipeline_, stream_, /*training=*/true, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
+                                                  .pipeline = pipeline_,
+                                                  .stream = stream_,
+                                                  .purpose = Purpose::kTraining,
+                                                  .world = communicator,
+                                                  .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator, kTimeout));
   for (const PackedBatch& packed : batches_) target_tokens_ += static_cast<double>(packed.target_rows());

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/memory_fit.h"
 #include "pipeline/parameter_broadcast.h"
@@ -93,8 +94,12 @@ absl::Status StepBench::Prepare() {
                                                       .checkpoint_every = options_.checkpoint_every,
                                                       .graphs = options_.graphs},
                                                      communicator_.size()));
-  HADAL_ASSIGN_OR_RETURN(engine_,
-                         Engine::Create(plan_, pipeline_, stream_, /*training=*/true, communicator_, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
+                                                  .pipeline = pipeline_,
+                                                  .stream = stream_,
+                                                  .purpose = Purpose::kTraining,
+                                                  .world = communicator_,
+                                                  .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator_, kTimeout));
   HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
@@ -124,7 +129,11 @@ absl::StatusOr<StepResult> StepBench::Step() {
   HADAL_ASSIGN_OR_RETURN(
       const StepResult result,
       engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-5}));
-  if (!result.applied) return absl::InternalError("the model diverged while it was measured");
+  if (!result.applied) {
+    return absl::InvalidArgumentError(absl::StrCat("the loss or a gradient of step ", steps_, " is not finite (loss ",
+                                                   result.gradient.loss.loss,
+                                                   "): nothing to measure; take a method that trains at this depth"));
+  }
   return result;
 }
 

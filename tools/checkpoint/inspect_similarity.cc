@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/linear.h"
+#include "layers/purpose.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
@@ -92,8 +93,12 @@ absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions
   const BatchOptions batch{.micro_batches = 1, .source_tokens = options.tokens, .target_tokens = options.tokens};
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {}, 1));
   const Stream stream = Stream::Cpu(options.threads);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, stream, /*training=*/false, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                               .pipeline = pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kInference,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters(), engine->stage().stream()));
   return MeasureSimilarity(*engine, batches.batches.front(), std::max<int64_t>(checkpoint.progress().update, 1));
 }

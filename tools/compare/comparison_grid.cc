@@ -143,7 +143,10 @@ absl::StatusOr<ComparisonGrid> Unroll(const config::Comparison& settings, const 
   ComparisonGrid grid{.settings = settings};
   HADAL_ASSIGN_OR_RETURN(grid.axes, NameAxes(settings));
   HADAL_ASSIGN_OR_RETURN(const std::vector<Exclusion> exclusions, ParseExclusions(settings, grid.axes));
-  if (grid.axes.empty()) return absl::InvalidArgumentError("the grid has no axes");
+  if (grid.axes.empty())
+    return absl::InvalidArgumentError(
+        "the grid has no axes: say what to compare, as in  axes { name: \"depth\" values { label: \"6\" set: "
+        "\"model.encoder_layers=6\" } }  (configs/papers/laptop has examples)");
   std::vector<int> place(grid.axes.size(), 0);
   do {
     if (IsExcluded(place, exclusions)) continue;

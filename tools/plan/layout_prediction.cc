@@ -6,6 +6,7 @@
 #include <set>
 
 #include "layers/border.h"
+#include "layers/purpose.h"
 #include "pipeline/rank_parts.h"
 #include "pipeline/slice_ownership.h"
 #include "runtime/status_macros.h"
@@ -232,7 +233,7 @@ std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePla
   const std::vector<StageElements> elements = CountElements(model, plan);
   std::vector<StageBytes> stages;
   for (int stage = 0; stage < plan.shape.stages; ++stage) {
-    const RankParts rank(model, plan, stage, stream, /*training=*/true);
+    const RankParts rank(model, plan, stage, stream, Purpose::kTraining);
     StageBytes bytes;
     std::map<int, int64_t> scratch;  // of each program, over each other
     for (const ArenaLayout::Category& category : rank.layout.categories()) {

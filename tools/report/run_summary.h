@@ -28,7 +28,7 @@
 
 namespace hadal {
 
-// The parts of a step. kCauses names them in order.
+// The parts of a step. kTimeParts names them in order.
 struct TimeParts {
   double forward = 0, recompute = 0, backward = 0, slower = 0, optimizer = 0, core_wait = 0, checkpoint = 0;
   double bubble = 0, imbalance = 0, exposed_transfers = 0;

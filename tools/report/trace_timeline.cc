@@ -81,7 +81,7 @@ absl::StatusOr<TracedStep> ReadTimeline(const std::string& json) {
                            if (event.value("cat", "") != "step") return;
                            steps.insert(event.at("args").value("step", int64_t{0}));
                          }));
-  if (steps.empty()) return absl::NotFoundError("the trace holds no whole step");
+  if (steps.empty()) return absl::NotFoundError("the trace holds no whole step; train with --trace steps=A-B");
   const int64_t step = *std::next(steps.begin(), static_cast<int64_t>(steps.size() / 2));  // the middle one
   TracedStep traced{.step = step, .timeline = {.kinds = Kinds()}};
   if (rest.contains("otherData")) {

@@ -1,5 +1,6 @@
 // When a run of one rank saves, and what it says about it, over a real run directory.
 #include "pipeline/checkpoint/save_cycle.h"
+#include "layers/purpose.h"
 
 #include <filesystem>
 #include <optional>
@@ -57,8 +58,8 @@ class SaveCycleTest : public ::testing::Test {
                                .target_vocabulary = 20,
                                .max_positions = 8})),
         pipeline_(MakePipelinePlan(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
-        parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/true, layout_),
-        state_(plan_, pipeline_, /*stage=*/0, /*training=*/true, layout_),
+        parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),
+        state_(plan_, pipeline_, /*stage=*/0, Purpose::kTraining, layout_),
         arena_(Arena::Allocate(layout_).value()),
         collectives_(world_.communicator(0), absl::Seconds(30)),
         checkpoints_({.run_directory = run_.path(), .retention = {.keep_last = 0}}, state_, /*rank=*/0, collectives_) {

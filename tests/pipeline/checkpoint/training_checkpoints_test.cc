@@ -1,5 +1,6 @@
 // Saving and loading of one rank's state over a real run directory; more ranks: tests/integration/resume_grid_test.cc.
 #include "pipeline/checkpoint/training_checkpoints.h"
+#include "layers/purpose.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -39,8 +40,8 @@ struct Launch {
   explicit Launch(const std::string& run_directory, int32_t d_ff = 8, RetentionPolicy retention = {.keep_last = 0})
       : plan(Plan(d_ff)),
         pipeline(MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
-        parameters(plan, {0, 1, 2, 3, 4, 5, 6, 7}, /*training=*/true, layout),
-        state(plan, pipeline, /*stage=*/0, /*training=*/true, layout),
+        parameters(plan, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout),
+        state(plan, pipeline, /*stage=*/0, Purpose::kTraining, layout),
         arena(Arena::Allocate(layout).value()),
         checkpoints({.run_directory = run_directory,
                      .retention = retention,

@@ -1,5 +1,6 @@
 // The limit of a device runs what a training step has launched, all of it, and leaves training as it was.
 #include "tools/bench/device_gemm_limit.h"
+#include "layers/purpose.h"
 
 #include <functional>
 #include <memory>
@@ -41,7 +42,12 @@ class Training {
     HADAL_ASSIGN_OR_RETURN(pipeline_,
                            MakePipelinePlan(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
                                             {.checkpoint_every = checkpoint_every_}, 1));
-    HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create(plan_, pipeline_, stream_, true, communicator, absl::Minutes(1)));
+    HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
+                                                    .pipeline = pipeline_,
+                                                    .stream = stream_,
+                                                    .purpose = Purpose::kTraining,
+                                                    .world = communicator,
+                                                    .timeout = absl::Minutes(1)}));
     HADAL_RETURN_IF_ERROR(
         InitializeParameters(pipeline_, engine_->stage().parameters(), 1, stream_, communicator, absl::Minutes(1)));
     return engine_->ShareWeights();

@@ -1,4 +1,5 @@
 #include "tools/checkpoint/inspect_similarity.h"
+#include "layers/purpose.h"
 
 #include <cmath>
 #include <map>
@@ -60,8 +61,12 @@ absl::Status Compare(Communicator& communicator) {
   const ModelPlan plan = ModelPlan::Make(model);
   const Stream stream = Stream::Cpu(1);
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, 1));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         Engine::Create(plan, pipeline, stream, false, communicator, kTimeout));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                               .pipeline = pipeline,
+                                                                               .stream = stream,
+                                                                               .purpose = Purpose::kInference,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, engine->stage().parameters(), 7, stream, communicator, kTimeout));
   PackedBatch batch;

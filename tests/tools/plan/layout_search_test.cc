@@ -1,4 +1,5 @@
 #include "tools/plan/layout_search.h"
+#include "layers/purpose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -219,7 +220,7 @@ TEST(MemoryOfStages, IsWhatTheFullestReplicaAllocates) {
     for (int rank = 0; rank < 4; ++rank) {
       const auto own = MakePipelinePlan(model, options.batch, options.pipeline, 4, rank);
       ASSERT_TRUE(own.ok());
-      const RankParts parts(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
+      const RankParts parts(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), Purpose::kTraining);
       int64_t& most = arena[own->grid.StageOf(rank)];
       most = std::max(most, parts.layout.total_bytes());
     }
@@ -260,7 +261,7 @@ TEST(MemoryOfStages, OfAGpuIsWhatTheFullestReplicaAllocates) {
     for (int rank = 0; rank < 6; ++rank) {
       const auto own = MakePipelinePlan(model, options.batch, options.pipeline, 6, rank);
       ASSERT_TRUE(own.ok()) << own.status();
-      const RankParts parts(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), /*training=*/true);
+      const RankParts parts(model, *own, own->grid.StageOf(rank), Stream::Cpu(1), Purpose::kTraining);
       int64_t bytes = 0;
       for (const ArenaLayout::Category& category : parts.layout.categories()) {
         const bool is_state =

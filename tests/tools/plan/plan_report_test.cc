@@ -1,4 +1,5 @@
 #include "tools/plan/plan_report.h"
+#include "layers/purpose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,8 +52,12 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
     ASSERT_TRUE(report.ok()) << report.status();
     InProcessWorld world(3);
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, report->pipeline, stream, true,
-                                                               communicator, absl::Seconds(20)));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+                                                                .pipeline = report->pipeline,
+                                                                .stream = stream,
+                                                                .purpose = Purpose::kTraining,
+                                                                .world = communicator,
+                                                                .timeout = absl::Seconds(20)}));
       EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
       return absl::OkStatus();
     });
@@ -75,8 +80,12 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
       HADAL_ASSIGN_OR_RETURN(
           const PipelinePlan pipeline,
           MakePipelinePlan(report->model, options.batch, options.pipeline, communicator.size(), communicator.rank()));
-      HADAL_ASSIGN_OR_RETURN(const auto engine,
-                             Engine::Create(report->model, pipeline, stream, true, communicator, absl::Seconds(20)));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+                                                                .pipeline = pipeline,
+                                                                .stream = stream,
+                                                                .purpose = Purpose::kTraining,
+                                                                .world = communicator,
+                                                                .timeout = absl::Seconds(20)}));
       EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
       return absl::OkStatus();
     });
@@ -103,8 +112,12 @@ TEST(PlanReport, TranslationLiesOverTraining) {
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       const int rank = communicator.rank();
       const ArenaLayout& both = report->layouts[rank];
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create(report->model, report->pipeline, stream, true,
-                                                               communicator, absl::Seconds(20)));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+                                                                .pipeline = report->pipeline,
+                                                                .stream = stream,
+                                                                .purpose = Purpose::kTraining,
+                                                                .world = communicator,
+                                                                .timeout = absl::Seconds(20)}));
       EXPECT_EQ(engine->arena_bytes(), both.total_bytes());
       int64_t lasting = 0, scratch[2] = {0, 0};
       for (const ArenaLayout::Category& category : both.categories()) {
