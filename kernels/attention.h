@@ -16,8 +16,7 @@
 // queries and no keys has context 0, log-sum-exp -inf and no gradient; either length may be 0.
 // Dropout: see random.h (the query row is the packed row).
 // REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats
-// (aborts otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing: the caller brings
-// the scratch.
+// (aborts otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing.
 #pragma once
 
 #include "kernels/device_batch.h"

@@ -4,18 +4,14 @@
 //   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask where asked
 //   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
 //
-// Why one op: bias, ReLU and dropout are applied while the product's output is in cache. On a device cuBLASLt does bias
-// and ReLU for the shapes that it supports, but never dropout. What it does not do is a kernel of its own after the
-// product (cuda/linear_epilogue.h), with the same results, except that a bf16 output is rounded once more before the
-// bias and that db is summed in another order.
+// Why one op: bias, ReLU and dropout are applied while the product's output is in cache. linear.md says what a device's
+// library does of that, and where its results differ.
 // Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
 // Storage: fp32, or on a device bf16. Both operands of a product have one type; its output has that type or fp32. A
 // bias is stored as y is. Gradients of weights are always fp32, and so are all sums.
-// Numerics on the CPU: fp32. oneDNN's serial sgemm sets the order in which a product's terms are added. That order
-// depends on shapes, strides and instruction set, not on addresses. Threads split output rows, and their number changes
-// no bit. On AVX-512 a thread takes a range of ≥ 16 rows, because a row's bits then do not depend on its neighbours (a
-// product of ≤ 8 rows takes another code path and does differ). On older instruction sets a row's bits do depend on its
-// neighbours, so the blocks have fixed bounds. db adds rows in ascending order. ReLU keeps a NaN.
+// Numerics on the CPU: fp32. The order of a product's terms is oneDNN's, a function of shapes, strides and instruction
+// set. Threads split output rows, and their number changes no bit (linear.md). db adds rows in ascending order. ReLU
+// keeps a NaN.
 // Limitation: below AVX-512 a row's bits may depend on the number of rows in its product.
 // REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN
 // takes up to about 10 MiB a thread while it runs.

@@ -31,13 +31,8 @@
 //   b2t_no_ln      none  1, a = min(n/12, n^-0.15),       as post_ln
 //                        c = d_model^-0.2
 //
-// Without an encoder (2M sublayers instead of 3M) the decoder's constants are
-//   deepnorm       r (2M)^1/4, gains (8M)^-1/4; branchnorm likewise, with r 1
-//   t_fixup        gains and embeddings (6M)^-1/4 (ours)
-//   sub_ln         gains sqrt(ln 2M)
-// and everything else is as above.
-//
-// method_presets.md has the sources, and the choices where a paper and its code differ.
+// method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
+// differ.
 #pragma once
 
 #include <cstdint>

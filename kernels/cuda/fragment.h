@@ -14,13 +14,11 @@
 //   8 x 8  row g, columns 2t, 2t + 1; transposed: rows 2t, 2t + 1 of column g. Lanes 8i … 8i + 7 point to the 16-byte
 //          rows of matrix i.
 //
-// On the executor the lanes of a warp meet and the same is computed from the same registers. So tests on the CPU check
-// a kernel's index arithmetic.
-// Numerics: products of BFloat16 are exact in fp32. The order in which a tensor core adds the sixteen products, and how
-// it rounds, is not documented: equal bits on one kind of device, not across kinds. The executor rounds as such units
-// were measured to do (Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without their guard
-// bits: it adds eight products and the sum at once, truncates each below 2^-23 of the largest, and truncates the result
-// to fp32.
+// On the executor the lanes of a warp meet and the same is computed from the same registers: tests check indices there.
+// Numerics: products of BFloat16 are exact in fp32. How a tensor core orders and rounds the sum of sixteen products is
+// not documented: equal bits on one kind of device, not across kinds. The executor rounds as measured by Fasi et al.
+// ("Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without guard bits: it adds eight products and the sum
+// at once, truncates each below 2^-23 of the largest, and truncates the result to fp32.
 // REQUIRES: all lanes of the warp make the same call. sm_80 or later.
 #pragma once
 

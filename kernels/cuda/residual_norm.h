@@ -16,8 +16,7 @@
 // thread in ascending order, a warp as a butterfly, warps in ascending order; then the blocks in the same way. All
 // orders depend only on shapes; no atomics. The same bits every time.
 // Learned gains (ω, g) have kernels of their own, so that other methods do not pay with registers.
-// What changes between steps (dropout's position, the branch gain) is read from device memory, so a captured graph can
-// be replayed.
+// What changes between steps (dropout's position, the branch gain) is read from device memory, for graphs.
 // REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; arguments present and absent as in kernels/residual_norm.h (aborts otherwise).
 // Asynchronous.
 #pragma once

@@ -9,22 +9,18 @@
 //
 // nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits for ever.
 // Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
-// launched before Receive are done. The host waits for neither. In Progress the host looks whether those kernels are
-// done; only then it makes the offer, or starts the receive. Once Test has returned true for a receive, kernels
-// launched later see its bytes.
-// Standstill: before a driver call that may wait for the whole device (runtime/device.h) all started messages of this
-// rank end. Meanwhile the rank starts no receive, but starts the sends that it is granted. If that wait passes the
-// timeout, all links are stopped, and the next call returns the error.
-// Limits: kMostUnderWay messages each way at once; more wait for one to end.
-// Links: Create makes all of them, in one order on all ranks (nccl_peer_links.h), and moves a first message on each.
-// Errors: those of the interface, and Unavailable when NCCL reports an asynchronous error; every Progress checks. The
+// launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, once those kernels
+// are done. Once Test has returned true for a receive, kernels launched later see its bytes.
+// Standstill: before a driver call that may wait for the whole device (runtime/device.h) this rank's started messages
+// end. Meanwhile it starts no receive, but the sends that it is granted. After the timeout all links are stopped, and
+// the next call returns the error.
+// Limits: kMostUnderWay messages each way at once; more wait.
+// Errors: those of the interface, and Unavailable when NCCL reports an asynchronous error (every Progress checks). The
 // first error stops all links (ncclCommAbort), so that nothing on the device waits for ever. Afterwards only Abort is
 // useful.
-// The end: transfers must end before the arena that they read and write is freed (nccl_communicator.md lists the ways).
-// Without an error: wait for every request; free the arena; Close on all ranks; then this object, library, device. With
-// one: Withdraw, or a Wait that fails, stops the links; free the arena; `control` aborts the job; then this object.
-// Memory: NCCL's own buffers for each link, outside of the arena, and 256 bytes of the device. Create and Reserve make
-// the events, because making one may be a standstill.
+// The end: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of what ends,
+// with and without an error.
+// Memory: NCCL's own buffers for each link, outside of the arena, and 256 bytes of the device.
 // Threads: one, the device's; it also makes all calls to `control`.
 #pragma once
 
