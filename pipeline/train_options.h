@@ -111,7 +111,8 @@ struct CheckpointOptions {
 
 struct HealthOptions {
   LossSpikeOptions loss_spike;
-  int32_t skipped_steps = 10;  // so many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end
+  // So many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end.
+  int32_t skipped_steps = 10;
 };
 
 // The instruments that see the depth (instruments/depth_recorder.h).

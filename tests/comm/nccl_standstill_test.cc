@@ -18,8 +18,8 @@
 namespace hadal {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::ArmedByRank0;
+using ::testing::ElementsAre;
 using testing::EmulatedNccl;
 using ::testing::HasSubstr;
 using testing::kHang;
