@@ -39,7 +39,8 @@ std::optional<std::string> OptionValue(const std::vector<std::string>& command, 
   return value;
 }
 
-// Session of a process, or -1. /proc/PID/stat is "pid (name) state ppid pgrp session …"; the name may hold anything but its last ')'.
+// Session of a process, or -1. /proc/PID/stat is "pid (name) state ppid pgrp session …"; the name may hold anything but
+// its last ')'.
 pid_t SessionOf(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::stringstream text;
@@ -67,7 +68,8 @@ int KillSession(pid_t leader) {
   return killed;
 }
 
-// A host is lost after 5 seconds of silence and 3 probes, 2 seconds apart, without an answer: 11 seconds. Open MPI's defaults: eight minutes.
+// A host is lost after 5 seconds of silence and 3 probes, 2 seconds apart, without an answer: 11 seconds. Open MPI's
+// defaults: eight minutes.
 void SetKeepalive() {
   setenv("OMPI_MCA_oob_tcp_keepalive_time", "5", /*overwrite=*/0);
   setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "2", /*overwrite=*/0);
@@ -133,7 +135,8 @@ class Supervisor {
 
  private:
   static bool IsCrash(int code) { return code == kExitHang || code == kExitPeerLost || code >= kSignalExit; }
-  // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no code of ours.
+  // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no
+  // code of ours.
   static int FromLauncher(int code) { return code > kExitPeerLost && code < SIGSYS ? kSignalExit + code : code; }
 
   static int64_t LatestStep(const std::string& run_directory) {

@@ -1,9 +1,10 @@
 // The wall-clock limit of a job: when it comes, the run saves and ends with exit code 85, as on a signal.
 //
-// The limit is the earlier of `--stop-after 3h55m`, counted from the job's start, and Slurm's end of the job (SLURM_JOB_END_TIME)
-// less a margin of a tenth of the job's time, 5 minutes at most. A job that its supervisor starts again goes on counting from its first start.
-// Why not stop.minutes: that one is a way for a run to be done (exit code 0); this one asks for the run to be continued.
-// Limitation: looked at once a step, so the margin must hold a step and a save.
+// The limit is the earlier of `--stop-after 3h55m`, counted from the job's start, and Slurm's end of the job
+// (SLURM_JOB_END_TIME) less a margin of a tenth of the job's time, 5 minutes at most. A job that its supervisor starts
+// again goes on counting from its first start.
+// Why not stop.minutes: that one is a way for a run to be done (exit code 0); this one asks for the run to be
+// continued. Limitation: looked at once a step, so the margin must hold a step and a save.
 // Threads: any.
 #pragma once
 

@@ -86,7 +86,8 @@ absl::Status Connect(const RankOfRun& rank, const PreparedRun& prepared, const R
   return absl::OkStatus();
 }
 
-// The trainer of this rank, of new weights; takes the vocabularies. What it is given must outlive it. `bleu`: null for none.
+// The trainer of this rank, of new weights; takes the vocabularies. What it is given must outlive it. `bleu`: null for
+// none.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, PreparedRun& prepared,
                                                      const RunLayout& layout, ValidationBleu* bleu) {
   const TrainOptions& options = prepared.options.train;
@@ -152,8 +153,9 @@ absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Tr
   return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;
 }
 
-// The steps of a run, on every rank in this order. PrepareRun alone talks to no other rank; what the other steps do between two exchanges is a
-// function of what has been agreed, or is voted on, so that all ranks fail alike and none waits for one that has left.
+// The steps of a run, on every rank in this order. PrepareRun alone talks to no other rank; what the other steps do
+// between two exchanges is a function of what has been agreed, or is voted on, so that all ranks fail alike and none
+// waits for one that has left.
 absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, RankDevice& device,
                                  TrainingSinks& sinks) {
   absl::StatusOr<PreparedRun> prepared_or =

@@ -5,9 +5,9 @@
 // and every *use* has its own gradient buffer, in every layout; pipeline/tied_tables.h sums them once a step in the
 // order of the uses. Within a sublayer parameters lie back to back in plan order, so that q, k and v are one matrix.
 //
-// Where products read bf16 (ModelPlan::read_storage) a weight lies here rounded, and its fp32 values, the *master* that Adam updates and
-// a checkpoint holds, only where they are updated: of each stage's slices those that this rank updates (ZeRO-1), of another stage's table
-// none. What other kernels read stays fp32 on every rank.
+// Where products read bf16 (ModelPlan::read_storage) a weight lies here rounded, and its fp32 values, the *master* that
+// Adam updates and a checkpoint holds, only where they are updated: of each stage's slices those that this rank updates
+// (ZeRO-1), of another stage's table none. What other kernels read stays fp32 on every rank.
 //
 //   fp32                        weights  w w w …
 //   bf16                        rounded  r r r … | tables of other stages      parameters that products read
@@ -15,8 +15,8 @@
 //                               weights  w w w …                               all others
 //   gradients, whole, fp32:     of the rounded ones, then of the others
 //
-// Adam writes master and rounded copy in one trip; whoever else writes masters (initialisation, a load) has them rounded again.
-// Thread safety: read-only after Bind; the buffers themselves are the caller's to share.
+// Adam writes master and rounded copy in one trip; whoever else writes masters (initialisation, a load) has them
+// rounded again. Thread safety: read-only after Bind; the buffers themselves are the caller's to share.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,9 @@
 
 namespace hadal {
 
-// A sublayer's weights begin here, not at `elements`, so that they are on 16 bytes in fp32 and in bf16, wherever a stage begins: products
-// and kernels choose by alignment, and the bits must not depend on the cut. (Learned scalars of sublayers before would shift them.)
+// A sublayer's weights begin here, not at `elements`, so that they are on 16 bytes in fp32 and in bf16, wherever a
+// stage begins: products and kernels choose by alignment, and the bits must not depend on the cut. (Learned scalars of
+// sublayers before would shift them.)
 constexpr int64_t AlignedSublayer(int64_t elements) { return (elements + 7) / 8 * 8; }
 
 // Slice `slice` of a parameter's flat values.
@@ -71,7 +72,8 @@ class ParameterStore {
   const std::vector<int32_t>& owned() const { return owned_; }
   bool Holds(int32_t parameter) const { return weight_offset_[parameter] >= 0; }
 
-  // fp32 weight of a parameter, as stored: [rows, columns], or [rows] for vectors.  REQUIRES: all of it lies here (aborts otherwise).
+  // fp32 weight of a parameter, as stored: [rows, columns], or [rows] for vectors.  REQUIRES: all of it lies here
+  // (aborts otherwise).
   Matrix Weight(int32_t parameter) const { return FusedWeight(parameter, 1); }
   // Of a parameter that the method does not have, −1: empty. So also the other vectors below.
   Vector WeightVector(int32_t parameter) const { return FusedWeightVector(parameter, 1); }
@@ -101,7 +103,8 @@ class ParameterStore {
   // Gradient of a table's use by `sublayer` (an embedding or the head) on this rank.  [rows, columns]
   Matrix TableGradient(int32_t sublayer) const;
 
-  // All gradients of this rank as one range: zeroed at the start of a step, behind which they are scratch (runtime/arena.h).
+  // All gradients of this rank as one range: zeroed at the start of a step, behind which they are scratch
+  // (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
 
   const ModelPlan& plan() const { return plan_; }

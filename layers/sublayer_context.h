@@ -38,7 +38,8 @@ struct StepScalars {
   float gradient_scale = 0;  // 1 / (target tokens of the step)
 };
 
-// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write, where not said otherwise.
+// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write,
+// where not said otherwise.
 class Workspace {
  public:
   // Reserves it; for training what backward needs as well.
@@ -66,9 +67,9 @@ class Workspace {
   // Both once more, in the host's memory.  [2 · rows]
   Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
 
-  // The head works on this many rows at a time. They are a part of the order of accumulation, hence fixed for a kind of device. On the CPU few,
-  // so that logits stay in a cache. On a GPU many: the gradient of the table is read and written once a block, and a product of few rows and
-  // d_model columns leaves most of a GPU idle.
+  // The head works on this many rows at a time. They are a part of the order of accumulation, hence fixed for a kind of
+  // device. On the CPU few, so that logits stay in a cache. On a GPU many: the gradient of the table is read and
+  // written once a block, and a product of few rows and d_model columns leaves most of a GPU idle.
   static constexpr int64_t LogitRows(DeviceKind kind) { return kind == DeviceKind::kCpu ? kLogitRows : 2048; }
   int64_t logit_rows() const { return logit_rows_; }
   // There is room for so many on every device: as many as beam search asks for.
@@ -98,8 +99,8 @@ struct SublayerContext {
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
   ResidualProfile* profile = nullptr;               // a forward pass that profiles the residual stream
-  // Backward calls it as it goes, descending: this micro-batch has added its part to the gradients of all sublayers ≥ `first` of the chunk.
-  // Null: nobody asks.
+  // Backward calls it as it goes, descending: this micro-batch has added its part to the gradients of all sublayers ≥
+  // `first` of the chunk. Null: nobody asks.
   const std::function<void(int32_t first)>* complete = nullptr;
   DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
 

@@ -1,10 +1,10 @@
-// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many micro-batches each
-// chunk holds; and which replica of the pipeline this is, with its share of the step.
+// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
+// micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
 //
-// A pure function of (model plan, batch, pipeline options, ranks, rank): every rank of a replica computes the same plan, `hadal
-// plan` prints it, and the checker has proved its schedule before the first step. Replicas differ in nothing but their share:
-// replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M, share(r) = ⌈r·M / R⌉. Consecutive, so
-// that micro-batch m lives in slot m modulo peak_live everywhere.
+// A pure function of (model plan, batch, pipeline options, ranks, rank): every rank of a replica computes the same
+// plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. Replicas differ in
+// nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M,
+// share(r) = ⌈r·M / R⌉. Consecutive, so that micro-batch m lives in slot m modulo peak_live everywhere.
 #pragma once
 
 #include <cstdint>
@@ -68,15 +68,15 @@ struct PipelinePlan {
 };
 
 // The plan of the replica that world rank `rank` of `ranks` belongs to.
-// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages × replicas, fewer
-// micro-batches than replicas, …), what to try included; the checker's.
+// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages ×
+// replicas, fewer micro-batches than replicas, …), what to try included; the checker's.
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
                                               const PipelineOptions& options, int ranks, int rank = 0);
 // The same pipeline as another replica has it.
 absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 
-// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a combination of
-// layers counts what its memory traffic takes.
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a
+// combination of layers counts what its memory traffic takes.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

@@ -51,7 +51,8 @@ struct PipelineOptions {
       0;                         // refuse (or, with checkpoint_auto, choose k) so that a rank's arena fits; 0: no limit
   bool checkpoint_auto = false;  // choose checkpoint_every to fit memory_limit_bytes
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
-  // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold it up; 0: waits.
+  // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold
+  // it up; 0: waits.
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
   GraphMode graphs = GraphMode::kAuto;
@@ -110,7 +111,8 @@ struct CheckpointOptions {
 
 struct HealthOptions {
   LossSpikeOptions loss_spike;
-  int32_t skipped_steps = 10;  // so many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end
+  // So many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end.
+  int32_t skipped_steps = 10;
 };
 
 // The instruments that see the depth (instruments/depth_recorder.h).

@@ -1,9 +1,9 @@
 // The trainer: steps, validation, checkpoints and stopping, the same on every rank.
 //
-// A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs its replica's
-// share; metrics leave through a sink on rank 0. Validation runs forward only in the training buffers and changes no bit of training.
-// `step` always advances; `update` only when the update was applied (a gradient that is not finite, or a loss that is a spike, skips
-// it on all ranks alike).
+// A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs
+// its replica's share; metrics leave through a sink on rank 0. Validation runs forward only in the training buffers and
+// changes no bit of training. `step` always advances; `update` only when the update was applied (a gradient that is not
+// finite, or a loss that is a spike, skips it on all ranks alike).
 // After many skipped steps in a row a run goes back to its newest good checkpoint (run_health.h).
 // Checkpoints are written beside training (checkpoint/save_cycle.h).
 // Threads: one a rank. Blocking. After an error the job can only end.
@@ -60,7 +60,8 @@ struct TrainingOutcome {
 
 class Trainer {
  public:
-  // Lays out and allocates this rank's memory, and initialises the parameters on rank 0.  `plan` and `pipeline` must outlive it.
+  // Lays out and allocates this rank's memory, and initialises the parameters on rank 0.  `plan` and `pipeline` must
+  // outlive it.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainOptions& options, const ModelPlan& plan,
                                                          const PipelinePlan& pipeline,
                                                          const TrainingSurroundings& surroundings,
@@ -73,8 +74,8 @@ class Trainer {
   absl::Status InitializeFrom(const std::string& directory);
 
   // Trains until a limit or a request to stop; saves as the options say.
-  // Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took over the run directory); those of
-  // transfers; those of files where the last checkpoint could not be written.
+  // Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took over the run directory);
+  // those of transfers; those of files where the last checkpoint could not be written.
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }

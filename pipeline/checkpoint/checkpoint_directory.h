@@ -2,8 +2,8 @@
 //
 //   RUN/checkpoints/step_00001000/            a checkpoint: manifest.json, rank_*.safetensors, vocabularies
 //   RUN/checkpoints/step_00001000.tmp.<id>/   being written by attempt <id>; never read
-//   RUN/checkpoints/latest, best              relative symbolic links to a checkpoint (text files where no links can be)
-//   RUN/checkpoints/attempt                   the attempt that may commit here
+//   RUN/checkpoints/latest, best              relative symbolic links to a checkpoint (text files where no links can
+//   be) RUN/checkpoints/attempt                   the attempt that may commit here
 //
 // Thread safety: functions may be called from any thread; writers of one run directory are rank 0 of one attempt.
 // Blocking: all do file input and output.
@@ -53,9 +53,9 @@ struct RetentionPolicy {
 absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<unique>, so that a run that goes on from an earlier step is
-// not overtaken by its own former future, and points `latest` at `step` where there is a checkpoint of it (a run that starts
-// over has none). `best` goes back to what was best by then, or away where that is no longer kept: it never names a later step, whose
-// number a checkpoint to come would bear. Returns their new directories.
+// not overtaken by its own former future, and points `latest` at `step` where there is a checkpoint of it (a run that
+// starts over has none). `best` goes back to what was best by then, or away where that is no longer kept: it never
+// names a later step, whose number a checkpoint to come would bear. Returns their new directories.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& unique);
 
@@ -72,7 +72,8 @@ struct FindOptions {
       std::numeric_limits<int64_t>::max();  // look only at earlier ones (after a load failed later on)
   bool need_moments = false;                // reject weights-only checkpoints
 };
-// The newest checkpoint whose manifest and file sizes are good; contents are verified as they are read (CheckpointReader).
+// The newest checkpoint whose manifest and file sizes are good; contents are verified as they are read
+// (CheckpointReader).
 // Errors: NotFound when the run has none at all; DataLoss, with every directory and
 // its reason, when none passes.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});

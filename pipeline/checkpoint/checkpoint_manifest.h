@@ -4,7 +4,8 @@
 // what the bytes must be (CRC32C of every file, of its header, and of every slice, so that a rank verifies what it
 // reads without reading other ranks' data). Its own last field is the CRC32C of everything before it.
 //
-//   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z", "time_unix_seconds": …,
+//   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z",
+//   "time_unix_seconds": …,
 //    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "model": {…}, "config": "…",
 //    "parameters": [["encoder.layers.0.fc1.weight", 2048, 512], ["encoder.layers.0.fc1.bias", 2048], …],
 //    "attachments": [{"name": "vocabulary.model", "bytes": …, "crc32c": …}],

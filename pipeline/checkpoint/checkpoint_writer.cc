@@ -33,8 +33,8 @@ bool IsLeftover(const std::string& name) {
          absl::StartsWith(name, "best.") || absl::StartsWith(name, "attempt.");
 }
 
-// A checkpoint that was stepping aside for a newer one of the same step when its process ended: goes back to its place if the
-// newer one did not get there.
+// A checkpoint that was stepping aside for a newer one of the same step when its process ended: goes back to its place
+// if the newer one did not get there.
 absl::Status SettleReplaced(const std::string& parent, const std::string& name) {
   const std::string original = name.substr(0, name.find(kReplaced));
   if (!ParseCheckpointName(original)) return absl::OkStatus();

@@ -1,8 +1,8 @@
 // A model's parameters as other programs know them: whole tensors under fairseq's names.
 //
-// A tensor is one parameter, but for DLCL's weights, of which every row is a parameter of its own, on the rank of the layer that reads
-// it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1] are "encoder.dlcl.weight" [n + 1, n + 1]
-// together, zero above the diagonal.
+// A tensor is one parameter, but for DLCL's weights, of which every row is a parameter of its own, on the rank of the
+// layer that reads it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1] are
+// "encoder.dlcl.weight" [n + 1, n + 1] together, zero above the diagonal.
 #pragma once
 
 #include <cstdint>

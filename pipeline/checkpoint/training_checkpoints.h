@@ -1,10 +1,11 @@
 // A run's checkpoints, as all ranks of the grid save and load them together.
 //
-// Saving goes on beside training: every rank's thread writes the slices it owns (background_file.h); at the ends of steps the ranks
-// vote whether all files are there; then a thread of rank 0 commits (checkpoint_writer.h), and the ranks vote whether it has. Threads
-// that write never talk to other ranks; a step waits for them only before its update, for what does not fit the buffer.
-// Loading: rank 0 finds the newest good checkpoint, every rank reads the weights and moments it keeps of its stage's — whatever
-// layout wrote them — and the ranks vote; a checkpoint that any rank refuses is passed over, loudly, for the next older one.
+// Saving goes on beside training: every rank's thread writes the slices it owns (background_file.h); at the ends of
+// steps the ranks vote whether all files are there; then a thread of rank 0 commits (checkpoint_writer.h), and the
+// ranks vote whether it has. Threads that write never talk to other ranks; a step waits for them only before its
+// update, for what does not fit the buffer. Loading: rank 0 finds the newest good checkpoint, every rank reads the
+// weights and moments it keeps of its stage's — whatever layout wrote them — and the ranks vote; a checkpoint that any
+// rank refuses is passed over, loudly, for the next older one.
 // Threads: one a rank. Blocking: all. Every rank calls each method at the same place.
 #pragma once
 
@@ -48,16 +49,16 @@ class TrainingCheckpoints {
   // `state`, `collectives` (the world's) must outlive the object. `rank`: in the world.
   TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank, Collectives& collectives);
 
-  // Claims the run directory for this attempt, which goes on from `step`; checkpoints of later steps, from a future that is now
-  // abandoned, are set aside. Call once before the first Save.
+  // Claims the run directory for this attempt, which goes on from `step`; checkpoints of later steps, from a future
+  // that is now abandoned, are set aside. Call once before the first Save.
   absl::Status Claim(int64_t step);
   // Begins to save weights, moments and progress as they are now. REQUIRES: not saving().
   void Begin(const TrainingProgress& progress, bool is_best);
   bool saving() const { return saving_; }
   // Before every update: see BackgroundFile::BeforeUpdate.
   void BeforeUpdate(const Stream& stream);
-  // At the end of a step while saving: the checkpoint, once it is committed; nullopt before. After an error the save is over and
-  // earlier checkpoints are untouched. REQUIRES: saving().
+  // At the end of a step while saving: the checkpoint, once it is committed; nullopt before. After an error the save is
+  // over and earlier checkpoints are untouched. REQUIRES: saving().
   absl::StatusOr<std::optional<SavedCheckpoint>> Poll();
   // The same, but waits for all ranks; the save is over afterwards.
   absl::StatusOr<SavedCheckpoint> Finish();

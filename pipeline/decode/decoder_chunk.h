@@ -1,15 +1,16 @@
-// One contiguous run of sublayers on one rank, as decoding runs it: the encoder's part once a group of sentences, the decoder's
-// part once a step.
+// One contiguous run of sublayers on one rank, as decoding runs it: the encoder's part once a group of sentences, the
+// decoder's part once a step.
 //
-//   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every cross-attention
+//   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every
+//   cross-attention
 //            here, and on to the chunks behind while they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
-// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and row 0, which rows that
-// only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what lay there before.
-// The encoder runs through the segments of training, cut wherever the plan allows, so a source's memory has the bits of an evaluation.
-// On a device every group and every step has the same rows, and what changes lies at fixed places of its memory (decode_blocks.h, batch_slots.h),
-// so that either is launched as a graph (graph_cache.h).
-// Pure arithmetic: a chunk never communicates. Thread safety: one thread.
+// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and
+// row 0, which rows that only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what
+// lay there before. The encoder runs through the segments of training, cut wherever the plan allows, so a source's
+// memory has the bits of an evaluation. On a device every group and every step has the same rows, and what changes lies
+// at fixed places of its memory (decode_blocks.h, batch_slots.h), so that either is launched as a graph
+// (graph_cache.h). Pure arithmetic: a chunk never communicates. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ class DecoderChunk {
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Sentences will be translated by the weights behind so many updates, ≥ 1; the chunk's memory may hold anything. Before the first Encode.
+  // Sentences will be translated by the weights behind so many updates, ≥ 1; the chunk's memory may hold anything.
+  // Before the first Encode.
   void Begin(const Stream& stream, int64_t update) const;
 
   // Which borders are crossed. A chunk that takes no part in one of the two has neither input nor work in it.
@@ -53,12 +55,13 @@ class DecoderChunk {
   bool step_output() const { return step_output_; }
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
-  // Where the border's stream must be before Encode or Step, of `rows` rows or, of a combining stack, of its entries of as many.
+  // Where the border's stream must be before Encode or Step, of `rows` rows or, of a combining stack, of its entries of
+  // as many.
   AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
 
-  // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows `memory`. Returns the stream
-  // behind the chunk.
+  // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows
+  // `memory`. Returns the stream behind the chunk.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane);
   // Runs one step of `lane`. Returns the stream behind the chunk; with the head, candidates() then holds the answer.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
@@ -84,7 +87,8 @@ class DecoderChunk {
   ConstAnyMatrix StepSublayers(const IncrementalContext& context, int32_t lane) const;
   void AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity);
   void AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout);
-  // Of a stack's sublayers [first, last) here, where the stack combines its layers: the entries of its history in front of them. 0 else.
+  // Of a stack's sublayers [first, last) here, where the stack combines its layers: the entries of its history in front
+  // of them. 0 else.
   int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
                      std::optional<LayerCombination>& closing);
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {

@@ -1,9 +1,12 @@
-// The observer behind the instruments: a few sums for each tensor of each sublayer, over the micro-batches of one program.
+// The observer behind the instruments: a few sums for each tensor of each sublayer, over the micro-batches of one
+// program.
 //
-// Numerics: squares are summed in double over blocks of kBlock elements, blocks and then micro-batches in ascending order (every chunk runs
-// its micro-batches in that order), so that the sums are the same bits for every number of stages and threads, every schedule, with and
-// without activation checkpointing. Cosines are taken a row in double and added in row order.
-// Memory: a few numbers a sublayer and the scratch of one tensor's blocks, all allocated by the constructor. Thread safety: as the observer's.
+// Numerics: squares are summed in double over blocks of kBlock elements, blocks and then micro-batches in ascending
+// order (every chunk runs its micro-batches in that order), so that the sums are the same bits for every number of
+// stages and threads, every schedule, with and without activation checkpointing. Cosines are taken a row in double and
+// added in row order.
+// Memory: a few numbers a sublayer and the scratch of one tensor's blocks, all allocated by the constructor. Thread
+// safety: as the observer's.
 #pragma once
 
 #include <array>

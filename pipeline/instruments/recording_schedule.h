@@ -1,4 +1,5 @@
-// At which steps the instruments record: all of the first ones, where deep models fail, then ever fewer, evenly on a logarithmic axis.
+// At which steps the instruments record: all of the first ones, where deep models fail, then ever fewer, evenly on a
+// logarithmic axis.
 //
 // A pure function of the step, so that a resumed run records at the same steps as an undisturbed one.
 #pragma once

@@ -1,5 +1,5 @@
-// How an NCCL communicator ends where a message fails or never arrives: with the words and the code of the interface, and with nothing left
-// waiting on the device.
+// How an NCCL communicator ends where a message fails or never arrives: with the words and the code of the interface,
+// and with nothing left waiting on the device.
 #include <string>
 #include <vector>
 
@@ -69,13 +69,13 @@ TEST(NcclFault, AStalledMessageEndsWithItsDeadline) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// An abort waits for the device, and so for messages of other links, which may never end: all links of a rank are aborted at once (one that
-// waits for another is a misuse, emulated_nccl.h).
+// An abort waits for the device, and so for messages of other links, which may never end: all links of a rank are
+// aborted at once (one that waits for another is a misuse, emulated_nccl.h).
 TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
   EmulatedNccl nccl(4);
   const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
-    // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its post on where the other
-    // rank was quicker.
+    // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its
+    // post on where the other rank was quicker.
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
     std::vector<TransferBuffer> values;
     for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{1});

@@ -47,8 +47,8 @@ struct Product {
   }
 };
 
-// oneDNN's products keep an operand's address in the stack pointer: without a stack for handlers, a signal that comes then writes over
-// the operand and whatever lies beside it on the heap. About one signal in thirty did.
+// oneDNN's products keep an operand's address in the stack pointer: without a stack for handlers, a signal that comes
+// then writes over the operand and whatever lies beside it on the heap. About one signal in thirty did.
 TEST(Signals, ThatComeInTheMiddleOfAProductLeaveMemoryAlone) {
   InstallStopSignals();
   std::atomic<bool> ready = false, done = false;
@@ -83,7 +83,8 @@ TEST(Signals, ThatComeInTheMiddleOfAProductLeaveMemoryAlone) {
   EXPECT_EQ(wrong, 0);
 }
 
-// In a process of its own, since signals are the whole process's: 0 where the signal was ignored, 7 where it asks to stop.
+// In a process of its own, since signals are the whole process's: 0 where the signal was ignored, 7 where it asks to
+// stop.
 [[noreturn]] void Raise(int signal) {
   InstallStopSignals();
   IgnoreClosedPipes();

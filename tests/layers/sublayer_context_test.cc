@@ -34,7 +34,8 @@ class SublayerContextTest : public ::testing::Test {
   const Workspace workspace_{plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, false, layout_};
 };
 
-// No two masks of a run share a random number: neighbouring steps, micro-batches, sublayers and sites, and the largest of each.
+// No two masks of a run share a random number: neighbouring steps, micro-batches, sublayers and sites, and the largest
+// of each.
 TEST_F(SublayerContextTest, EverySiteSublayerMicroBatchAndStepHasCountersOfItsOwn) {
   std::set<PhiloxCounter> counters;
   size_t masks = 0;

@@ -1,5 +1,5 @@
-// Padding rows on a device: whatever stands in them, and in memory that nobody has written yet, every gradient of theirs is 0, and no
-// gradient of a weight and no row of a sentence has another bit.
+// Padding rows on a device: whatever stands in them, and in memory that nobody has written yet, every gradient of
+// theirs is 0, and no gradient of a weight and no row of a sentence has another bit.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,4 +1,5 @@
-// Moves parameters off the special values they start from, so that a mistake in their use shows in a model that is not trained.
+// Moves parameters off the special values they start from, so that a mistake in their use shows in a model that is not
+// trained.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace hadal::testing {
 
-// Adds 0.1·N(0, 1), a function of (seed, parameter, element) alone, to the biases, norms, scalars and other vectors that this rank
-// owns, and to the matrices that start from zero.
+// Adds 0.1·N(0, 1), a function of (seed, parameter, element) alone, to the biases, norms, scalars and other vectors
+// that this rank owns, and to the matrices that start from zero.
 void MoveParametersOffTheirStart(const ParameterStore& parameters, uint64_t seed);
 
 }  // namespace hadal::testing

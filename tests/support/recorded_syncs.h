@@ -1,4 +1,5 @@
-// What a test's own process asks the system to make durable: every fsync(2) while it lives, by path, and failures on demand.
+// What a test's own process asks the system to make durable: every fsync(2) while it lives, by path, and failures on
+// demand.
 //
 // A test program that links hadal_recorded_syncs has its own fsync, which calls the system's. One lives at a time.
 // Thread safety: files may be synced on any thread; the methods are for the test's.

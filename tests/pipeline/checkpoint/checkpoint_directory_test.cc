@@ -89,7 +89,8 @@ TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirs
   EXPECT_EQ(syncs.paths().back(), run_ / "checkpoints");
 }
 
-// Whatever is lost after it, a checkpoint that was committed is there: its files, then their directory, then its name, then the pointers.
+// Whatever is lost after it, a checkpoint that was committed is there: its files, then their directory, then its name,
+// then the pointers.
 TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
   CheckpointWriter writer = Writer();
   const std::string parent = run_ / "checkpoints";
