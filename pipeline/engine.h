@@ -7,9 +7,9 @@
 // Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and
 // micro-batch.
 // Memory: one arena per rank (rank_parts.h).
-// Threads: one thread per rank makes all calls. Blocking: all; behind each nothing is under way. After an error the job
-// can only end: a rank's own error (a message of another step, say) also closes its communicators, before the arena can
-// go that its receives lie in.
+// Threads: one thread per rank makes all calls. Blocking: all; when a call returns nothing is under way. After an error
+// the job can only end: a rank's own error (a message of another step, say) also closes its communicators, before the
+// arena can go that its receives lie in.
 #pragma once
 
 #include <cstdint>
@@ -121,7 +121,7 @@ class Engine {
   void Progress();
   // The step's gradients of all sublayers ≥ `first` are complete on this rank: with replicas they leave.
   void Complete(int32_t first);
-  // The rank `chunks` global chunks behind `chunk` of this rank (in front of it: −1).
+  // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
   int RankBehind(int chunk, int chunks) const;
 
   const PipelinePlan& pipeline_;

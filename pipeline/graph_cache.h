@@ -48,7 +48,7 @@ class GraphCache {
   explicit GraphCache(int64_t most) : most_(most) {}
 
   // Of a recording: what has been launched since the last cut is a graph of its own, and `mark` what Run tells
-  // `between` behind it.
+  // `between` after it.
   using Cut = std::function<void(int32_t mark)>;
   using LaunchAll = std::function<void(const Cut* recording)>;  // null: it is not recorded
   // Runs what `launch` launches, as graphs where there are some or it is time to record them; `between` runs after each
@@ -64,7 +64,7 @@ class GraphCache {
  private:
   struct Part {
     std::unique_ptr<DeviceGraph> graph;
-    int32_t mark = 0;  // of the cut behind it
+    int32_t mark = 0;  // of the cut after it
   };
   struct Entry {
     bool seen = false;

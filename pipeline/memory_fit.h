@@ -19,8 +19,8 @@ namespace hadal {
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const Stream& stream);
 
-// What of a rank counts against its memory limit: on the CPU the arena; on a device what lies there, the arena's part
-// and what the device takes beside it (kernels/device/own_memory.h).
+// The bytes of a rank that its memory limit is compared with: on the CPU the arena; on a device what lies there, the
+// arena's part and what the device takes beside it (kernels/device/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
 // The most links by NCCL that a rank has; 0 where ranks exchange through the host.

@@ -1,7 +1,7 @@
 // Admin's profile on its way through the pipeline: the ω of the next sublayer goes from chunk to chunk with the
 // activation.
 //
-// A chunk's message is posted before its activation is, and its receiver asks for it behind the activation, so that the
+// A chunk's message is posted before its activation is, and its receiver asks for it after the activation, so that the
 // two never wait for each other; a chunk may follow another of the same rank.
 // At the end all ranks, other replicas' too, gather what was found.
 // Threads: one. Blocking: Receive, Drain and Share. After an error the job can only end.

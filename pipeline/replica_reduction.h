@@ -14,7 +14,7 @@
 // has come, without waiting.
 // On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made
 // too; where it moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts
-// when its pieces have come and its own gradient is complete, and does not stand behind the rest of the backward pass;
+// when its pieces have come and its own gradient is complete, and does not wait for the rest of the backward pass;
 // Finish waits for the sums. Both add the same numbers in the same order: the bits are the CPU's.
 // Memory: 2·(R-1) buckets to receive into (received_pieces.h); mirrors, where there are any, are as large as the
 // stage's weights.
@@ -74,9 +74,9 @@ class ReplicaReduction {
   // Buckets [0, end) are complete on this rank.
   void MarkComplete(size_t end);
   absl::Status PostReceives();
-  // Of what is complete.
+  // Sends the complete buckets to their owners.
   absl::Status PostSends(const Stream& stream);
-  // Adds the next owned bucket's pieces, or puts that in order, if they have come; false: not yet.
+  // Sums the next owned bucket if all its pieces have arrived; on a device it enqueues the sum. False: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
   // Notes the sums that are done, whose pieces' buffers then receive others.
   absl::Status Retire();

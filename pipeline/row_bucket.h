@@ -19,7 +19,7 @@ namespace hadal {
 // The rows that `rows` are rounded up to; 0 stays 0.  REQUIRES: rows ≤ capacity; least ≥ 1.
 int64_t BucketRows(int64_t rows, int64_t capacity, int64_t least);
 
-// `to` = `batch` with padding rows behind both sides.
+// `to` = `batch` with padding rows after the rows of both sides.
 void PadToBuckets(const PackedBatch& batch, const ActivationCapacity& capacity, int64_t least, PackedBatch& to);
 
 }  // namespace hadal

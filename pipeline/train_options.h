@@ -119,7 +119,7 @@ struct HealthOptions {
 struct DepthOptions {
   bool enabled = true;
   int64_t dense_steps = 100;   // the first steps, all recorded
-  int32_t per_decade = 20;     // records behind them, from each step to its tenfold; 0: none
+  int32_t per_decade = 20;     // later records, from each step to its tenfold; 0: none
   int32_t probe_tokens = 128;  // capacity of the probe batch on either side; 0: no probe
 };
 

@@ -19,7 +19,7 @@ struct ExportedTensor {
   // Its parameters, by index: one, with the tensor's elements, or one a row, with the elements up to the diagonal.
   std::vector<int32_t> parameters;
 
-  // Zeros behind the elements of parameters[row].
+  // Zeros after the elements of parameters[row].
   int64_t ZerosAfter(size_t row) const { return parameters.size() == 1 ? 0 : shape[1] - static_cast<int64_t>(row) - 1; }
 };
 

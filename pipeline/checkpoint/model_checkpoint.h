@@ -37,7 +37,7 @@ class ModelCheckpoint {
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
   CheckpointReader reader_;
-  std::unique_ptr<const ModelPlan> plan_;  // behind a pointer: stores and decoders refer to it
+  std::unique_ptr<const ModelPlan> plan_;  // by pointer: stores and decoders refer to it
   Vocabulary source_, target_;
 };
 

@@ -37,8 +37,8 @@ class DecodeLinks {
   // On the others.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // The stream behind chunk `chunk` of this rank, to the next chunk's rank; the stream in front of it. Of a combining
-  // stack it is all its entries so far (layers/border.h).
+  // The stream that chunk `chunk` of this rank leaves, to the next chunk's rank; the stream that it reads. Of a
+  // combining stack it is all its entries so far (layers/border.h).
   absl::Status SendStream(int chunk, ConstAnyMatrix stream);
   absl::Status ReceiveStream(int chunk, AnyMatrix stream);
 

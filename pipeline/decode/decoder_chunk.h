@@ -3,7 +3,7 @@
 //
 //   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every
 //   cross-attention
-//            here, and on to the chunks behind while they have any
+//            here, and on to later chunks while they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and
 // row 0, which rows that only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what
@@ -37,14 +37,13 @@ class DecoderChunk {
  public:
   struct Launching {
     bool on_device = false;
-    bool graphs = false;  // there
+    bool graphs = false;  // launch as CUDA graphs; read only where on_device
   };
   // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Sentences will be translated by the weights behind so many updates, ≥ 1; the chunk's memory may hold anything.
-  // Before the first Encode.
+  // Call before the first Encode. `update`: the updates that the weights have had, ≥ 1. Scratch may hold anything.
   void Begin(const Stream& stream, int64_t update) const;
 
   // Which borders are crossed. A chunk that takes no part in one of the two has neither input nor work in it.
@@ -61,9 +60,10 @@ class DecoderChunk {
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
 
   // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows
-  // `memory`. Returns the stream behind the chunk.
+  // `memory`. Returns the stream that leaves the chunk.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane);
-  // Runs one step of `lane`. Returns the stream behind the chunk; with the head, candidates() then holds the answer.
+  // Runs one step of `lane`. Returns the stream that leaves the chunk; with the head, candidates() then holds the
+  // answer.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   const std::optional<CandidateTable>& candidates() const { return candidates_; }
 
@@ -94,7 +94,7 @@ class DecoderChunk {
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
     return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.stream(0, rows, storage);
   }
-  // What closes a stack that combines, its history complete. Returns the stream behind it.
+  // What closes a stack that combines, its history complete. Returns the stream that leaves it.
   ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                        Stack stack, int64_t rows) const;
   AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {
@@ -112,7 +112,7 @@ class DecoderChunk {
   std::vector<Segment> encoder_;
   std::vector<DecoderSublayer> decoder_;
   Storage encode_storage_, step_storage_;          // of what comes in
-  int64_t encode_history_ = 0, step_history_ = 0;  // entries in front of the chunk; 0: that stack does not combine
+  int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
   std::optional<CandidateHead> head_;
   std::optional<CandidateTable> candidates_;
@@ -123,7 +123,7 @@ class DecoderChunk {
   ArenaSlice branch_gains_slice_;
   float* branch_gains_ = nullptr;       // [last − first] of the step
   std::unique_ptr<GraphCache> graphs_;  // or null
-  // Where the streams behind the chunk were left. Of one size a graph leaves them where its recording did.
+  // Where the streams that leave the chunk lie. Of one size a graph leaves them where its recording did.
   ConstAnyMatrix encoded_, stepped_;
 };
 

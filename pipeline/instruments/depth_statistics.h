@@ -1,4 +1,4 @@
-// The observer behind the instruments: a few sums for each tensor of each sublayer, over the micro-batches of one
+// The observer that the instruments use: a few sums for each tensor of each sublayer, over the micro-batches of one
 // program.
 //
 // Numerics: squares are summed in double over blocks of kBlock elements, blocks and then micro-batches in ascending
@@ -24,7 +24,7 @@ struct TensorSums {
   double squares = 0;   // Σ x²
   double elements = 0;  // how many
   double non_zero = 0;  // kHidden: how many are not 0
-  double cosines = 0;   // kOutput: Σ over rows of cos(row, the row in front of the sublayer)
+  double cosines = 0;   // kOutput: Σ over rows of cos(row, the row before the sublayer)
   double rows = 0;      // … and over how many rows (none of the two all zero)
   bool operator==(const TensorSums&) const = default;
 };

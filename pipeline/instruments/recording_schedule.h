@@ -10,7 +10,7 @@
 
 namespace hadal {
 
-// Step s < dense_steps; behind them s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥ 0.
+// Steps s < dense_steps; after them s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥ 0.
 bool IsRecordingStep(const DepthOptions& options, int64_t step);
 
 }  // namespace hadal
