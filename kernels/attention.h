@@ -60,8 +60,9 @@ struct AttentionBackwardArgs {
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 
 // Floats of scratch for forward or backward of up to `query_rows` rows, if no sentence is longer than `max_length` on
-// either side. On the CPU it grows with threads and max_length, not with the batch: about threads · (96·max_length +
-// 3·max_length·D + 160·D) floats. On a device it is 2·H a query row.
+// either side. On the CPU it grows with threads and max_length, not with the batch. It is about
+//   threads · (96·max_length + 3·max_length·D + 160·D)
+// On a device it is 2·H a query row.
 struct AttentionCapacity {
   int64_t query_rows = 0;
   int64_t max_length = 0;

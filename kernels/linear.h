@@ -61,8 +61,8 @@ struct LinearBackwardInputArgs {
   // dropped element is stored as 0, so no random number is drawn again. Empty: no mask. REQUIRES: accumulate = false.
   ConstAnyMatrix relu_output;  // [R, in]
   float mask_scale = 1.0f;     // Dropout::scale() of the forward's dropout; 1 without dropout
-  // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1; accumulate
-  // = false; dy and dx dense and on 16 bytes.
+  // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1;
+  // accumulate = false; dy and dx dense and on 16 bytes.
   const std::byte* relu_mask = nullptr;
   bool accumulate = false;  // dx += instead of dx =
   AnyMatrix dx;             // [R, in]

@@ -2,10 +2,11 @@
 //
 // Why its own kernel: norms decide clipping, so their bits must not depend on the layout of the run. This function sums
 // one slice; the caller adds slices in (parameter, slice) order.
-// Numerics: each x is widened to double, where its square is exact. Sum i of eight sums adds the elements i, i + 8, i +
-// 16, … in ascending order; the result is ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)). It depends on the values alone: every
-// instruction set and alignment gives the same bits. A non-finite element makes the result non-finite (a step's finite
-// check uses that); finite floats never overflow it. An empty range gives 0. Thread-safe, blocking; allocates nothing.
+// Numerics: each x is widened to double, where its square is exact. There are eight sums; sum i adds the elements i,
+// i + 8, i + 16, … in ascending order. The result is ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)). It depends on the values
+// alone: every instruction set and alignment gives the same bits. A non-finite element makes the result non-finite (a
+// step's finite check uses that); finite floats never overflow it. An empty range gives 0.
+// Thread-safe, blocking; allocates nothing.
 #pragma once
 
 #include <span>

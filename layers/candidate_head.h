@@ -4,9 +4,9 @@
 // Shapes: x [B, d]; K candidates a row.
 // Storage: x and E as products read them, logits in fp32.
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
-// tokens that a search forbids keep their share. A row's result does not depend on the other rows (REQUIRES: 16 ≤ B ≤
-// Workspace::kLogitRows); on a device only as long as B is always the same. A row with a NaN among its logits has only
-// candidates of log-probability NaN.
+// tokens that a search forbids keep their share. A row's result does not depend on the other rows; on a device only as
+// long as B is always the same. A row with a NaN among its logits has only candidates of log-probability NaN.
+// REQUIRES: 16 ≤ B ≤ Workspace::kLogitRows.
 // Forward only launches kernels, always the same ones for the same number of rows, so a device may record it. Table
 // waits for the result. Allocates nothing.
 // Thread safety: one step at a time.

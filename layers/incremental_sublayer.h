@@ -118,8 +118,8 @@ class IncrementalSublayer {
 
   SublayerKind kind() const { return kind_; }
 
-  // Cross-attention: writes keys and values of memory [R, d] to the rows of `cache` that `rows` [R] names. REQUIRES: R
-  // ≥ kFewestDecodeRows.
+  // Cross-attention: writes keys and values of memory [R, d] to the rows of `cache` that `rows` [R] names.
+  // REQUIRES: R ≥ kFewestDecodeRows.
   void CacheMemory(const Stream& stream, const ParameterStore& parameters, const IncrementalScratch& scratch,
                    ConstAnyMatrix memory, const CacheRows& rows, AnyMatrix cache) const;
 

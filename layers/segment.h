@@ -1,10 +1,11 @@
 // A run of consecutive residual sublayers of one stack: the unit whose activations activation checkpointing drops and
 // computes again.
 //
-// Between sublayers are *joints*. Joint j (j ≥ 1) ends sublayer j−1: one kernel (kernels/residual_norm.h) computes s =
-// r·x + b·dropout(y + bias) and the norm that follows. Post-norm: that is the norm of sublayer j−1. Pre-norm: that is
-// the norm of sublayer j. Joint 0 exists for pre-norm only: the first sublayer's norm alone, with the same bits as the
-// fused norm. A pre-norm segment ends with the plain sum, or, at the end of a stack, with the closing norm.
+// Between sublayers are *joints*. Joint j (j ≥ 1) ends sublayer j−1: one kernel (kernels/residual_norm.h) computes
+//   s = r·x + b·dropout(y + bias)
+// and the norm that follows. Post-norm: that is the norm of sublayer j−1. Pre-norm: that is the norm of sublayer j.
+// Joint 0 exists for pre-norm only: the first sublayer's norm alone, with the same bits as the fused norm. A pre-norm
+// segment ends with the plain sum, or, at the end of a stack, with the closing norm.
 //
 //   post-norm:  x ─ F_0 ─ joint 1 (LN_0) ─ F_1 ─ joint 2 (LN_1) → out = normed
 //   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → sum or normed

@@ -4,11 +4,15 @@
 //   key     = the run's 64-bit seed
 //   counter = four 32-bit words, named below for each use
 // One call gives four 32-bit words, read as eight 16-bit draws where that is enough: draw 2·i is the low half of word
+// i, draw 2·i+1 its high half.
+//
 // Dropout counters: word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's global
-// micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column, and has draw e %
-// 8 of block e / 8, key_block 0. Attention dropout for (query row, head, key position j): block = query row · heads +
-// head, key_block = j / 8, draw j % 8. Limits: 65,536 sublayers and 65,536 key positions, which ValidateModelOptions
-// checks; 2^32 blocks, 2^35 elements a tensor (64 GiB in bf16), which nothing checks.
+// micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column. Its draw is
+// number e % 8 of block e / 8, key_block 0.
+// Attention dropout for (query row, head, key position j): block = query row · heads + head, key_block = j / 8, draw j
+// % 8.
+// Limits: 65,536 sublayers and 65,536 key positions, which ValidateModelOptions checks; 2^32 blocks, 2^35 elements a
+// tensor (64 GiB in bf16), which nothing checks.
 #pragma once
 
 #include <array>

@@ -143,8 +143,8 @@ class DropoutWindow {
   // Serves elements below `end`. If `dropout` is inactive, Get may not be called.
   DropoutWindow(const Dropout& dropout, uint64_t end) : dropout_(dropout), end_(end) {}
 
-  // The factors of elements [first, first + count), valid until the next call. REQUIRES: count ≤ kCapacity, first +
-  // count ≤ end.
+  // The factors of elements [first, first + count), valid until the next call. REQUIRES: count ≤ kCapacity,
+  // first + count ≤ end.
   HWY_INLINE const float* Get(uint64_t first, int64_t count) {
     if (first < window_begin_ || first + count > window_end_) {
       window_begin_ = first;

@@ -35,8 +35,9 @@ inline constexpr int64_t kWidestHead = 128;
 
 inline constexpr int32_t kAttentionTileRows = 32;
 
-// The tiles of a batch's queries, and of its keys, in ascending order; of each at most rows / kAttentionTileRows +
-// sentences.
+// The tiles of a batch's queries, and of its keys, in ascending order. Each list has at most
+//   rows / kAttentionTileRows + sentences
+// tiles.
 struct AttentionTiles {
   std::vector<AttentionTile> of_queries, of_keys;
 };

@@ -25,8 +25,9 @@ inline constexpr int kPairFragments = kTensorRows / 8;
 template <int kWidth>
 inline constexpr int kTileUnits = kTensorRows* kWidth / 8;
 
-// The place of unit `unit` of row `row`. UnitPlace(r + 8, u) = UnitPlace(r, u) + kWidth, and UnitPlace(r, u ^ v) =
-// UnitPlace(r, u) ^ v. So kernels compute a lane's place once and reach the others by constants, which saves registers.
+// The place of unit `unit` of row `row`. Kernels compute a lane's place once and reach the others by constants, which
+// saves registers:
+//   UnitPlace(r + 8, u) = UnitPlace(r, u) + kWidth    UnitPlace(r, u ^ v) = UnitPlace(r, u) ^ v
 template <int kWidth>
 HADAL_DEVICE int UnitPlace(int row, int unit) {
   constexpr int kUnits = kWidth / 8;

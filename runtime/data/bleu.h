@@ -1,6 +1,5 @@
 // Corpus-level BLEU, equal to sacreBLEU's default: tokenizer 13a, mixed case, exponential smoothing, four n-gram
 // orders.
-// orders.
 //
 //   p_n = 100 · Σ clipped matches / Σ n-grams of the hypotheses       n = 1 … 4
 //   BP  = 1 if H ≥ R, else exp(1 − R/H)      H, R: hypothesis and (closest) reference lengths in tokens
