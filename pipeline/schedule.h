@@ -33,7 +33,7 @@ namespace hadal {
 enum class ScheduleKind {
   kGpipe,  // "gpipe": all forwards, then all backwards (Huang et al. 2019, "GPipe", section 2.2)
   k1F1B,   // "1f1b": one forward, one backward (Narayanan et al. 2021, "PipeDream-2BW", section 2.2, with a flush)
-  kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks per rank (Narayanan et al. 2021, arXiv 2104.04473, 2.2)
+  kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
 };
 inline constexpr ScheduleKind kAllScheduleKinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
                                                      ScheduleKind::kInterleaved1F1B};
