@@ -1,7 +1,7 @@
 // A Stream says where a kernel runs: on a number of CPU threads, or on a device (device.h).
 //
-// With its copies the same code reaches the kernels' memory on both. On the CPU they are memcpy and memset. On a device
-// the host's threads do the work on the host.
+// With the copies of a Stream the same code reaches the kernels' memory on both. On the CPU they are memcpy and memset.
+// On a device the host's threads do the work on the host.
 // Numerics: the number of threads never changes a bit of any kernel's result, because threads split output rows, and
 // sums over rows run in fixed blocks that are merged in ascending order.
 // Thread safety: a Stream is a plain value. Two threads may launch on equal streams at the same time, because each OS
