@@ -80,7 +80,7 @@ DeviceBatchShape ShapeOf(const BatchContent& content);
 DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t branch_gains);
 
 int64_t BatchBytes(const DeviceBatchShape& shape);
-// `block`: an address on 16 bytes; nothing is read or written there.
+// REQUIRES: `block` is on 16 bytes. Only its address is used; nothing is read or written there.
 DeviceBatch PlacesIn(const DeviceBatchShape& shape, int32_t first_sublayer, const std::byte* block);
 
 }  // namespace hadal

@@ -10,6 +10,7 @@
 //     overlap computation even if the transport has no progress thread.
 //   · Every wait has a deadline. When it passes, the error names rank, peer, direction, tag and what the caller waits
 //     for.
+// Errors: DeadlineExceeded (a wait's deadline passed: exit code 5), Unavailable (a peer is gone: exit code 6),
 // Internal. After an error every call but Abort fails with Unavailable. A Wait that fails first takes back this rank's
 // posted transfers, so that the caller may free its buffers. A rank that fails for a reason of its own must take them
 // back itself (Withdraw, WithdrawOnError); else a peer's message would be written to freed memory.

@@ -12,7 +12,7 @@
 // launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, once those kernels
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.
 // Standstill: before a driver call that may wait for the whole device (runtime/device.h) this rank's started messages
-// end. Meanwhile it starts no receive, but the sends that it is granted. After the timeout all links are stopped, and
+// end. Meanwhile it starts no receives, only the sends that it is granted. After the timeout all links are stopped, and
 // the next call returns the error.
 // Limits: kMostUnderWay messages each way at once; more wait.
 // Errors: those of the interface, and Unavailable when NCCL reports an asynchronous error (every Progress checks). The
@@ -48,10 +48,10 @@ class NcclCommunicator final : public Communicator {
   // Tags on `control` that its other users must not take: above those of channels, below those of collectives.
   static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
-  // Connects `pairs`, which all ranks give alike. Ranks that are not a pair cannot exchange messages; every rank can
-  // send to itself. Blocking: all ranks of `control` call it. Library, device and control must outlive the
-  // communicator. `timeout`: of this call, and of each wait before a standstill, which the device announces to the
-  // communicator (OnStandstill).
+  // Connects `pairs`, which all ranks give alike, in one order on all ranks (nccl_peer_links.h); each link has moved a
+  // first message when Create returns. Ranks that are not a pair cannot exchange messages; every rank can send to
+  // itself. Blocking: all ranks of `control` call it. Library, device and control must outlive the communicator.
+  // `timeout`: of this call, and of each wait before a standstill, which the device announces (OnStandstill).
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
                                                                   std::span<const RankPair> pairs,
