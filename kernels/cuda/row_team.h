@@ -1,7 +1,7 @@
 // A team of threads that holds one row of a tensor, eight columns a thread, and sums along the row.
 //
-// A block of kTeamBlockThreads or a few more threads is cut into teams of whole warps. Team t takes row t and every
-// further row at a distance of `teams`.
+// A block of kTeamBlockThreads or a few more threads is cut into teams of whole warps. Team t takes rows t,
+// t + teams, t + 2·teams and so on.
 // Every sum along a row has one order, which depends only on the width: the eight columns of a thread in ascending
 // order, the lanes of a warp as a butterfly (each lane ends with the same bits, because a + b = b + a), the warps of a
 // team in ascending order. REQUIRES: 1 ≤ width ≤ kMaxTeamWidth.
