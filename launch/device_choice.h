@@ -1,9 +1,8 @@
 // What a rank computes on and in which precision: --device auto|cpu|cuda, device.precision of the config.
 //
 //   auto   a GPU where every rank finds one and the model trains on it; the CPU where none can use one (saying why,
-//   unless no rank has a GPU
-//          and its driver); an error where some can and others cannot: one bad GPU of many must not leave all the
-//          others idle
+//          unless no rank has a GPU and its driver); an error where some can and others cannot: one bad GPU of many
+//          must not leave all the others idle
 //   cpu    the CPU; no library of CUDA is touched
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU "auto" is bf16; the CPU computes in fp32 and refuses anything else.

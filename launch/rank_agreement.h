@@ -2,9 +2,10 @@
 //
 //   program           the same file on all ranks, or an error: ranks of different ones do not speak one language
 //   settings          the same on all ranks, or an error: a config of one node's own disk would train another model
-//   there, without a word GPU               people are told where they differ: nothing there can be made alike
+//                     there, without a word
+//   GPU               people are told where they differ: nothing there can be made alike
 //   instruction set   the widest that all ranks have, on all of them; where that is narrower than some rank's own,
-//   people are told
+//                     people are told
 #pragma once
 
 #include <span>

@@ -4,7 +4,8 @@
 // (SLURM_JOB_END_TIME) less a margin of a tenth of the job's time, 5 minutes at most. A job that its supervisor starts
 // again goes on counting from its first start.
 // Why not stop.minutes: that one is a way for a run to be done (exit code 0); this one asks for the run to be
-// continued. Limitation: looked at once a step, so the margin must hold a step and a save.
+// continued.
+// Limitation: looked at once a step, so the margin must hold a step and a save.
 // Threads: any.
 #pragma once
 

@@ -1,7 +1,8 @@
 // How ranks with a GPU exchange what they work on: pipeline.transport = auto | nccl | host.
 //
 //   auto   NCCL, where each of several ranks has a GPU of its own and finds the same NCCL; else the host, and the log
-//   says why nccl   NCCL, or an error that says what is missing
+//          says why
+//   nccl   NCCL, or an error that says what is missing
 //   host   through pinned memory and MPI; no library of NCCL is touched
 // All ranks choose the same.
 #pragma once

@@ -22,8 +22,7 @@ struct ClockOffset {
 };
 
 // Every rank calls it at the same place; rank 0 serves the others in turn and its own offset is 0. `clock` reads this
-// rank's clock.
-// Blocking, each wait at most `timeout`. Errors: those of Communicator::Wait.
+// rank's clock. Blocking, each wait at most `timeout`. Errors: those of Communicator::Wait.
 absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
                                                absl::Duration timeout);
 

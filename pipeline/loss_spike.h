@@ -1,8 +1,8 @@
 // Loss spikes: a step whose loss lies far above those of the steps before is left out, as one that is not finite is.
 //
 //   mean and variance   exponentially weighted over the losses of applied updates: with δ = loss − mean and weight a =
-//   max(1/window,
-//                       1/(n + 1)): mean += a·δ, variance = (1 − a)·(variance + a·δ²), the plain ones while n < window
+//                       max(1/window, 1/(n + 1)): mean += a·δ, variance = (1 − a)·(variance + a·δ²), the plain ones
+//                       while n < window
 //   spike               loss > mean + z·√variance, from the window-th update on
 //
 // Why: one bad batch can throw a deep model off for good; leaving it out costs a step. Losses that were left out do not

@@ -1,9 +1,9 @@
 // Steps whose update was left out: what people are told of them, and when a run goes back to its last checkpoint.
 //
-//   after a step     left out: a sentence that says why; not: the row of them ends
-//   after `health.skipped_steps` in a row     back to weights, moments and update of the newest good checkpoint; data
-//   and random numbers go on
-//                    after the steps that failed, since the same steps again would fail again
+//   after a step                              left out: a sentence that says why; not: the row of them ends
+//   after `health.skipped_steps` in a row     back to weights, moments and update of the newest good checkpoint. Data
+//                                             and random numbers go on after the steps that failed, since the same
+//                                             steps again would fail again
 //   again, from the same weights              the run ends
 // Pure: the same on every rank. Thread safety: one thread.
 #pragma once

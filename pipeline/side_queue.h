@@ -1,8 +1,7 @@
 // Kernels beside a device's main order: a queue, and the events that tie each piece of work on it to both sides.
 //
-//   main order   … gradients complete │ MarkReady    parts of the backward pass …            whoever reads what the
-//   piece has written queue                             └──────────►  Begin │ kernels │ End ── Done, asked by the host
-//   ──►  is launched from here on
+//   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
+//   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
 //
 // A piece starts when what was in the main order at its MarkReady is done, and not later: what is launched there
 // meanwhile goes on beside it. What came by a transfer is there when the host has seen its end

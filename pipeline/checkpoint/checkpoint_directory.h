@@ -3,7 +3,8 @@
 //   RUN/checkpoints/step_00001000/            a checkpoint: manifest.json, rank_*.safetensors, vocabularies
 //   RUN/checkpoints/step_00001000.tmp.<id>/   being written by attempt <id>; never read
 //   RUN/checkpoints/latest, best              relative symbolic links to a checkpoint (text files where no links can
-//   be) RUN/checkpoints/attempt                   the attempt that may commit here
+//                                             be)
+//   RUN/checkpoints/attempt                   the attempt that may commit here
 //
 // Thread safety: functions may be called from any thread; writers of one run directory are rank 0 of one attempt.
 // Blocking: all do file input and output.

@@ -2,7 +2,8 @@
 // finished before the next one begins.
 //
 //   step N ends   Begin      weights, moments and progress as they are now; the steps N + 1 … train while they are
-//   written step ends     Poll       once it is committed: told to the sink
+//                            written
+//   step ends     Poll       once it is committed: told to the sink
 //   the run ends  SaveAtEnd  waits for the one under way, saves the last step if it is not yet, and waits for that
 //
 // A checkpoint that cannot be written is a warning while training goes on, and an error where the run would end without

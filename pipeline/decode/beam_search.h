@@ -9,8 +9,9 @@
 // The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
 // Never generated: <pad> and <s>. Ties: the earlier hypothesis, then the lower token. Sums in double.
 // A continuation whose log-probability is -inf or NaN is no candidate; a model that gives only such ends with no
-// hypothesis. Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without
-// its +5. Thread safety: one thread.
+// hypothesis.
+// Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
+// Thread safety: one thread.
 #pragma once
 
 #include <cstdint>

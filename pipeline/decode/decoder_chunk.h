@@ -2,8 +2,7 @@
 // decoder's part once a step.
 //
 //   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every
-//   cross-attention
-//            here, and on to later chunks while they have any
+//            cross-attention here, and on to later chunks while they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and
 // row 0, which rows that only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what

@@ -1,8 +1,9 @@
 // Runs one forward and backward pass of a small model by hadal's own pipeline and writes all that a second
 // implementation needs to repeat it, and what came out:
 //   weights.safetensors, gradients.safetensors    whole tensors, fp32, under fairseq's names; gradients of the mean
-//   loss case.json                                     method, settings, update, sentences; loss and nll sums, each
-//   target row's nll
+//                                                 loss
+//   case.json                                     method, settings, update, sentences; loss and nll sums, each target
+//                                                 row's nll
 // Weights are hadal's initialisation, moved where they start from zero or one (tests/support/moved_parameters.h).
 #include <algorithm>
 #include <fstream>

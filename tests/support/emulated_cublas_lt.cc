@@ -1,7 +1,7 @@
 // cuBLASLt by its documentation: libcublasLt.so.<version> for programs that link the emulated CUDA runtime.
 //
 //   D = epilogue(alpha · op(A) · op(B) + beta · C + bias along D's rows)         all column-major, leading dimensions
-//   in elements
+//                                                                                in elements
 //
 // What a product is: emulated_cublas_product.h. The library is strict where NVIDIA's would misbehave: shapes and
 // leading dimensions that do not fit, combinations of types outside of the documented table, an algorithm of another

@@ -3,8 +3,8 @@
 //   hadal inspect similarity --checkpoint DIR|RUN_DIR --data PREFIX [--tokens N] [--out STEM] [--threads N]
 // The first sentences of a prepared corpus that fit N tokens a side go through the model, without dropout. Similarity
 // of two layers of a stack: the mean, over the rows (tokens), of the cosine between their two outputs. STEM.json holds
-// the matrices, STEM.html shows them. Source: BranchNorm (arXiv 2305.02790), section 5: layers that are alike say that
-// depth is not used.
+// the matrices, STEM.html shows them.
+// Source: BranchNorm (arXiv 2305.02790), section 5: layers that are alike say that depth is not used.
 // Numerics: fp32 sums over all rows of normalised rows. One process; memory: layers × N × d_model floats a stack.
 #pragma once
 

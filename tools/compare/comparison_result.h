@@ -1,7 +1,8 @@
 // What a cell of a grid reached, and its verdict by one rule for all methods.
 //
 //   below = H − best validation nll       H: the unigram level, the nll of the validated sentences under token
-//   frequencies alone trains   below ≥ 0.3     it has learned from context
+//                                         frequencies alone
+//   trains   below ≥ 0.3     it has learned from context
 //   fails    below < 0.05    it knows token frequencies at most
 //   between  else
 //   diverged the run ended because its numbers were not finite, whatever came before

@@ -8,8 +8,9 @@
 //   depth/log10_gradient_norm   histogram over the sublayers, every `depth_every_steps` steps
 //   depth/gradient_norm/{encoder,decoder}_{bottom,top}   geometric mean over that side's lowest or highest tenth
 //   depth/model_update                         at the instruments' recorded steps, for each series of
-//   runtime/depth_metrics.h: depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's
-//   lowest or highest tenth notice, warning, sample     text
+//                                              runtime/depth_metrics.h:
+//   depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's lowest or highest tenth
+//   notice, warning, sample     text
 // A value that is not finite is written as it is (TensorBoard marks it); histograms and means leave out zeros and such.
 //
 // Each opening writes a file of its own. A resumed run's file says which step it starts at, and TensorBoard forgets

@@ -2,8 +2,7 @@
 //
 //   state         elements of the stage's parameters, with moments and masters divided by the replicas that share them
 //   activations   micro-batches live at once × what their sublayers keep (Segment::saved_bytes, added up), or with
-//   checkpointing
-//                 every k: inputs of segments, and one segment's saved tensors
+//                 checkpointing every k: inputs of segments, and one segment's saved tensors
 //   scratch       workspace, borders' buffers, replicas' receive buffers
 // Live micro-batches of stage s: gpipe m; 1f1b min(m, S - s); interleaved 2(S - s - 1) + (v - 1)·S + 1 chunks, at most
 // v·m.

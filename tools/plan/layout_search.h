@@ -4,10 +4,9 @@
 // The step's tokens stay the config's: a micro-batch of half the tokens means twice as many of them. All devices work.
 //
 //   candidates   stages · replicas = devices, replicas filling nodes evenly (a multiple or a divisor of the devices a
-//   node);
-//                chunks 1, 2, 3, 4, 6, 8; micro-batches 1/8 to 8 times the config's, none smaller than the longest
-//                sentence kept today; checkpointing off, or every k sublayers, k by the fewest estimated bytes; moments
-//                sharded or not; gpipe, 1f1b, interleaved_1f1b
+//                node); chunks 1, 2, 3, 4, 6, 8; micro-batches 1/8 to 8 times the config's, none smaller than the
+//                longest sentence kept today; checkpointing off, or every k sublayers, k by the fewest estimated bytes;
+//                moments sharded or not; gpipe, 1f1b, interleaved_1f1b
 // How: best first. A candidate's lower bound is first the devices' share of its work, M/R · C / S, and when its turn
 // comes that of the stages as they would be cut,
 //   max over stages s of   m · c_s + Σ_{t<s} (first chunk of t + 2 messages)

@@ -4,10 +4,11 @@
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
 //   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`
 //   hadal simulate --run RUN_DIR             shape of a traced run, costs of its trace; the replay beside what the
-//   trace measured
+//                                            trace measured
 //     --slow-rank 3=1.5                      rank 3 computes 1.5 times as long; may be repeated
 //     --message-mib, --link-gb-per-s, --latency-us; --ranks-per-node with --node-link-gb-per-s, --node-latency-us
-//     between nodes --pipelines-per-node R                 R pipelines side by side share what goes between nodes
+//     between nodes
+//     --pipelines-per-node R                 R pipelines side by side share what goes between nodes
 //     --tail-ms                              optimizer and the rest of a step's end
 //     --svg FILE, --json
 //

@@ -2,8 +2,9 @@
 //
 //   hadal report run                              run/report.html, .json and .md
 //   hadal report run --profile here.textproto     beside it what `hadal plan --profile` predicts for the run;
-//   --machine: for such a machine hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: the runs
-//   side by side, scaling efficiency, its losses
+//                                                 --machine: for such a machine
+//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: the runs side by side, scaling
+//                                                 efficiency, its losses
 // The HTML is one file: inline SVG, no script, no network. The JSON has every number of the page, the Markdown the
 // tables. Exit codes: 0, 1 a run cannot be read, 2 usage.
 #pragma once

@@ -4,23 +4,20 @@
 //                                                     (seconds, mean over the stages, each of which is the mean over
 //                                                     its replicas)
 //   compute = forward + recompute + backward          as measured on each rank; of these and the optimizer's the time
-//   without a core
-//                                                     (a neighbour, or more ranks than cores) is a part of its own
+//                                                     without a core (a neighbour, or more ranks than cores) is a part
+//                                                     of its own
 //           = the same as predicted + slower          where costs are given (CompareWithCosts): what goes beyond a
-//           profile's or a
-//                                                     machine's costs is a part of its own too, negative where a stage
-//                                                     was faster
+//                                                     profile's or a machine's costs is a part of its own too, negative
+//                                                     where a stage was faster
 //   wait = bubble + imbalance + exposed transfers     the first two by replaying the run's schedule with the stages'
-//   measured compute
-//                                                     (step_breakdown.h), the third is what remains: transfers that
-//                                                     were not hidden, and jitter from micro-batch to micro-batch.
-//                                                     Where ranks waited less than the replay says, nothing remains,
-//                                                     and the two share what was waited
+//                                                     measured compute (step_breakdown.h), the third is what remains:
+//                                                     transfers that were not hidden, and jitter from micro-batch to
+//                                                     micro-batch. Where ranks waited less than the replay says,
+//                                                     nothing remains, and the two share what was waited
 //   communication                                     as measured, without what the replay finds of a rank's idle time
-//   in it: until its
-//                                                     neighbour has room for a message, and, once it has done its own
-//                                                     last backward, for the others', which shows in the step's tail.
-//                                                     That is wait, too
+//                                                     in it: until its neighbour has room for a message, and, once it
+//                                                     has done its own last backward, for the others', which shows in
+//                                                     the step's tail. That is wait, too
 //   other = step - everything that was measured
 // so the parts sum to the step exactly. Two can be negative: imbalance, where unequal stages fit the schedule better
 // than equal ones would, and other, by what clocks differ.

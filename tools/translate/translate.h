@@ -8,8 +8,8 @@
 // tab; --print-scores puts the score and a tab in front of the text (score: Σ log p / length^length_penalty, natural
 // logarithm, </s> counted). A sentence's translation depends on the model and the options alone: not on the sentences
 // around it, ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source, by
-// which products have their sizes: decode_capacity.h.) Limitation: input is read, translated and written --buffer lines
-// at a time.
+// which products have their sizes: decode_capacity.h.)
+// Limitation: input is read, translated and written --buffer lines at a time.
 #pragma once
 
 #include <cstdint>
