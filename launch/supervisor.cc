@@ -118,13 +118,13 @@ class Supervisor {
       HADAL_ASSIGN_OR_RETURN(const int code, RunOnce());
       if (!IsCrash(code)) return code;
       // A signal that came before the job could listen ended it: nothing had been done that could be lost.
-      if (stops_ == 1 && code == kSignalExit + SIGUSR1) return kExitRequeue;
+      if (stopping() && orders_ < 2 && code == kSignalExit + SIGUSR1) return kExitRequeue;
       const int64_t step = LatestStep(run_directory);
       fruitless = step > newest ? 0 : fruitless + 1;
       newest = std::max(step, newest);
-      if (stops_ > 0 || fruitless >= options_.tries) {
+      if (stopping() || fruitless >= options_.tries) {
         log_ << "hadal supervise: the job ended with exit code " << code
-             << (stops_ > 0 ? "" : absl::StrCat(", ", fruitless, " time(s) in a row without a newer checkpoint"))
+             << (stopping() ? "" : absl::StrCat(", ", fruitless, " time(s) in a row without a newer checkpoint"))
              << std::endl;
         return code == kExitHang ? kExitHang : kExitPeerLost;
       }
@@ -135,6 +135,7 @@ class Supervisor {
 
  private:
   static bool IsCrash(int code) { return code == kExitHang || code == kExitPeerLost || code >= kSignalExit; }
+  bool stopping() const { return asked_ || orders_ > 0; }
   // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no
   // code of ours.
   static int FromLauncher(int code) { return code > kExitPeerLost && code < SIGSYS ? kSignalExit + code : code; }
@@ -153,10 +154,10 @@ class Supervisor {
       // One second: between two reminders of a job that was asked to stop while it was still coming up.
       const timespec second = {.tv_sec = 1, .tv_nsec = 0};
       const int signal = sigtimedwait(&signals_, nullptr, &second);
-      // A terminal goes away once, and is told of twice: by its shell and by the kernel.
-      if (signal == SIGUSR1 || signal == SIGHUP) stops_ = std::max(stops_, 1);
-      if (signal == SIGINT || signal == SIGTERM) ++stops_;
-      if (signal != SIGCHLD && stops_ > 0) kill(job_, stops_ == 1 ? SIGUSR1 : stops_ == 2 ? SIGTERM : SIGKILL);
+      // Only INT and TERM insist: a terminal that goes away is told of twice, by its shell and by the kernel.
+      if (signal == SIGUSR1 || signal == SIGHUP) asked_ = true;
+      if (signal == SIGINT || signal == SIGTERM) ++orders_;
+      if (signal != SIGCHLD && stopping()) kill(job_, orders_ > 2 ? SIGKILL : orders_ == 2 ? SIGTERM : SIGUSR1);
       code = Reap();
     }
     return *code;
@@ -180,7 +181,8 @@ class Supervisor {
   std::ostream& log_;
   sigset_t signals_, before_;
   pid_t job_ = -1;
-  int stops_ = 0;  // how often the job was asked to stop
+  bool asked_ = false;  // to stop, by USR1 or HUP
+  int orders_ = 0;      // to stop, by INT or TERM
 };
 
 }  // namespace

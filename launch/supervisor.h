@@ -3,7 +3,7 @@
 //
 //   what comes                        what the supervisor does
 //   INT, TERM, HUP or USR1            USR1 to the job, once a second until it ends: it saves and exits 85
-//   a second INT or TERM              TERM to the job; a third: KILL
+//   a second of INT and TERM          TERM to the job; a third: KILL
 //   the job exits 0 1 2 3 4 85        returns that
 //   the job exits 5                   a rank hung: starts the job again
 //   the job exits 6 or ≥ 128          a rank or the launcher was lost (mpirun says 137 or 205): starts the job again

@@ -51,6 +51,14 @@ env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=
 wait_for 10 test -e up; kill -HUP $supervisor; wait_for 10 test -s asked || fail "HUP did not ask the job"
 for _ in 1 2 3; do kill -HUP $supervisor; sleep 0.3; done; touch go; wait $supervisor; code=$?
 [ $code -eq 85 ] || fail "exit code $code instead of 85 after four times HUP"
+# The first TERM after a USR1 or a HUP leaves the job its time as well: Slurm sends the two in that order.
+for signal in USR1 HUP; do
+  job 'trap "exit 3" TERM; trap "echo asked >> asked" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 85'; rm -f go up asked
+  env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+  wait_for 10 test -e up; kill -$signal $supervisor; wait_for 10 test -s asked || fail "$signal did not ask the job"
+  kill -TERM $supervisor; sleep 0.5; touch go; wait $supervisor; code=$?
+  [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal and TERM"
+done
 job 'trap "exit 85" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 3'; rm -f go up
 (trap "" HUP; exec "$hadal" supervise -- bash job > out 2>&1) & supervisor=$!
 wait_for 10 test -e up; kill -HUP $supervisor; sleep 0.3; touch go; wait $supervisor; code=$?
