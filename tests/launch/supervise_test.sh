@@ -118,6 +118,15 @@ echo "bad use"
 expect 2 "$hadal" supervise
 expect 2 "$hadal" supervise -- "$work/no-such-program"
 expect 2 "$hadal" supervise -- bash job --resume never
+# A time limit's 85 ends it, also after a USR1, and the limit counts from the first start.
+job '[ "$(wc -l < starts)" -lt 3 ] || exit 1; exit 85'; hosts_train; wait $script; code=$?
+[ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 at a time limit"
+starts 1
+job 'echo $HADAL_JOB_START >> begun; [ "$(wc -l < starts)" -eq 1 ] || exit 85; sleep 1.1; trap "exit 85" USR1; touch up; while :; do sleep 0.05; done'
+rm -f up begun; hosts_train
+wait_for 10 test -e up; kill -USR1 $script; wait $script; code=$?
+[ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 at a time limit after USR1"
+starts 2; [ "$(uniq begun | wc -l)" -eq 1 ] || fail "the second start is not of the first one's job"
 expect 2 "$hadal" supervise --tries 0 -- bash job
 
 finished
