@@ -11,23 +11,23 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "launch/exit_code.h"
+#include "launch/process_session.h"
 #include "launch/time_limit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
 constexpr int kSignalExit = 128;  // a shell's and mpirun's code for "ended by signal n" is 128 + n
+// How long killed left-overs may take to end: a few seconds where much memory is given back.
+constexpr absl::Duration kLeftOversPatience = absl::Seconds(30);
 
 // The value of `option` among the words of a command, in either spelling.
 std::optional<std::string> OptionValue(const std::vector<std::string>& command, const std::string& option) {
@@ -37,35 +37,6 @@ std::optional<std::string> OptionValue(const std::vector<std::string>& command, 
     if (absl::StartsWith(command[i], option + "=")) value = command[i].substr(option.size() + 1);
   }
   return value;
-}
-
-// Session of a process, or -1. /proc/PID/stat is "pid (name) state ppid pgrp session …"; the name may hold anything but
-// its last ')'.
-pid_t SessionOf(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string stat = text.str();
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return -1;
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0, group = 0, session = -1;
-  fields >> state >> parent >> group >> session;
-  return state == "Z" ? -1 : session;
-}
-
-// Kills what is left of the session, the leader apart. Returns how many there were.
-int KillSession(pid_t leader) {
-  int killed = 0;
-  const absl::StatusOr<std::vector<std::string>> names = ListDirectory("/proc");
-  if (!names.ok()) return 0;
-  for (const std::string& name : *names) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(name, &pid) || pid == leader || SessionOf(name) != leader) continue;
-    if (kill(pid, SIGKILL) == 0) ++killed;
-  }
-  return killed;
 }
 
 // A host is lost after 5 seconds of silence and 3 probes, 2 seconds apart, without an answer: 11 seconds. Open MPI's
@@ -169,11 +140,25 @@ class Supervisor {
       siginfo_t ended = {};
       if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return std::nullopt;
       // While the job's pid is not reaped, it cannot name another session.
-      const int left = ended.si_pid == job_ ? KillSession(job_) : 0;
-      if (left > 0) log_ << "hadal supervise: ended " << left << " process(es) that the job left behind" << std::endl;
+      if (ended.si_pid == job_) EndLeftOvers();
       waitpid(ended.si_pid, nullptr, 0);
       if (ended.si_pid != job_) continue;
       return ended.si_code == CLD_EXITED ? FromLauncher(ended.si_status) : kSignalExit + ended.si_status;
+    }
+  }
+
+  // Of the job, which has ended: what starts next may want their memory and their locks.
+  void EndLeftOvers() {
+    const SessionEnd end = EndSession(job_, kLeftOversPatience);
+    if (end.killed > 0) {
+      log_ << "hadal supervise: ended " << end.killed << " process(es) that the job left behind" << std::endl;
+    }
+    if (end.living > 0) {
+      log_ << "hadal supervise: " << end.living << " of them have not gone after "
+           << absl::FormatDuration(kLeftOversPatience)
+           << " and may hold memory and locks: a file server that does not answer, or a driver, keeps them (ps -e -o "
+              "pid,stat,wchan:30,cmd); going on without waiting longer"
+           << std::endl;
     }
   }
 

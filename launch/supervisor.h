@@ -11,9 +11,10 @@
 //
 // Why it exists: mpirun turns Ctrl-C into a TERM that leaves ranks two seconds, returns 137 for a killed rank, and may
 // leave ranks behind when it is killed itself. The job runs in a session of its own, so that a terminal's Ctrl-C
-// reaches the supervisor only; when the job has ended, what is left of its session is killed by pid. When the
-// supervisor dies the job gets TERM. Limitations: ends left-overs of this host only; on others Open MPI's daemons do,
-// which find a lost host by TCP keepalive (set here to 11 seconds unless the environment says otherwise).
+// reaches the supervisor only; when the job has ended, what is left of its session is killed by pid, and a next start
+// waits until it has gone. When the supervisor dies the job gets TERM. Limitations: ends left-overs of this host only;
+// on others Open MPI's daemons do, which find a lost host by TCP keepalive (set here to 11 seconds unless the
+// environment says otherwise).
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
 #pragma once
 
