@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -12,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
-#include "runtime/status_macros.h"
 #include "runtime/clock.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -152,13 +153,21 @@ absl::Status NcclLink::FinishClose(const Deadline& deadline) {
 void NcclLink::AbortAll(std::span<NcclLink* const> links) {
   const auto under_way = std::make_shared<UnderWay>();
   for (NcclLink* const link : links) {
-    NcclComm const comm = std::exchange(link->comm_, nullptr);
-    if (comm == nullptr) continue;
+    if (link->comm_ == nullptr) continue;
     under_way->Begin();
-    std::thread([under_way, comm, &library = link->library_] {
-      library.Abort(comm);  // its result no longer matters
+    try {
+      std::thread([under_way, comm = link->comm_, &library = link->library_] {
+        library.Abort(comm);  // its result no longer matters
+        under_way->End();
+      }).detach();
+      link->comm_ = nullptr;
+    } catch (const std::system_error&) {  // no thread more for this process
       under_way->End();
-    }).detach();
+    }
+  }
+  // Those that got no thread, when all others are under way: their kernels may be what these wait for.
+  for (NcclLink* const link : links) {
+    if (NcclComm const comm = std::exchange(link->comm_, nullptr); comm != nullptr) link->library_.Abort(comm);
   }
   under_way->Await(kAbortTimeout);
 }
