@@ -5,8 +5,8 @@
 namespace hadal {
 
 // Installs the handlers, for a command that asks StopSignalled. Call first thing in main: a signal that comes earlier
-// ends the process. A second SIGINT or SIGTERM ends it at once; not a SIGHUP: shell and kernel both tell of a terminal
-// that goes away.
+// ends the process. The second of SIGINT and SIGTERM ends it at once. SIGUSR1 and SIGHUP do not count: Slurm sends USR1
+// and then TERM while the run saves, and shell and kernel both tell of a terminal that goes away.
 void InstallStopSignals();
 
 // A run by itself does not end because nobody reads its progress any more (`hadal train … | tee`, and tee is gone).

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -41,7 +42,7 @@ class Watchdog {
   const ProgramPlace& place_;
   const absl::Duration patience_;
   const Say say_;
-  absl::Time reported_ = absl::InfinitePast();  // beginning of what was last reported
+  std::optional<double> reported_;  // beginning of what was last reported, in MonotonicSeconds()
 
   std::mutex mutex_;
   std::condition_variable end_;

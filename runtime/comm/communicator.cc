@@ -10,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
+#include "runtime/clock.h"
 
 namespace hadal {
 namespace {
@@ -64,7 +65,7 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     if (!noted && waited >= kNoteworthy) {
       SetCurrentWait(
           WaitInProgress{absl::StrCat(Describe(request), ", for ", absl::string_view(what.data(), what.size())),
-                         absl::Now() - waited});
+                         MonotonicSeconds() - absl::ToDoubleSeconds(waited)});
       noted = true;
     }
     // A transport that blocks here must come back in time to set the current wait, and for its passenger.

@@ -45,8 +45,8 @@ struct CommRequest {
 
 // A wait that has lasted longer than a few milliseconds.
 struct WaitInProgress {
-  std::string description;  // "rank 3, receive from rank 2, tag 5, for activations of chunk 0, micro-batch 17"
-  absl::Time since;
+  std::string description;   // "rank 3, receive from rank 2, tag 5, for activations of chunk 0, micro-batch 17"
+  double since_seconds = 0;  // MonotonicSeconds()
 };
 
 class Communicator {

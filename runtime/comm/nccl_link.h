@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/comm/nccl_library.h"
+#include "runtime/deadline.h"
 #include "runtime/device.h"
 
 namespace hadal {
@@ -35,7 +36,7 @@ class NcclLink {
   // Connects the two ranks and moves `bytes` of `scratch` once, so that nothing remains to be set up. Both ranks call
   // it with the same id. `alive` is called while it waits; an error from it ends the wait, because NCCL does not notice
   // that a rank has given up elsewhere.
-  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline,
+  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, const Deadline& deadline,
                     const std::function<absl::Status()>& alive);
   // Starts a message of bytes ≥ 1 that reads or writes `data` once `after` is reached; `done` is reached when the
   // message ends. REQUIRES: the peer starts the other side of this message, and has started no earlier message that
@@ -47,7 +48,7 @@ class NcclLink {
   // Ends without an error, in two parts, so that all links of a rank end at once. REQUIRES: every message is done; the
   // peer calls both too.
   absl::Status BeginClose();
-  absl::Status FinishClose(absl::Time deadline);
+  absl::Status FinishClose(const Deadline& deadline);
   // Stops what is under way on these links of a rank, all at once, each in a thread of its own. All at once, because
   // ncclCommAbort gives back device memory, which waits for the kernels of every other link, and the kernels of a lost
   // peer end only when they are aborted too. An abort that does not return within kAbortTimeout (NCCL then waits for
@@ -58,9 +59,9 @@ class NcclLink {
  private:
   absl::Status Failed(NcclResult result, const char* doing);
   // Waits until a call that continues on its own has ended.
-  absl::Status Settle(NcclResult result, const char* doing, absl::Time deadline,
+  absl::Status Settle(NcclResult result, const char* doing, const Deadline& deadline,
                       const std::function<absl::Status()>& alive = {});
-  absl::Status WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline,
+  absl::Status WarmUp(std::byte* scratch, int64_t bytes, const Deadline& deadline,
                       const std::function<absl::Status()>& alive);
 
   NcclLibrary& library_;

@@ -1,8 +1,12 @@
 // How an NCCL communicator ends where a message fails or never arrives: with the words and the code of the interface,
 // and with nothing left waiting on the device.
+#include <pthread.h>
+
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/nccl_communicator.h"
@@ -87,6 +91,34 @@ TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
       HADAL_ASSIGN_OR_RETURN(last, rank.nccl.Receive(values[value++].data(), 4, peer, 0));
     }
     const absl::Status waited = rank.nccl.Wait(last, absl::Now() + absl::Milliseconds(200), "activations");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// From here on no thread can be started by this process: each would want a stack that is larger than its address space.
+void SetStackBytes(size_t bytes) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, bytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+// Where the process may have no thread more, an abort is what the thread at hand does.
+TEST(NcclFault, LinksAreAbortedWithoutThreadsToo) {
+  constexpr size_t kTooMany = size_t{1} << 50, kUsual = size_t{8} << 20;
+  EmulatedNccl nccl(5);
+  const absl::Cleanup restore = [] { SetStackBytes(kUsual); };
+  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+    TransferBuffer value(rank.memory, {1});
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] {
+      nccl.StallAfter(nccl.messages());
+      SetStackBytes(kTooMany);
+    }));
+    HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
+    const absl::Status waited = rank.nccl.Wait(request, absl::Now() + absl::Milliseconds(200), "activations");
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
     return absl::OkStatus();
   });
