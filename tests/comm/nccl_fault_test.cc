@@ -50,7 +50,7 @@ TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
   const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
     HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.FailAfter(nccl.messages()); }));
     TransferBuffer value(rank.memory, {1});
-    HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
+    HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     char byte = 0;
     HADAL_ASSIGN_OR_RETURN(CommRequest never, rank.host.Receive(&byte, 1, 1 - rank.host.rank(), 8));
     return rank.host.Wait(never, absl::Now() + kHang, "a byte that nobody sends");

@@ -102,7 +102,9 @@ TEST_F(DeviceScoreTest, BlocksOfLogitsHaveOneSize) {
   Products products;
   const std::vector<PairScore> device = ScoreOnDevice(pairs, products, block + 100), cpu = Score(nullptr, pairs);
   for (const auto& [m, n, k] : products) {
-    if (n == kVocabulary) EXPECT_EQ(m, block);
+    if (n == kVocabulary) {
+      EXPECT_EQ(m, block);
+    }
   }
   EXPECT_NEAR(device[0].log_probability, cpu[0].log_probability, 2e-5 * static_cast<double>(cpu[0].tokens));
 }
