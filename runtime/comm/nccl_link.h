@@ -52,7 +52,9 @@ class NcclLink {
   // Stops what is under way on these links of a rank, all at once, each in a thread of its own. All at once, because
   // ncclCommAbort gives back device memory, which waits for the kernels of every other link, and the kernels of a lost
   // peer end only when they are aborted too. An abort that does not return within kAbortTimeout (NCCL then waits for
-  // its own threads) is abandoned: the process is about to end. Blocking: at most kAbortTimeout.
+  // its own threads) is abandoned: the process is about to end. Blocking: at most kAbortTimeout. Links for which no
+  // thread can be started are aborted by this one, one after another, when the others are under way; that may take as
+  // long as NCCL takes.
   static void AbortAll(std::span<NcclLink* const> links);
   static constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 

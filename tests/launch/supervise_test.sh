@@ -122,7 +122,7 @@ starts 2
 job '[ "$(wc -l < starts)" -lt 3 ] || exit 1; exit 85'; hosts_train; wait $script; code=$?
 [ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 at a time limit"
 starts 1
-job 'echo $HADAL_JOB_START >> begun; [ "$(wc -l < starts)" -eq 1 ] || exit 85; sleep 1.1; trap "exit 85" USR1; touch up; while :; do sleep 0.05; done'
+job 'echo $HADAL_JOB_START >> begun; [ "$(wc -l < starts)" -lt 3 ] || exit 1; [ "$(wc -l < starts)" -eq 1 ] || exit 85; sleep 1.1; trap "exit 85" USR1; touch up; while :; do sleep 0.05; done'
 rm -f up begun; hosts_train
 wait_for 10 test -e up; kill -USR1 $script; wait $script; code=$?
 [ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 at a time limit after USR1"
