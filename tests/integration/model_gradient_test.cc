@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -40,7 +41,13 @@ class LossOfModel {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
     Communicator& rank = world_.communicator(0);
-    engine_ = Engine::Create(plan_, pipeline_, stream, /*training=*/true, rank, kTimeout).value();
+    engine_ = Engine::Create({.plan = plan_,
+                              .pipeline = pipeline_,
+                              .stream = stream,
+                              .purpose = Purpose::kTraining,
+                              .world = rank,
+                              .timeout = kTimeout})
+                  .value();
     EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), kSeed, stream, rank, kTimeout).ok());
     MoveParametersOffTheirStart(parameters(), kSeed + 1);
     MoveHiddenUnitsOffTheBend(parameters());

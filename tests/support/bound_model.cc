@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layers/initialization.h"
+#include "layers/purpose.h"
 #include "runtime/compute_thread.h"
 #include "tests/support/moved_parameters.h"
 
@@ -79,8 +80,8 @@ BoundModel::BoundModel(const ModelOptions& options, PackedBatch batch)
       batch_(std::move(batch)),
       capacity_{
           .source_rows = batch_.source_rows(), .target_rows = batch_.target_rows(), .max_length = Longest(batch_)},
-      parameters_(plan_, AllSublayers(plan_), /*training=*/true, layout_),
-      workspace_(plan_, capacity_, stream_, /*training=*/true, layout_),
+      parameters_(plan_, AllSublayers(plan_), Purpose::kTraining, layout_),
+      workspace_(plan_, capacity_, stream_, Purpose::kTraining, layout_),
       arena_(Arena::Allocate(layout_).value()) {
   PrepareComputeThread();
   parameters_.Bind(arena_);
