@@ -1,5 +1,6 @@
-// Whole models on one rank: the gradient of every parameter that a training step leaves is the slope of the loss that the same step
-// reports, for every method. Dropout is on: its randomness is counted, so that the loss is a function of the parameters alone.
+// Whole models on one rank: the gradient of every parameter that a training step leaves is the slope of the loss that
+// the same step reports, for every method. Dropout is on: its randomness is counted, so that the loss is a function of
+// the parameters alone.
 #include <cstdint>
 #include <memory>
 #include <span>

@@ -1,5 +1,5 @@
-// The head's losses are those of the definition in double precision, and its gradients their slopes, over more rows than it works on at
-// a time.
+// The head's losses are those of the definition in double precision, and its gradients their slopes, over more rows
+// than it works on at a time.
 #include "layers/output_head.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Where a stack is cut into segments changes no bit, of what it makes and of any gradient: activation checkpointing and the borders of
-// chunks rest on it. Whether the gradients are right: tests/integration/model_gradient_test.cc.
+// Where a stack is cut into segments changes no bit, of what it makes and of any gradient: activation checkpointing and
+// the borders of chunks rest on it. Whether the gradients are right: tests/integration/model_gradient_test.cc.
 #include "layers/segment.h"
 
 #include <cstddef>

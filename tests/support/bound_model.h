@@ -25,7 +25,8 @@ PackedBatch PairsOf(const std::vector<int32_t>& source_rows, const std::vector<i
 // Thread safety: of one thread, which computes (runtime/compute_thread.h) from here on.
 class BoundModel {
  public:
-  // Weights as initialised, moved off the special values that some start from and to where losses are smooth (moved_parameters.h).
+  // Weights as initialised, moved off the special values that some start from and to where losses are smooth
+  // (moved_parameters.h).
   BoundModel(const ModelOptions& options, PackedBatch batch);
   BoundModel(const BoundModel&) = delete;
   BoundModel& operator=(const BoundModel&) = delete;
