@@ -1,4 +1,5 @@
-// The schemas run.proto and compare.proto with their comments, which the generated code leaves out: `hadal config explain` prints them.
+// The schemas run.proto and compare.proto with their comments, which the generated code leaves out: `hadal config
+// explain` prints them.
 #pragma once
 
 #include <string_view>

@@ -1,16 +1,16 @@
-// Adam with decoupled weight decay over one flat range, in one trip (fairseq's Adam):
+// Adam with decoupled weight decay on one flat range, in one pass over memory (fairseq's Adam):
 //
 //   g' = gradient_scale·g;  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   p −= lr·wd·p;  p −= lr·sqrt(1 − b2^t)/(1 − b1^t) · m / (sqrt(v) + eps)
 //
-// Why one trip: seven streams of memory (four read, three written) are all the cost there is; clipping rides on
-// gradient_scale = min(1, clip / norm), so the gradient is never rewritten.
-// On a device it also writes the parameter rounded to bf16, the copy that products read, in the same trip.
+// Why one pass: reading four arrays and writing three is the whole cost. Gradient clipping is part of the pass
+// (gradient_scale = min(1, clip / norm)), so the gradient is never rewritten. On a device the same pass also writes the
+// parameter rounded to bf16, the copy that products read.
 // Source: Kingma & Ba 2015 section 2 (efficient form); Loshchilov & Hutter 2019 for the decay; fairseq optim/adam.py.
 // Shapes: n elements, any alignment.
-// Numerics: fp32 per element; the step's scalars are computed in double and rounded once, the two factors of a moment
-// (b, 1 − b) each from double. Elements are independent: no order to state, no thread count changes a bit. REQUIRES:
-// equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking; allocates nothing.
+// Numerics: fp32 per element. The step's scalars are computed in double and rounded once; so are b and 1 − b, each from
+// double. Elements are independent, so there is no order to state, and the number of threads changes no bit.
+// REQUIRES: equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"

@@ -1,7 +1,8 @@
-// sum += values, element by element: how the uses of a tied table meet.
+// sum += values, element by element. Adds up the gradients of a tied table's uses.
 //
-// Numerics: fp32; elements are independent. REQUIRES: equal sizes; ranges that do not overlap (aborts otherwise where it can see it).
-// Blocking on the CPU; allocates nothing. May be launched beside a device's main order (Stream::Beside).
+// Numerics: fp32; elements are independent. REQUIRES: equal sizes; ranges that do not overlap (aborts otherwise where
+// it can see it). Blocking on the CPU; allocates nothing. On a device it may run beside the main order
+// (Stream::Beside).
 #pragma once
 
 #include "runtime/stream.h"

@@ -8,7 +8,7 @@
 namespace hadal {
 namespace {
 
-// Offsets cut rows [0, rows) into ascending ranges; with places, padding rows may stand behind them.
+// Offsets cut rows [0, rows) into ascending ranges; with places, padding rows may follow.
 void CheckOffsets(const ConstTokens& offsets, int64_t rows, const TilePlaces& places) {
   HADAL_CHECK_GE(offsets.size, 1);
   HADAL_CHECK_EQ(offsets[0], 0);
@@ -49,7 +49,7 @@ AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstAnyMatrix& 
           .head_width = q.columns / shape.heads};
 }
 
-// What both directions have.
+// Checks for both directions.
 template <typename Args>
 void CheckShared(const Stream& stream, const Args& args) {
   CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);

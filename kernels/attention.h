@@ -3,19 +3,20 @@
 // For each sentence n and head h, with queries Q = q[query rows of n, h·D .. h·D+D) and keys, values alike:
 //   P = softmax(Q·Kᵀ / sqrt(D) + mask)      context = dropout(P)·V
 // mask: none, or causal (key position ≤ query position; then queries and keys are the same sentences).
-// Why its own op: sentences are short and heads narrow (32 tokens by 16 columns). A head's scores fit in a core's caches, so that
-// they never reach memory, and packed sentences need no padding. attention.md derives the backward.
-// Source: Vaswani et al. 2017 eq. 1; backward recomputes P from the saved log-sum-exp (FlashAttention, arXiv 2205.14135).
-// Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). q, k, v and their gradients may be column
-// ranges of one fused matrix: their strides are free. offsets[n] .. offsets[n+1] are the rows of sentence n.
-// Storage: q, k, v, context and their gradients are of one type, fp32 or on a device bf16; everything else is fp32.
-// Numerics: fp32; each (sentence, head) is one thread's work from start to end, keys in ascending order, queries in ascending
-// order: no thread count, no neighbour, no place in the batch and no alignment changes a bit (a dropout mask is a function of the
-// packed row). A NaN in a sentence shows in its context and gradients. A sentence with queries and no keys has context 0,
-// log-sum-exp -inf and no gradient; either length may be 0.
-// Dropout: see random.h (query row is the packed row).
-// REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats (aborts
-// otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing, scratch comes from the caller.
+// Why its own op: sentences are short and heads narrow (32 tokens by 16 columns). A head's scores fit in a core's
+// caches and never reach memory, and packed sentences need no padding. attention.md derives the backward.
+// Source: Vaswani et al. 2017 eq. 1; backward recomputes P from the saved log-sum-exp (FlashAttention, arXiv
+// 2205.14135).
+// Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). offsets[n] .. offsets[n+1] are
+// the rows of sentence n. q, k, v and their gradients may be column ranges of one fused matrix; their strides are free.
+// Storage: q, k, v, context and their gradients share one type, fp32 or on a device bf16; everything else is fp32.
+// Numerics: fp32. One thread computes a (sentence, head) pair from start to end, keys in ascending order, queries in
+// ascending order. So the number of threads, other sentences, the place in the batch and alignment change no bit (a
+// dropout mask depends on the packed row). A NaN in a sentence shows in its context and gradients. A sentence with
+// queries and no keys has context 0, log-sum-exp -inf and no gradient; either length may be 0.
+// Dropout: see random.h (the query row is the packed row).
+// REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats
+// (aborts otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing.
 #pragma once
 
 #include "kernels/device_batch.h"
@@ -30,7 +31,7 @@ struct AttentionShape {
   ConstTokens key_offsets;    // [sentences + 1], first 0
   int32_t heads = 1;          // H
   bool causal = false;        // REQUIRES: equal query and key offsets
-  TilePlaces tile_places;     // where a device finds the sentences' tiles; or none
+  TilePlaces tile_places;     // where a device finds the sentences' tiles; may be empty
 };
 
 struct AttentionForwardArgs {
@@ -44,7 +45,8 @@ struct AttentionForwardArgs {
 };
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 
-// The forward's context is not needed: Σ_d d_context·context, which FlashAttention reads from it, is summed from P here.
+// The forward's context is not an argument: FlashAttention computes Σ_d d_context·context from it; here P gives that
+// sum.
 struct AttentionBackwardArgs {
   AttentionShape shape;
   ConstAnyMatrix q, k, v;    // as in forward
@@ -57,9 +59,10 @@ struct AttentionBackwardArgs {
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 
-// Floats of scratch for forward or backward of up to `query_rows` rows when no sentence has more than `max_length` on either side. On the
-// CPU it grows with threads and max_length, not with the batch: about threads · (96·max_length + 3·max_length·D + 160·D) floats; on a
-// device it is 2·H a query row.
+// Floats of scratch for forward or backward of up to `query_rows` rows, if no sentence is longer than `max_length` on
+// either side. On the CPU it grows with threads and max_length, not with the batch. It is about
+//   threads · (96·max_length + 3·max_length·D + 160·D)
+// On a device it is 2·H a query row.
 struct AttentionCapacity {
   int64_t query_rows = 0;
   int64_t max_length = 0;

@@ -6,11 +6,13 @@
 // (q sums to 1: (1 − eps − eps_v) + V·eps_v = 1.)  Source: fairseq label_smoothed_cross_entropy.
 //
 // Why one op: the logits are the largest tensor of a step. They are read twice (maximum and sum of exponentials online,
-// then the gradient in place), and probabilities are never stored apart. Shapes: R rows, V vocabulary, any V ≥ 1 (V = 1
-// needs eps = 0). Storage: logits are fp32, or on a device bf16; losses are fp32. Numerics: fp32 lanes combined in a fixed order, row totals in double; one thread a row: no thread
-// count and no neighbouring row changes a bit. A NaN among the logits makes its row's loss, nll and gradient NaN; a
-// logit of -inf has probability 0 (and, with eps > 0, makes the loss infinite). REQUIRES: 0 ≤ targets[i] < V; 0 ≤ eps <
-// 1; sizes as stated (aborts otherwise). Blocking; allocates nothing.
+// then the gradient in place), and probabilities are never stored separately.
+// Shapes: R rows, V vocabulary, any V ≥ 1 (V = 1 needs eps = 0). Storage: logits are fp32, or on a device bf16; losses
+// are fp32.
+// Numerics: fp32 lanes combined in a fixed order, row totals in double. One thread computes a row, so neither the
+// number of threads nor other rows change a bit. A NaN among the logits makes its row's loss, nll and gradient NaN. A
+// logit of -inf has probability 0 (and, with eps > 0, makes the loss infinite).
+// REQUIRES: 0 ≤ targets[i] < V; 0 ≤ eps < 1; sizes as stated (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -23,8 +25,8 @@ struct CrossEntropyArgs {
   ConstTokens targets;                          // t [R]; empty where only the device knows them, at targets_place
   float label_smoothing = 0;                    // eps
   float gradient_scale = 0;                     // 1 / (target tokens of the step); 0: loss only
-  const int32_t* targets_place = nullptr;       // where a device finds them; null: the launch brings them
-  const float* gradient_scale_place = nullptr;  // the same
+  const int32_t* targets_place = nullptr;       // where a device finds targets; null: the launch brings them
+  const float* gradient_scale_place = nullptr;  // the same for gradient_scale
   Vector loss, nll;                             // [R] (=) natural logarithms
 };
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);

@@ -1,11 +1,13 @@
-// What a device can compute: a table of the kernels of this folder, one function an operation, with the same arguments.
+// What a device can compute: a table with one function for each operation of this folder, with the same arguments.
 //
-// Each operation's dispatcher (<op>.cc) checks its arguments and then calls the CPU's kernel, or, on a stream of a device, the one of this
-// table. So the programs above are one text for both, and a build without CUDA refers to no symbol of it.
-// Null: the device has no such kernel; layers/device_support.h refuses what would need one before a run starts. device/operations.h fills it.
-// Arguments are those of the operation's header, with these rules: matrices and vectors lie on the device; tokens, offsets and targets, and
-// every number in the struct, are the host's. Fields named …place… are where the device finds such values already; the launch then reads
-// them there, and the host's serve the checks.
+// Each operation's dispatcher (<op>.cc) checks its arguments and calls the CPU's kernel, or, on a stream of a device,
+// the table's. So code that uses operations is the same for both, and a build without CUDA needs none of CUDA's
+// symbols.
+// Null: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
+// device/operations.h fills the table.
+// Arguments are those of the operation's header. Matrices and vectors are in device memory. Tokens, offsets and
+// targets, and every number in the struct, are in host memory. Fields named …place… say where the device finds such
+// values already. The launch then reads them there, and the host's values only serve the checks.
 #pragma once
 
 #include "kernels/adam.h"
@@ -60,7 +62,7 @@ struct DeviceKernels {
   // Fills a micro-batch's block on the host (device_batch.h).
   void (*write_batch)(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) = nullptr;
 
-  // What those that exist can take.
+  // Limits of the kernels above.
   bool learned_gains = false;  // residual_norm with ω or g
   int64_t widest_row = 0;      // of residual_norm and embedding
   int64_t widest_head = 0;     // of attention

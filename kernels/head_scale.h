@@ -1,9 +1,10 @@
-// Head scale: each attention head's context times a learned scalar, y[r, h·D + j] = g[h]·x[r, h·D + j].
+// Head scale: each attention head's output times a learned scalar, y[r, h·D + j] = g[h]·x[r, h·D + j].
 //
 // Why its own op: NormFormer (Shleifer et al. 2021) puts it between the heads and the output product.
 // Shapes: R packed rows, H heads of width D.
-// Storage: x, y and their gradients are of one type, fp32 or on a device bf16; gains and their gradients are fp32.
-// Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows, merged in ascending order: no thread count changes a bit.
+// Storage: x, y and their gradients share one type, fp32 or on a device bf16; gains and their gradients are fp32.
+// Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows; blocks are merged in ascending order, so the number of
+// threads changes no bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
 #pragma once
 
@@ -17,7 +18,7 @@ inline constexpr int64_t kHeadScaleRowBlock = 32;
 struct HeadScaleForwardArgs {
   ConstAnyMatrix x;  // [R, H·D]
   ConstVector gain;  // g [H]
-  AnyMatrix y;       // [R, H·D] (=); may lie over x
+  AnyMatrix y;       // [R, H·D] (=); may alias x
 };
 void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
 
@@ -25,7 +26,7 @@ void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
 struct HeadScaleBackwardArgs {
   ConstAnyMatrix dy, x;  // [R, H·D]
   ConstVector gain;      // [H]
-  AnyMatrix dx;          // [R, H·D] (=); may lie over dy
+  AnyMatrix dx;          // [R, H·D] (=); may alias dy
   Vector d_gain;         // [H] (+=)
   Vector partials;       // scratch, HeadScalePartials(R, H) floats
 };

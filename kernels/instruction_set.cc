@@ -17,8 +17,8 @@ InstructionSets Compiled() { return hwy::SupportedTargets() & HWY_TARGETS; }
 
 #if HWY_ARCH_X86
 
-// Of the widest first, what oneDNN calls it, in its variable and in its interface. Its names between these (AVX512_CORE_BF16, AVX2_VNNI, …)
-// differ in nothing that fp32 uses.
+// Instruction sets, widest first, with oneDNN's names for them in its variable and in its interface. oneDNN's names
+// between these (AVX512_CORE_BF16, AVX2_VNNI, …) add nothing that fp32 uses.
 struct Level {
   InstructionSets set;
   const char* name;
@@ -30,7 +30,7 @@ constexpr Level kLevels[] = {{HWY_AVX3_DL, "AVX512_CORE_VNNI", dnnl_cpu_isa_all}
                              {HWY_SSE4, "SSE41", dnnl_cpu_isa_sse41},
                              {HWY_SSSE3, "SSE41", dnnl_cpu_isa_sse41}};
 
-// What the variable leaves; all where it names nothing that limits.
+// The sets that the variable allows; all where it sets no limit.
 InstructionSets Allowed() {
   const char* variable = std::getenv("ONEDNN_MAX_CPU_ISA");
   if (variable == nullptr) variable = std::getenv("DNNL_MAX_CPU_ISA");

@@ -1,8 +1,8 @@
-// The instruction sets that the kernels can use on this CPU; their dispatch, and oneDNN's, choose the widest.
+// The instruction sets that the kernels can use on this CPU. Our kernels and oneDNN choose the widest.
 //
-// Ranks of one job must choose alike: sums in registers of another width have other bits. So they bring their masks together and all take
-// the widest set that all have (launch/rank_agreement.h). ONEDNN_MAX_CPU_ISA, oneDNN's own variable, limits all kernels alike: an AVX-512
-// machine with "AVX2" gives the bits of one that has no more.
+// Ranks of one job must use the same set, because sums in registers of another width have other bits. So ranks exchange
+// their masks, and all use the widest set that all have (launch/rank_agreement.h). ONEDNN_MAX_CPU_ISA, oneDNN's own
+// variable, limits our kernels as well: with "AVX2" an AVX-512 machine gives the bits of a machine that has only AVX2.
 // Threads: one, before any kernel runs.
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace hadal {
 
-// A bit a set, as Highway numbers them (hwy/detect_targets.h).
+// One bit for each set, numbered as in Highway (hwy/detect_targets.h).
 using InstructionSets = int64_t;
 
-// Those that this CPU has, the kernels are compiled for and ONEDNN_MAX_CPU_ISA allows. Never empty.
+// The sets that this CPU has, the kernels are compiled for and ONEDNN_MAX_CPU_ISA allows. Never empty.
 InstructionSets AvailableInstructionSets();
 
-// The widest of `sets`: "AVX3", "AVX2", …, Highway's names; "unknown" for none.
+// The widest of `sets` by Highway's name: "AVX3", "AVX2", …; "unknown" for none.
 std::string InstructionSetName(InstructionSets sets);
 
-// From here on kernels and oneDNN use the widest of `sets`.  REQUIRES: a part of AvailableInstructionSets(), not empty; no kernel has run.
-// Errors: FailedPrecondition where oneDNN has chosen already.
+// From now on kernels and oneDNN use the widest of `sets`. REQUIRES: a non-empty subset of AvailableInstructionSets();
+// no kernel has run. Errors: FailedPrecondition where oneDNN has chosen already.
 absl::Status UseInstructionSets(InstructionSets sets);
 
 }  // namespace hadal

@@ -1,22 +1,20 @@
 // Linear layers: y = x·Wᵀ + b and its two gradients.
 //
-//   forward          y[R, out]  = epilogue(x[R, in] · W[out, in]ᵀ)         epilogue: + bias, ReLU, dropout (each optional)
+//   forward          y[R, out]  = epilogue(x[R, in] · W[out, in]ᵀ)      epilogue: + bias, ReLU, dropout (each optional)
 //   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask where asked
 //   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
 //
-// Why one op: the epilogues ride on the product's output while it is in cache. On a device cuBLASLt has them too, but dropout, where it
-// offers them for the shape; what it does not offer is a kernel of its own beside the product (cuda/linear_epilogue.h), with the same results
-// but for one rounding more of a bias in bf16, and another order of db's sum.
+// Why one op: bias, ReLU and dropout are applied while the product's output is in cache. linear.md says what a device's
+// library does of that, and where its results differ.
 // Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
-// Storage: operands, and outputs but for weights' gradients, are fp32, or on a device bf16: both operands of a product alike, its output as
-// they are or fp32; sums are fp32 in either case. A bias is stored as its y is.
-// Numerics on the CPU: fp32. A product's terms are summed in the order of oneDNN's serial sgemm, a function of shapes, strides and
-// instruction set, not of addresses. Threads split output rows, and their number changes no bit: on AVX-512 in ranges of
-// ≥ 16 rows, where a row's bits do not depend on the rows around it (a product of ≤ 8 rows takes another code path and does
-// differ); on older instruction sets, where they do, in blocks of fixed bounds. db adds rows in ascending order.
-// A NaN passes through the ReLU. Limitation: below AVX-512 a row's bits may depend on the number of rows in its product.
-// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN takes
-// up to about 10 MiB a thread while it runs.
+// Storage: fp32, or on a device bf16. Both operands of a product have one type; its output has that type or fp32. A
+// bias is stored as y is. Gradients of weights are always fp32, and so are all sums.
+// Numerics on the CPU: fp32. The order of a product's terms is oneDNN's, a function of shapes, strides and instruction
+// set. Threads split output rows, and their number changes no bit (linear.md). db adds rows in ascending order. ReLU
+// keeps a NaN.
+// Limitation: below AVX-512 a row's bits may depend on the number of rows in its product.
+// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN
+// takes up to about 10 MiB a thread while it runs.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +26,19 @@
 
 namespace hadal {
 
-// The mask of a ReLU between two products, x → W_1 → ReLU → W_2, as a device's library notes it beside the first product's output and reads
-// it back where it makes the gradient of the second's input: one bit an element, in an order of its own. With it the backward reads no
-// relu_output, and dx is written once.
+// The mask of the ReLU between two products, x → W_1 → ReLU → W_2: one bit an element, in an order that the device's
+// library chooses. The library writes the mask in the first product's forward and reads it in the second product's
+// backward. With a mask the backward does not read relu_output, and it writes dx once.
 struct ReluMaskArgs {
   int64_t rows = 0;
   ConstAnyMatrix hidden_weight;       // W_1 [hidden, in]
-  bool hidden_bias = false;           // whether there is one in front of the ReLU
+  bool hidden_bias = false;           // whether a bias is added before the ReLU
   ConstAnyMatrix contraction_weight;  // W_2 [out, hidden]
 };
-// Of a mask of [rows, hidden] elements: each row starts on 16 bytes.
+// Bytes of the mask of [rows, hidden] elements; each row starts on 16 bytes.
 constexpr int64_t ReluMaskBytes(int64_t rows, int64_t hidden) { return rows * ((hidden + 127) / 128) * 16; }
-// Whether LinearForward can write such a mask and LinearBackwardInput read it: both or none, a function of shapes, storage, device and library
-// alone, so the same in forward, backward and recomputation. Never on a CPU.
+// Whether LinearForward can write the mask and LinearBackwardInput read it: both or neither. The answer depends only on
+// shapes, storage, device and library, so it is the same in forward, backward and recomputation. Never on a CPU.
 bool HasReluMask(const Stream& stream, const ReluMaskArgs& args);
 
 struct LinearForwardArgs {
@@ -49,7 +47,8 @@ struct LinearForwardArgs {
   ConstAnyVector bias;    // [out], or empty
   bool relu = false;      // max(0, ·) after the bias
   Dropout dropout;        // after the ReLU; inactive by default
-  // [ReluMaskBytes(R, out)] (=), on 16 bytes, or null.  REQUIRES: HasReluMask; relu; no dropout; x and y dense, on 16 bytes
+  // [ReluMaskBytes(R, out)] (=), on 16 bytes, or null. REQUIRES: HasReluMask; relu; no dropout; x and y dense and on 16
+  // bytes.
   std::byte* relu_mask = nullptr;
   AnyMatrix y;  // [R, out]  (=)
 };
@@ -58,19 +57,19 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args);
 struct LinearBackwardInputArgs {
   ConstAnyMatrix dy;      // [R, out]
   ConstAnyMatrix weight;  // [out, in]
-  // Where the forward's y fed this layer through ReLU and dropout, its stored value y: dx becomes y > 0 ? dx · mask_scale : 0
-  // (a dropped element is stored as 0, so no random number is drawn again). Empty: no mask. REQUIRES: accumulate = false.
+  // y of the forward, where this layer's input was made by ReLU and dropout: dx becomes y > 0 ? dx · mask_scale : 0. A
+  // dropped element is stored as 0, so no random number is drawn again. Empty: no mask. REQUIRES: accumulate = false.
   ConstAnyMatrix relu_output;  // [R, in]
-  float mask_scale = 1.0f;     // Dropout::scale() of that dropout, 1 without dropout
-  // In place of relu_output the mask that the forward wrote, or null.  REQUIRES: HasReluMask; mask_scale = 1; accumulate = false; dy and dx
-  // dense, on 16 bytes
+  float mask_scale = 1.0f;     // Dropout::scale() of the forward's dropout; 1 without dropout
+  // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1;
+  // accumulate = false; dy and dx dense and on 16 bytes.
   const std::byte* relu_mask = nullptr;
   bool accumulate = false;  // dx += instead of dx =
   AnyMatrix dx;             // [R, in]
 };
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 
-// The mask of relu_output alone, where something stands between the ReLU and the product: dx = y > 0 ? dx · mask_scale : 0.
+// The ReLU's mask alone, for where another operation stands between ReLU and product: dx = y > 0 ? dx · mask_scale : 0.
 struct ReluBackwardArgs {
   ConstAnyMatrix relu_output;  // y [R, W]
   float mask_scale = 1.0f;

@@ -3,17 +3,20 @@
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
 //   n = scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift             [R, W]
 //
-// Post-norm: n is the next stream (x' = n). Pre-norm: s is the next stream and n the next sublayer's input, so the next
-// sublayer's norm rides along; where a segment or chunk starts, the same norm runs alone (no branch: s = x) with the same bits.
-// Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha; BranchNorm (arXiv 2305.02790) eq. 7,
-// b = alpha_t; ReZero (Bachlechner et al. 2020), g learned; Admin (Liu et al. 2020), ω learned; B2T (arXiv 2206.00330), e the
-// layer's input. LayerNorm: biased variance, eps 1e-5.
+// Post-norm: n is the next stream (x' = n). Pre-norm: s is the next stream and n is the next sublayer's input, so one
+// kernel does the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no branch,
+// s = x) and gives the same bits.
+// Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
+// (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
+// learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm: biased variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
-// Storage: the stream (x, e, s and the gradients d_stream, d_sum) is of one type, what touches products (y, n and their gradients) of one;
-// on the CPU both are fp32, on a device either may be bf16 (cuda/residual_norm.h says which pairs). Everything else is fp32.
-// Numerics: sums and statistics in fp32; mean and variance of a row in two passes over the row held in cache, lane sums combined in a fixed order.
-// Column sums (all the d_… vectors) run over blocks of kResidualNormRowBlock rows, blocks merged in ascending order, so
-// neither threads nor their number change a bit.
+// Storage: x, e, s and their gradients (d_stream, d_sum) share one type. y, n and their gradients, which products read
+// or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h lists
+// the pairs). Everything else is fp32.
+// Numerics: sums and statistics in fp32. Mean and variance of a row take two passes over the row, which stays in cache;
+// the sums of the vector lanes are combined in a fixed order. Column sums (the vectors d_bias, d_scale, d_shift, d_ω)
+// run over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order. So the number
+// of threads changes no bit.
 // Dropout element = row·W + column. Blocking; allocates nothing.
 #pragma once
 
@@ -26,21 +29,21 @@ namespace hadal {
 inline constexpr float kLayerNormEpsilon = 1e-5f;
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
-// `stream` here and below is the residual stream, a tensor; the function's Stream says where the kernel runs.
+// `stream` is the residual stream, a tensor. The functions' argument of type Stream says where the kernel runs.
 struct ResidualNormForwardArgs {
   ConstAnyMatrix stream;       // x [R, W]
-  ConstAnyMatrix branch;       // y [R, W], or empty: the norm alone (s = x; gains, bias, dropout and skip are not used)
+  ConstAnyMatrix branch;       // y [R, W]; empty: the norm alone (s = x; gains, bias, dropout and skip are not used)
   ConstVector bias;            // [W] added to y, or empty
   ConstAnyMatrix skip;         // e [R, W], or empty
   float residual_gain = 1.0f;  // r
   float branch_gain = 1.0f;    // b
-  const float* branch_gain_place = nullptr;  // b in a device's memory, for graphs; null: branch_gain
+  const float* branch_gain_place = nullptr;  // address of b on a device, for graphs; null: branch_gain
   float skip_gain = 1.0f;                    // a
   ConstVector learned_residual_gain;         // ω [W], or empty: 1
   ConstVector learned_branch_gain;           // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
-  AnyMatrix sum;             // s [R, W] (=); may be empty where only n is wanted, may alias `branch` or `stream`
+  AnyMatrix sum;             // s [R, W] (=); empty where only n is wanted; may alias `branch` or `stream`
   AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias stream, branch or sum
   Vector mean, rstd;         // [R] (=), kept for backward; empty without norm
 };
@@ -75,8 +78,8 @@ struct ResidualNormBackwardArgs {
 };
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 
-// Floats of scratch that the backward needs for `rows` rows of `width`: enough for blocks of kResidualNormLeastBlock rows, a device's
-// smallest.
+// Floats of scratch that the backward needs for `rows` rows of `width`. It suffices for blocks of
+// kResidualNormLeastBlock rows, the smallest that a device uses.
 inline constexpr int64_t kResidualNormSums = 5;  // column sums of a block of rows
 inline constexpr int64_t kResidualNormLeastBlock = 16;
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {

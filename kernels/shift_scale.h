@@ -1,10 +1,12 @@
 // Shift and scale by learned scalars: y = g·(x − b), one b and one g for all of x.
 //
-// Why its own op: R-Fixup (Zhang, Dauphin and Ma 2019) has no biases and no norms, but such scalars between its products.
+// Why its own op: R-Fixup (Zhang, Dauphin and Ma 2019) has such scalars between its products instead of biases and
+// norms.
 // Shapes: R packed rows, W width.
-// Storage: x and dx are of one type, y and dy of one; on the CPU both are fp32, on a device x may be fp32 or bf16 and y as x is or bf16.
-// Numerics: fp32. The sums of backward add a row's columns as cpu/columns-inl.h does, the rows of a block of kShiftScaleRowBlock
-// and then the blocks in ascending order, both in double: no thread count changes a bit.
+// Storage: x and dx share one type, y and dy another. On the CPU both are fp32; on a device x is fp32 or bf16, and y
+// has x's type or bf16.
+// Numerics: fp32. Backward's sums add the columns of a row as cpu/columns-inl.h does, then the rows of a block of
+// kShiftScaleRowBlock, then the blocks in ascending order, both in double. The number of threads changes no bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
 #pragma once
 
@@ -19,17 +21,17 @@ struct ShiftScaleForwardArgs {
   ConstAnyMatrix x;   // [R, W]
   ConstVector shift;  // b [1]
   ConstVector scale;  // g [1], or empty: 1
-  AnyMatrix y;        // [R, W] (=); may lie over x where it is stored as x
+  AnyMatrix y;        // [R, W] (=); may alias x if they share a type
 };
 void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args);
 
 //   dx (+)= g·dy    d_b −= Σ g·dy    d_g += Σ dy·(x − b)
 struct ShiftScaleBackwardArgs {
   ConstAnyMatrix dy;         // [R, W]
-  ConstAnyMatrix x;          // [R, W] of the forward, read with a scale; else may be empty
+  ConstAnyMatrix x;          // [R, W] x of the forward; read with a scale, else it may be empty
   ConstVector shift, scale;  // as in the forward
   bool accumulate = false;   // dx += instead of dx =
-  AnyMatrix dx;              // [R, W]; may lie over dy where it is stored as dy and not added to
+  AnyMatrix dx;              // [R, W]; may alias dy if they share a type and accumulate is false
   Vector d_shift;            // [1] (+=)
   Vector d_scale;            // [1] (+=), with scale
   Vector partials;           // scratch, ShiftScalePartials(R) floats

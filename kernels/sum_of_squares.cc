@@ -13,7 +13,7 @@ double SumOfSquares(ConstVector x) {
   return cpu::SumOfSquares(x);
 }
 
-// A slice is summed by the thread whose share holds its first element.
+// The thread whose share contains a slice's first element sums the slice.
 void SumsOfSquares(const Stream& stream, const SumsOfSquaresArgs& args) {
   HADAL_CHECK_EQ(args.sums.size(), args.slices.size());
   if (args.slices.empty()) return;

@@ -1,10 +1,12 @@
-// The K largest logits of each row, largest first, and one named logit: what a beam search looks at.
+// The K largest logits of each row, largest first, and the logit of one given column: what beam search reads.
 //
-//   tokens[i, 0 … K) = the columns of the K largest z[i, v], in descending order; of equal logits the lower column first
+//   tokens[i, 0 … K) = the columns of the K largest z[i, v], in descending order; ties: lower column first
 //   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also],  best[i] = tokens[i, 0], or 0 where that is -1
-// Why its own op: a beam of 4 wants about 10 of 8,000 logits; one read of the row finds them, most vectors fail one comparison.
+// Why its own op: a beam of 4 needs about 10 of 8,000 logits. One read of the row finds them; most vectors fail one
+// comparison.
 // Shapes: R rows, V vocabulary.
-// Numerics: comparisons only; a NaN is never chosen. One thread a row: a row's result does not depend on the other rows.
+// Numerics: comparisons only; a NaN is never chosen. One thread computes a row, so a row's result does not depend on
+// others.
 // REQUIRES: K ≥ 1, 0 ≤ also < V; sizes as stated (aborts otherwise). On a CPU blocking; allocates nothing.
 #pragma once
 
@@ -15,11 +17,11 @@ namespace hadal {
 
 struct TopCandidatesArgs {
   ConstMatrix logits;        // z [R, V]
-  int32_t also = 0;          // a column whose logit is wanted whatever it is
-  MatrixOf<int32_t> tokens;  // [R, K] (=); -1 behind the last when a row has fewer than K numbers
-  Matrix values;             // [R, K] (=); -∞ behind the last
+  int32_t also = 0;          // the column for also_values
+  MatrixOf<int32_t> tokens;  // [R, K] (=); -1 after the last when a row has fewer than K numbers
+  Matrix values;             // [R, K] (=); -∞ after the last
   Vector also_values;        // [R] (=)
-  VectorOf<int32_t> best;    // [R] (=) back to back: the targets of kernels/cross_entropy.h
+  VectorOf<int32_t> best;    // [R] (=) contiguous: the targets of kernels/cross_entropy.h
 };
 void TopCandidates(const Stream& stream, const TopCandidatesArgs& args);
 

@@ -14,7 +14,8 @@
 #include "kernels/device/cuda_device.h"
 #include "kernels/instruction_set.h"
 
-// launch/CMakeLists.txt defines HADAL_VERSION, HADAL_BUILD_TYPE, HADAL_HIGHWAY_VERSION, HADAL_SENTENCEPIECE_VERSION and HADAL_CUDA_TEXT.
+// launch/CMakeLists.txt defines HADAL_VERSION, HADAL_BUILD_TYPE, HADAL_HIGHWAY_VERSION, HADAL_SENTENCEPIECE_VERSION and
+// HADAL_CUDA_TEXT.
 
 namespace hadal {
 namespace {

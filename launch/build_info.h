@@ -8,8 +8,8 @@ namespace hadal {
 // "0.1.0".
 std::string Version();
 
-// Several lines: version, compiler, libraries with the versions in use, CUDA, and this CPU's instruction set. Starts neither MPI nor
-// a GPU. Threads: safe.
+// Several lines: version, compiler, libraries with the versions in use, CUDA, and this CPU's instruction set. Starts
+// neither MPI nor a GPU. Threads: safe.
 std::string BuildInfo();
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
 // A command as a child process, with its output in a file and an eye on what it cost.
 //
-// The child runs in a session of its own, so that a terminal's Ctrl-C reaches its parent only, which asks it to stop. When the parent
-// dies, the child gets SIGUSR1: a training run saves and ends.
+// The child runs in a session of its own, so that a terminal's Ctrl-C reaches its parent only, which asks it to stop.
+// When the parent dies, the child gets SIGUSR1: a training run saves and ends.
 // Threads: one at a time.
 #pragma once
 

@@ -1,12 +1,13 @@
 // `hadal compare GRID.textproto [--out DIR] [--run N…] [--set a.b=c]… [--ranks R] [--accept-changes] [--list]
 //                [--test-source FILE --test-reference FILE] [--report-only]`
 //
-// Runs every cell of a grid (configs/compare.proto) as `hadal train … --run-dir OUT/runs/CELL`, one after the other, the cheapest first,
-// and says of each how it ended. Called again, it goes on where it was: a finished cell is not run again, an interrupted one resumes
-// from its checkpoint, one whose config has changed says in which fields and is left alone.
-// At the end, and with --report-only at any time, OUT/comparison.{html,md,json} compare the runs (tools/compare/comparison_report.h).
-// SIGINT, SIGTERM and SIGUSR1 are passed on to the running cell, which saves; the command ends with exit code 85.
-// Exit codes: 0 every cell has run or the budget is used up, 1 a cell failed or has another config, 2 bad grid or usage, 85 stopped.
+// Runs every cell of a grid (configs/compare.proto) as `hadal train … --run-dir OUT/runs/CELL`, one after the other,
+// the cheapest first, and says of each how it ended. Called again, it goes on where it was: a finished cell is not run
+// again, an interrupted one resumes from its checkpoint, one whose config has changed says in which fields and is left
+// alone. At the end, and with --report-only at any time, OUT/comparison.{html,md,json} compare the runs
+// (tools/compare/comparison_report.h). SIGINT, SIGTERM and SIGUSR1 are passed on to the running cell, which saves; the
+// command ends with exit code 85. Exit codes: 0 every cell has run or the budget is used up, 1 a cell failed or has
+// another config, 2 bad grid or usage, 85 stopped.
 #pragma once
 
 #include "CLI/CLI.hpp"

@@ -1,4 +1,5 @@
-// What a grid's runs need to know of their corpora before they start; each corpus is opened once however many cells use it.
+// What a grid's runs need to know of their corpora before they start; each corpus is opened once however many cells use
+// it.
 //
 // Threads: one.
 #pragma once
@@ -19,7 +20,8 @@ namespace hadal {
 class ComparisonCorpora {
  public:
   // Whether a training run of this config could start.
-  // Errors: those of the config; of opening the training corpus; InvalidArgument where the model does not fit its vocabulary.
+  // Errors: those of the config; of opening the training corpus; InvalidArgument where the model does not fit its
+  // vocabulary.
   absl::Status Check(const config::RunConfig& config);
   // UnigramLevel (tools/compare/comparison_result.h) of the config's corpora.
   absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);

@@ -197,7 +197,8 @@ class Runner {
     return Translate(index, /*anew=*/true, run.end);
   }
 
-  // The test set, by a cell that is finished and has weights to translate with. A translation appears whole or not at all.
+  // The test set, by a cell that is finished and has weights to translate with. A translation appears whole or not at
+  // all.
   absl::Status Translate(int index, bool anew, CellEnd end) {
     const GridCell& cell = grid_.cells[index];
     const std::string path = JoinPath(CellDirectory(options_.out, cell), kTranslationFile);
@@ -238,8 +239,8 @@ class Runner {
     }
   }
 
-  // Waits for the child's end, asking it to stop when a limit is reached: again and again, because a process that is still coming up may
-  // miss the first time.
+  // Waits for the child's end, asking it to stop when a limit is reached: again and again, because a process that is
+  // still coming up may miss the first time.
   std::pair<ChildEnd, StopCause> Wait(ChildProcess& child, const Stopwatch& watch, double before_seconds) {
     constexpr double kRemindSeconds = 1;
     StopCause cause = StopCause::kNone;

@@ -3,8 +3,8 @@
 //   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_run.h)
 //   OUT/logs/CELL.log        what the child printed
 // A finished cell may then translate a test set; that time counts neither for its hours nor for the budget.
-// A run whose time is over is asked to save; so is the one that runs when a signal comes. A child that does not react to that goes on: a
-// second Ctrl-C ends this process, and the child with it, saving.
+// A run whose time is over is asked to save; so is the one that runs when a signal comes. A child that does not react
+// to that goes on: a second Ctrl-C ends this process, and the child with it, saving.
 // Threads: one, and no other may run in the process. Blocking until the last cell has ended.
 #pragma once
 
@@ -39,8 +39,8 @@ struct ComparisonOutcome {
 
 std::string CellDirectory(const std::string& out, const GridCell& cell);
 
-// Errors: InvalidArgument for a number that no cell has, a corpus that does not fit; what the file system says. A cell that fails is no
-// error: it is counted, and the next one runs.
+// Errors: InvalidArgument for a number that no cell has, a corpus that does not fit; what the file system says. A cell
+// that fails is no error: it is counted, and the next one runs.
 absl::StatusOr<ComparisonOutcome> RunComparison(const ComparisonGrid& grid, const ComparisonOptions& options,
                                                 std::ostream& log);
 

@@ -1,10 +1,12 @@
-// That all ranks train on one corpus. Each rank has opened the files that its own host has under the corpus's name, and the ranks of a host have
-// read the bytes together, each its part (CorpusShare); nothing of that says that they were the same files.
+// That all ranks train on one corpus. Each rank has opened the files that its own host has under the corpus's name, and
+// the ranks of a host have read the bytes together, each its part (CorpusShare); nothing of that says that they were
+// the same files.
 //
-//   other files     what the manifests say of vocabularies and shards (sizes, checksums) is not the same on all ranks: an error. A rank would
-//                   train on other sentences, or on other ids for them, without a word
-//   private copies  the files of two ranks of one host are not one and the same, each has a copy of its own (in a container): then what one
-//                   has read says nothing of the other's, and every rank of that host reads every byte
+//   other files     what the manifests say of vocabularies and shards (sizes, checksums) is not the same on all ranks:
+//                   an error. A rank would train on other sentences, or on other ids for them, without a word
+//   private copies  the files of two ranks of one host are not one and the same, each has a copy of its own (in a
+//                   container): then what one has read says nothing of the other's, and every rank of that host reads
+//                   every byte
 //
 // Blocking: all ranks call it. Threads: one a rank.
 #pragma once

@@ -14,6 +14,7 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/crc32c.h"
+#include "runtime/deadline.h"
 
 namespace hadal {
 namespace {
@@ -38,7 +39,7 @@ Shown Show(const absl::Status& error) {
 // Rank 0's side: collects what the others show, then answers them.
 class Comparison {
  public:
-  Comparison(const Shown& mine, Communicator& communicator, absl::Time deadline)
+  Comparison(const Shown& mine, Communicator& communicator, const Deadline& deadline)
       : communicator_(communicator), mine_(mine), theirs_(communicator.size() - 1) {
     for (int p = 0; p < peers(); ++p) {
       const absl::StatusOr<CommRequest> request =
@@ -46,7 +47,7 @@ class Comparison {
       if (!request.ok()) return;
       requests_.push_back(*request);
     }
-    while (!AllHaveShown() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+    while (!AllHaveShown() && !deadline.Passed()) absl::SleepFor(absl::Milliseconds(1));
   }
 
   // The ranks that have rank 0's error, and those of them that found it themselves.
@@ -69,9 +70,9 @@ class Comparison {
           communicator_.Send(&answer, sizeof(answer), static_cast<int>(p) + 1, kErrorReportTag);
       if (request.ok()) told.push_back(*request);
     }
-    const absl::Time deadline = absl::Now() + kErrorPatience;
+    const Deadline deadline(kErrorPatience);
     for (CommRequest& request : told) {
-      if (!communicator_.Wait(request, deadline, kComparing).ok()) return;
+      if (!communicator_.Wait(request, absl::Now() + deadline.Left(), kComparing).ok()) return;
     }
     for (CommRequest& request : requests_) {  // takes back what nobody has sent
       if (request.active() && !communicator_.Wait(request, absl::InfinitePast(), kComparing).ok()) return;
@@ -107,14 +108,14 @@ class Comparison {
 };
 
 // The number of ranks with this rank's error if rank 0 has it; 0 if it has another, or says nothing.
-int AskRankZero(const Shown& mine, Communicator& communicator, absl::Time deadline) {
+int AskRankZero(const Shown& mine, Communicator& communicator, const Deadline& deadline) {
   int32_t same = 0;
   absl::StatusOr<CommRequest> answer = communicator.Receive(&same, sizeof(same), 0, kErrorReportTag);
   if (!answer.ok()) return 0;
   absl::StatusOr<CommRequest> shown = communicator.Send(&mine, sizeof(mine), 0, kErrorReportTag);
   if (!shown.ok()) return 0;
-  if (!communicator.Wait(*answer, deadline, kComparing).ok()) return 0;
-  return communicator.Wait(*shown, deadline, kComparing).ok() ? same : 0;
+  if (!communicator.Wait(*answer, absl::Now() + deadline.Left(), kComparing).ok()) return 0;
+  return communicator.Wait(*shown, absl::Now() + deadline.Left(), kComparing).ok() ? same : 0;
 }
 
 // In one piece: ranks write to the same place.
@@ -138,11 +139,11 @@ bool ReportError(const std::string& command, const absl::Status& error, Communic
   }
   const Shown mine = Show(error);
   if (rank > 0) {
-    const int same = AskRankZero(mine, communicator, absl::Now() + 2 * patience);
+    const int same = AskRankZero(mine, communicator, Deadline(2 * patience));
     if (same == 0) Print(command, by_itself, error, out);
     return same == size;
   }
-  Comparison comparison(mine, communicator, absl::Now() + patience);
+  Comparison comparison(mine, communicator, Deadline(patience));
   const int found = comparison.found();
   std::string who = by_itself;
   if (found == size) {

@@ -3,7 +3,8 @@
 //   CPU   free bytes of the host / ranks on it
 //   GPU   free bytes of the device / ranks that share it, less what the driver, CUDA graphs and NCCL may take of it
 //         (kernels/device/driver_memory.h), and what the rank itself has allocated there already (own_memory.h)
-// What counts against it is LimitedBytes (pipeline/memory_fit.h). All ranks have one limit, the smallest, so that all choose the same.
+// What counts against it is LimitedBytes (pipeline/memory_fit.h). All ranks have one limit, the smallest, so that all
+// choose the same.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct MemoryFacts {
   int ranks_on_host = 1;
 };
 
-// `driver_bytes`: DriverBytes of the plan (pipeline/memory_fit.h), what a rank leaves free of its device. At least 1, since 0 is no limit.
+// `driver_bytes`: DriverBytes of the plan (pipeline/memory_fit.h), what a rank leaves free of its device. At least 1,
+// since 0 is no limit.
 int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
 // A sentence for people where such a limit leaves a rank of a GPU nothing; else "".

@@ -28,17 +28,18 @@ struct RankDevice {
   std::unique_ptr<NcclCommunicator> devices;  // null: what ranks exchange goes through the host
 };
 
-// ModelPlan::relu_masks for a run in bf16: what rank 0's device has, so that all ranks lay out the same; where another rank's has not, its memory
-// for them is idle.  Errors: those of transfers.
+// ModelPlan::relu_masks for a run in bf16: what rank 0's device has, so that all ranks lay out the same; where another
+// rank's has not, its memory for them is idle.  Errors: those of transfers.
 absl::StatusOr<bool> AgreeOnReluMasks(const ModelPlan& plan, const BatchOptions& batch, const PipelineOptions& options,
                                       const Stream& stream, Collectives& collectives);
 
-// Where the config sets no limit, launch/memory_limit.h's.  Errors: ResourceExhausted where a rank would have nothing; those of transfers.
+// Where the config sets no limit, launch/memory_limit.h's.  Errors: ResourceExhausted where a rank would have nothing;
+// those of transfers.
 absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
                          Collectives& collectives, PipelineOptions& options);
 
-// A sentence for people where a rank has more CUDA streams than its GPU has hardware queues, in which messages may then stand behind those of other
-// links, against what nccl_communicator.h proves; else "".
+// A sentence for people where a rank has more CUDA streams than its GPU has hardware queues, in which messages may then
+// stand behind those of other links, against what nccl_communicator.h proves; else "".
 std::string MoreStreamsThanQueues(int links);
 
 // Connects the ranks' devices where they exchange by NCCL. Returns a warning for people, or "".  Errors: those of NCCL.

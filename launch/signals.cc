@@ -15,8 +15,9 @@
 namespace hadal {
 namespace {
 
-// A global, since a signal handler can reach nothing else. Any thread may run the handler.
+// Globals, since a signal handler can reach nothing else. Any thread may run the handler.
 std::atomic<bool> stop_signalled = false;
+std::atomic<bool> stop_ordered = false;                 // by INT or TERM, the second of which insists
 static_assert(std::atomic<bool>::is_always_lock_free);  // what a handler may touch
 
 // Around the file's name.
@@ -25,7 +26,8 @@ constexpr const char* kLostPage[] = {"hadal: ",
                                      "or its disk fails; restore it from a copy, or run hadal prepare again\n"};
 
 void OnSignal(int signal) {
-  if (stop_signalled && (signal == SIGINT || signal == SIGTERM)) {
+  const bool orders = signal == SIGINT || signal == SIGTERM;
+  if (orders && stop_ordered.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }

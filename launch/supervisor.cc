@@ -11,23 +11,23 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "launch/exit_code.h"
+#include "launch/process_session.h"
 #include "launch/time_limit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
 constexpr int kSignalExit = 128;  // a shell's and mpirun's code for "ended by signal n" is 128 + n
+// How long killed left-overs may take to end: a few seconds where much memory is given back.
+constexpr absl::Duration kLeftOversPatience = absl::Seconds(30);
 
 // The value of `option` among the words of a command, in either spelling.
 std::optional<std::string> OptionValue(const std::vector<std::string>& command, const std::string& option) {
@@ -39,35 +39,8 @@ std::optional<std::string> OptionValue(const std::vector<std::string>& command, 
   return value;
 }
 
-// Session of a process, or -1. /proc/PID/stat is "pid (name) state ppid pgrp session …"; the name may hold anything but its last ')'.
-pid_t SessionOf(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string stat = text.str();
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return -1;
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0, group = 0, session = -1;
-  fields >> state >> parent >> group >> session;
-  return state == "Z" ? -1 : session;
-}
-
-// Kills what is left of the session, the leader apart. Returns how many there were.
-int KillSession(pid_t leader) {
-  int killed = 0;
-  const absl::StatusOr<std::vector<std::string>> names = ListDirectory("/proc");
-  if (!names.ok()) return 0;
-  for (const std::string& name : *names) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(name, &pid) || pid == leader || SessionOf(name) != leader) continue;
-    if (kill(pid, SIGKILL) == 0) ++killed;
-  }
-  return killed;
-}
-
-// A host is lost after 5 seconds of silence and 3 probes, 2 seconds apart, without an answer: 11 seconds. Open MPI's defaults: eight minutes.
+// A host is lost after 5 seconds of silence and 3 probes, 2 seconds apart, without an answer: 11 seconds. Open MPI's
+// defaults: eight minutes.
 void SetKeepalive() {
   setenv("OMPI_MCA_oob_tcp_keepalive_time", "5", /*overwrite=*/0);
   setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "2", /*overwrite=*/0);
@@ -116,13 +89,13 @@ class Supervisor {
       HADAL_ASSIGN_OR_RETURN(const int code, RunOnce());
       if (!IsCrash(code)) return code;
       // A signal that came before the job could listen ended it: nothing had been done that could be lost.
-      if (stops_ == 1 && code == kSignalExit + SIGUSR1) return kExitRequeue;
+      if (stopping() && orders_ < 2 && code == kSignalExit + SIGUSR1) return kExitRequeue;
       const int64_t step = LatestStep(run_directory);
       fruitless = step > newest ? 0 : fruitless + 1;
       newest = std::max(step, newest);
-      if (stops_ > 0 || fruitless >= options_.tries) {
+      if (stopping() || fruitless >= options_.tries) {
         log_ << "hadal supervise: the job ended with exit code " << code
-             << (stops_ > 0 ? "" : absl::StrCat(", ", fruitless, " time(s) in a row without a newer checkpoint"))
+             << (stopping() ? "" : absl::StrCat(", ", fruitless, " time(s) in a row without a newer checkpoint"))
              << std::endl;
         return code == kExitHang ? kExitHang : kExitPeerLost;
       }
@@ -133,7 +106,9 @@ class Supervisor {
 
  private:
   static bool IsCrash(int code) { return code == kExitHang || code == kExitPeerLost || code >= kSignalExit; }
-  // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no code of ours.
+  bool stopping() const { return asked_ || orders_ > 0; }
+  // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no
+  // code of ours.
   static int FromLauncher(int code) { return code > kExitPeerLost && code < SIGSYS ? kSignalExit + code : code; }
 
   static int64_t LatestStep(const std::string& run_directory) {
@@ -150,10 +125,10 @@ class Supervisor {
       // One second: between two reminders of a job that was asked to stop while it was still coming up.
       const timespec second = {.tv_sec = 1, .tv_nsec = 0};
       const int signal = sigtimedwait(&signals_, nullptr, &second);
-      // A terminal goes away once, and is told of twice: by its shell and by the kernel.
-      if (signal == SIGUSR1 || signal == SIGHUP) stops_ = std::max(stops_, 1);
-      if (signal == SIGINT || signal == SIGTERM) ++stops_;
-      if (signal != SIGCHLD && stops_ > 0) kill(job_, stops_ == 1 ? SIGUSR1 : stops_ == 2 ? SIGTERM : SIGKILL);
+      // Only INT and TERM insist: a terminal that goes away is told of twice, by its shell and by the kernel.
+      if (signal == SIGUSR1 || signal == SIGHUP) asked_ = true;
+      if (signal == SIGINT || signal == SIGTERM) ++orders_;
+      if (signal != SIGCHLD && stopping()) kill(job_, orders_ > 2 ? SIGKILL : orders_ == 2 ? SIGTERM : SIGUSR1);
       code = Reap();
     }
     return *code;
@@ -165,11 +140,25 @@ class Supervisor {
       siginfo_t ended = {};
       if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return std::nullopt;
       // While the job's pid is not reaped, it cannot name another session.
-      const int left = ended.si_pid == job_ ? KillSession(job_) : 0;
-      if (left > 0) log_ << "hadal supervise: ended " << left << " process(es) that the job left behind" << std::endl;
+      if (ended.si_pid == job_) EndLeftOvers();
       waitpid(ended.si_pid, nullptr, 0);
       if (ended.si_pid != job_) continue;
       return ended.si_code == CLD_EXITED ? FromLauncher(ended.si_status) : kSignalExit + ended.si_status;
+    }
+  }
+
+  // Of the job, which has ended: what starts next may want their memory and their locks.
+  void EndLeftOvers() {
+    const SessionEnd end = EndSession(job_, kLeftOversPatience);
+    if (end.killed > 0) {
+      log_ << "hadal supervise: ended " << end.killed << " process(es) that the job left behind" << std::endl;
+    }
+    if (end.living > 0) {
+      log_ << "hadal supervise: " << end.living << " of them have not gone after "
+           << absl::FormatDuration(kLeftOversPatience)
+           << " and may hold memory and locks: a file server that does not answer, or a driver, keeps them (ps -e -o "
+              "pid,stat,wchan:30,cmd); going on without waiting longer"
+           << std::endl;
     }
   }
 
@@ -177,7 +166,8 @@ class Supervisor {
   std::ostream& log_;
   sigset_t signals_, before_;
   pid_t job_ = -1;
-  int stops_ = 0;  // how often the job was asked to stop
+  bool asked_ = false;  // to stop, by USR1 or HUP
+  int orders_ = 0;      // to stop, by INT or TERM
 };
 
 }  // namespace

@@ -1,14 +1,15 @@
 // `hadal sweep LAYOUTS CONFIG… [--set a.b=c]… [--out DIR] [--submit "sbatch … sweep.sbatch"]`
 //
-// Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how well more ranks are used, and where
-// the rest goes.
+// Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how well more
+// ranks are used, and where the rest goes.
 //
 //   OUT/runs/NAME            the run directory of a layout, OUT/logs/NAME.log what it printed
 //   OUT/scaling.{html,json,md}   the report of all layouts that have run
-// Layouts run one after the other, under mpirun where they have several ranks. Called again it goes on: what has finished is not run
-// again, an interrupted layout resumes. With --submit nothing runs here: the layouts that are not finished become a job array, and a
-// later call without it writes the report.
-// Exit codes: 0 all layouts have run (or were submitted), 1 one failed or has another config, 2 bad list or config, 85 stopped.
+// Layouts run one after the other, under mpirun where they have several ranks. Called again it goes on: what has
+// finished is not run again, an interrupted layout resumes. With --submit nothing runs here: the layouts that are not
+// finished become a job array, and a later call without it writes the report.
+// Exit codes: 0 all layouts have run (or were submitted), 1 one failed or has another config, 2 bad list or config, 85
+// stopped.
 #pragma once
 
 #include "CLI/CLI.hpp"

@@ -1,8 +1,8 @@
 // Did whoever started this process start others with it, and will they find each other?
 //
-// `srun` without an MPI plugin (or with --mpi=pmi2, which Debian's Open MPI does not speak) starts every task as if it were alone: each
-// would train the whole model into the same run directory; so does torchrun, whose processes meet by a store of PyTorch's own. Both say how
-// many tasks they started; that is compared with the ranks found.
+// `srun` without an MPI plugin (or with --mpi=pmi2, which Debian's Open MPI does not speak) starts every task as if it
+// were alone: each would train the whole model into the same run directory; so does torchrun, whose processes meet by a
+// store of PyTorch's own. Both say how many tasks they started; that is compared with the ranks found.
 #pragma once
 
 #include <functional>
@@ -29,12 +29,13 @@ struct StartedTask {
 std::optional<StartedTask> TaskOfStep(const Environment& environment);
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
 
-// OK where as many ranks found each other as were started. Errors: InvalidArgument, with what to try; on other tasks than the first
-// its message is empty, so that people read it once.
+// OK where as many ranks found each other as were started. Errors: InvalidArgument, with what to try; on other tasks
+// than the first its message is empty, so that people read it once.
 absl::Status CheckTasks(const Environment& environment, int ranks);
 
-// What the launcher's variables say of this process's place against what MPI found: "SLURM_PROCID says rank 3, MPI says 2", a line each.
-// MPI's word counts. Empty where they agree or say nothing; what speaks of mpirun's daemon instead of the rank is passed over.
+// What the launcher's variables say of this process's place against what MPI found: "SLURM_PROCID says rank 3, MPI says
+// 2", a line each. MPI's word counts. Empty where they agree or say nothing; what speaks of mpirun's daemon instead of
+// the rank is passed over.
 std::vector<std::string> PlaceDisagreements(const Environment& environment, int rank, int local_rank);
 
 }  // namespace hadal

@@ -44,6 +44,9 @@ absl::StatusOr<TimeLimit> TimeLimit::Make(const std::string& stop_after) {
 
 bool TimeLimit::Reached() const { return absl::Now() >= at_; }
 
-void MarkJobStart() { setenv(kJobStart, absl::StrCat(absl::ToUnixSeconds(absl::Now())).c_str(), /*overwrite=*/1); }
+void MarkJobStart() {
+  if (TimeFromEnvironment(kJobStart).has_value()) return;
+  setenv(kJobStart, absl::StrCat(absl::ToUnixSeconds(absl::Now())).c_str(), /*overwrite=*/1);
+}
 
 }  // namespace hadal

@@ -35,7 +35,8 @@ class TimeLimit {
   absl::Time at_ = absl::InfiniteFuture();
 };
 
-// Puts the present moment into the environment as the job's start, for the processes started from here.
+// Puts the present moment into the environment as the job's start, for the processes started from here. A start that is
+// there already stays: whoever set it starts this process again and again (launch/hosts/train).
 void MarkJobStart();
 
 }  // namespace hadal

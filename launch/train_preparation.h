@@ -1,6 +1,8 @@
-// What `hadal train` was asked for, and what each rank makes of it by itself: config files → plain options → corpora and their vocabularies.
+// What `hadal train` was asked for, and what each rank makes of it by itself: config files → plain options → corpora
+// and their vocabularies.
 //
-// Nothing here talks to a peer: a rank that fails says so at the first vote (launch/train.cc). Blocking: reads files. Threads: one a rank.
+// Nothing here talks to a peer: a rank that fails says so at the first vote (launch/train.cc). Blocking: reads files.
+// Threads: one a rank.
 #pragma once
 
 #include <optional>

@@ -1,10 +1,12 @@
 #include "launch/train_start.h"
 
+#include <cstdlib>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launch/checkpoint_agreement.h"
+#include "launch/resume_request.h"
 #include "pipeline/checkpoint/checkpoint.h"
 #include "runtime/files.h"
 #include "runtime/host_name.h"
@@ -57,6 +59,30 @@ absl::Status ResumeNewest(const TrainArguments& arguments, const config::RunConf
   return AgreeOnCheckpoint(loaded, HostName(), collectives);
 }
 
+// Loads what `arguments` ask for into `trainer`; where they ask for nothing it stays at step 0.
+absl::Status Load(const TrainArguments& arguments, const config::RunConfig& config, int rank, Collectives& collectives,
+                  TrainingSinks& sinks, Trainer& trainer) {
+  const auto resume = [&] { return FindResume(arguments, config, sinks); };
+  HADAL_ASSIGN_OR_RETURN(const std::string resumed,
+                         AsRankZeroFinds(resume, rank, collectives, "looking for a checkpoint", "where to resume"));
+  if (!resumed.empty() && arguments.resume == "auto") {
+    return ResumeNewest(arguments, config, resumed, rank, collectives, sinks, trainer);
+  }
+  if (!resumed.empty()) {
+    HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(resumed, HostName(), collectives));
+    return trainer.Resume(resumed);
+  }
+  if (arguments.init_from.empty()) return absl::OkStatus();
+  // A run directory stands for its newest checkpoint.
+  const auto resolve = [&] { return ResolveCheckpoint(arguments.init_from); };
+  HADAL_ASSIGN_OR_RETURN(const std::string given,
+                         AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
+  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
+  return trainer.InitializeFrom(given);
+}
+
+const char* FromEnvironment(const char* name) { return std::getenv(name); }
+
 }  // namespace
 
 absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
@@ -75,23 +101,19 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const co
 
 absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& config, int rank,
                       Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
-  const auto resume = [&] { return FindResume(arguments, config, sinks); };
-  HADAL_ASSIGN_OR_RETURN(const std::string resumed,
-                         AsRankZeroFinds(resume, rank, collectives, "looking for a checkpoint", "where to resume"));
-  if (!resumed.empty() && arguments.resume == "auto") {
-    return ResumeNewest(arguments, config, resumed, rank, collectives, sinks, trainer);
+  const std::string& run_directory = arguments.run_directory;
+  const auto look = [&] { return ResumeOfThisStart(run_directory, arguments.resume, FromEnvironment); };
+  TrainArguments now = arguments;
+  HADAL_ASSIGN_OR_RETURN(now.resume, AsRankZeroFinds(look, rank, collectives,
+                                                     "looking for an earlier start of this job", "what to resume"));
+  if (now.resume != arguments.resume && rank == 0) {
+    sinks.Tell(absl::StrCat("an earlier start of this job has done --resume ", arguments.resume,
+                            ": going on from the newest checkpoint"));
   }
-  if (!resumed.empty()) {
-    HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(resumed, HostName(), collectives));
-    return trainer.Resume(resumed);
-  }
-  if (arguments.init_from.empty()) return absl::OkStatus();
-  // A run directory stands for its newest checkpoint.
-  const auto resolve = [&] { return ResolveCheckpoint(arguments.init_from); };
-  HADAL_ASSIGN_OR_RETURN(const std::string given,
-                         AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
-  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
-  return trainer.InitializeFrom(given);
+  HADAL_RETURN_IF_ERROR(Load(now, config, rank, collectives, sinks, trainer));
+  const int64_t step = trainer.progress().step;
+  return collectives.AllOk(rank == 0 ? NoteResume(run_directory, now.resume, step, FromEnvironment) : absl::OkStatus(),
+                           "noting --resume");
 }
 
 }  // namespace hadal

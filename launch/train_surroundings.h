@@ -15,7 +15,8 @@
 
 namespace hadal {
 
-// BLEU at validations, null where the config asks for none; tells which sentences it leaves out, and of what BLEU says nothing. `prepared` and `layout` must outlive it.
+// BLEU at validations, null where the config asks for none; tells which sentences it leaves out, and of what BLEU says
+// nothing. `prepared` and `layout` must outlive it.
 // Blocking: all ranks call it together.  Errors: those of reading the vocabularies, of any rank; those of transfers.
 absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const PreparedRun& prepared,
                                                                     const RunLayout& layout, Collectives& collectives,

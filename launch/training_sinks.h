@@ -1,4 +1,5 @@
-// Where a run's words and numbers go: each rank's log; on rank 0 also metrics.jsonl, TensorBoard events and the progress line.
+// Where a run's words and numbers go: each rank's log; on rank 0 also metrics.jsonl, TensorBoard events and the
+// progress line.
 #pragma once
 
 #include <memory>
@@ -29,8 +30,9 @@ class TrainingSinks {
   void Warn(const std::string& text);
   // The run is over, by `reason`.  Errors: the first trouble that writing has had.
   absl::Status Finish(std::string_view reason);
-  // The process's last words, which are only logged. Where they come before Open, the log is opened for them, with what has been told: in a
-  // run directory that is there, or for any error but the user's (kExitUsage: a misspelt field makes no directory).  Call it last.
+  // The process's last words, which are only logged. Where they come before Open, the log is opened for them, with what
+  // has been told: in a run directory that is there, or for any error but the user's (kExitUsage: a misspelt field
+  // makes no directory).  Call it last.
   void LogEnd(int exit_code, const std::string& message);
 
  private:

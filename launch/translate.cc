@@ -39,15 +39,16 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   return exit_code;
 }
 
-// `path`, alone; of several ranks the directory that rank 0 finds by it, since a run in progress may have a better one the next moment.
+// `path`, alone; of several ranks the directory that rank 0 finds by it, since a run in progress may have a better one
+// the next moment.
 absl::StatusOr<std::string> CheckpointFor(const std::string& path, World& world) {
   if (world.size() == 1) return path;
   Collectives collectives(world.communicator(), absl::Minutes(10));
   return ShareCheckpoint(path, HostName(), world.rank(), collectives);
 }
 
-// The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations are the CPU's.
-// A checkpoint that does not open is the command's own error to tell.
+// The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations
+// are the CPU's. A checkpoint that does not open is the command's own error to tell.
 absl::StatusOr<ChosenDevice> DeviceFor(const DeviceRequest& request, const std::string& checkpoint, World& world) {
   if (request.kind == "cpu") return ChosenDevice();
   const absl::StatusOr<ModelCheckpoint> model = ModelCheckpoint::Open(checkpoint);

@@ -1,4 +1,5 @@
-// `hadal translate` and `hadal score`: tools/translate/translate.h and tools/translate/score.h, run in this process's world.
+// `hadal translate` and `hadal score`: tools/translate/translate.h and tools/translate/score.h, run in this process's
+// world.
 #pragma once
 
 #include "CLI/CLI.hpp"

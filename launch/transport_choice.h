@@ -1,6 +1,7 @@
 // How ranks with a GPU exchange what they work on: pipeline.transport = auto | nccl | host.
 //
-//   auto   NCCL, where each of several ranks has a GPU of its own and finds the same NCCL; else the host, and the log says why
+//   auto   NCCL, where each of several ranks has a GPU of its own and finds the same NCCL; else the host, and the log
+//          says why
 //   nccl   NCCL, or an error that says what is missing
 //   host   through pinned memory and MPI; no library of NCCL is touched
 // All ranks choose the same.
@@ -38,7 +39,8 @@ struct ChosenTransport {
 absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::string& device, Communicator& world,
                                                 Collectives& collectives);
 
-// "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0": the variables that the user has set and that NCCL reads by itself, by name; "" without any.
+// "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0": the variables that the user has set and that NCCL reads by itself, by name;
+// "" without any.
 std::string NcclVariables(const char* const* environment);
 
 }  // namespace hadal

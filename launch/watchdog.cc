@@ -3,11 +3,10 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/clock.h"
 
 namespace hadal {
 namespace {
@@ -16,8 +15,8 @@ namespace {
 constexpr char kCannotSay[] =
     "hadal: watchdog [rank %d]: this rank does not get on, and its watchdog cannot say where: %s\n";
 
-std::string Since(absl::Time since) {
-  return absl::FormatDuration(absl::Trunc(absl::Now() - since, absl::Milliseconds(100)));
+std::string Text(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(100)));
 }
 
 }  // namespace
@@ -55,11 +54,13 @@ void Watchdog::LookAndSay() {
 
 std::string Watchdog::Look() {
   const std::optional<WaitInProgress> wait = communicator_.CurrentWait();
-  const absl::Time since = wait.has_value() ? wait->since : place_.since();
-  if (since == absl::InfinitePast() || since == reported_ || absl::Now() - since < patience_) return "";
+  const std::optional<double> since = wait.has_value() ? wait->since_seconds : place_.since_seconds();
+  if (!since.has_value() || since == reported_) return "";
+  const absl::Duration lasted = absl::Seconds(MonotonicSeconds() - *since);
+  if (lasted < patience_) return "";
   reported_ = since;
-  const std::string doing = wait.has_value() ? absl::StrCat("waiting for ", Since(since), ": ", wait->description)
-                                             : absl::StrCat("busy for ", Since(since));
+  const std::string doing = wait.has_value() ? absl::StrCat("waiting for ", Text(lasted), ": ", wait->description)
+                                             : absl::StrCat("busy for ", Text(lasted));
   return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", place_.Describe());
 }
 

@@ -1,18 +1,20 @@
-// The watchdog: when a rank has not got on for half of pipeline.wait_timeout_seconds, it says what the rank waits for, from whom, since when,
-// and where in the schedule it is.
+// The watchdog: when a rank has not got on for half of pipeline.wait_timeout_seconds, it says what the rank waits for,
+// from whom, since when, and where in the schedule it is.
 //
-//   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3; at step 12,
-//   instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
+//   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3;
+//   at step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
 //
-// Why at half: the first rank whose wait reaches the whole timeout ends the job (exit code 5), and by then all ranks that wait have
-// spoken, so that the log tells who waits for whom; a rank that is missing from it, or busy, is the one to look at.
-// Where it cannot say so (no memory), it says that to standard error, and the run goes on: whether it ends is for its waits to decide.
+// Why at half: the first rank whose wait reaches the whole timeout ends the job (exit code 5), and by then all ranks
+// that wait have spoken, so that the log tells who waits for whom; a rank that is missing from it, or busy, is the one
+// to look at. Where it cannot say so (no memory), it says that to standard error, and the run goes on: whether it ends
+// is for its waits to decide.
 // Threads: one of its own, which only reads. Blocking: the destructor waits for that thread, at most a moment.
 #pragma once
 
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -40,7 +42,7 @@ class Watchdog {
   const ProgramPlace& place_;
   const absl::Duration patience_;
   const Say say_;
-  absl::Time reported_ = absl::InfinitePast();  // beginning of what was last reported
+  std::optional<double> reported_;  // beginning of what was last reported, in MonotonicSeconds()
 
   std::mutex mutex_;
   std::condition_variable end_;

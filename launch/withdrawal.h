@@ -8,7 +8,8 @@
 
 namespace hadal {
 
-// body(), an absl::Status or StatusOr, or what it throws as its error. Then the communicator's transfers are taken back: their buffers are gone.
+// body(), an absl::Status or StatusOr, or what it throws as its error. Then the communicator's transfers are taken
+// back: their buffers are gone.
 template <typename Body>
 auto CatchErrors(Communicator& communicator, const Body& body) -> decltype(body()) {
   try {

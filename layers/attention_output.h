@@ -1,13 +1,13 @@
-// The tail of an attention branch, from the heads' contexts to its output:
+// The tail of an attention branch, from the heads' outputs c to the branch's output y:
 //
-//   y = post( inner( g ⊙ c )·W_oᵀ + b_o )       c [R, d] the contexts side by side
+//   y = post( inner( g ⊙ c )·W_oᵀ + b_o )       c [R, d], the heads side by side
 //     g      one learned scalar a head          NormFormer (Shleifer et al. 2021; before W_o, as in the paper)
 //     inner  LayerNorm over d                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
 //     post   LayerNorm over d                   NormFormer
-// each of the three only where the method has it. Without `post` the bias is left to the residual connection's kernel.
+// Each of the three exists only if the method has it. Without `post` the residual connection's kernel adds the bias.
 //
-// Saved, in this order and each only where it exists: g ⊙ c [R, d]; inner's output [R, d] and statistics [2R]; post's input
-// [R, d] and statistics [2R].
+// Saved, in this order and each only where it exists: g ⊙ c [R, d]; output [R, d] and statistics [2R] of `inner`; input
+// [R, d] and statistics [2R] of `post`.
 // Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
@@ -32,10 +32,10 @@ class AttentionOutput {
   // d_attended (=); adds to the gradients of g and of both norms.
   void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, ConstAnyMatrix attended,
                      const std::byte* saved, AnyMatrix d_attended) const;
-  // Adds to the gradient of W_o, and of b_o where the bias is added here. Follows BackwardInput.
+  // Adds to the gradient of W_o, and of b_o if this class adds the bias. Call it after BackwardInput.
   void BackwardWeight(const SublayerContext& context, ConstAnyMatrix d_y, ConstAnyMatrix attended,
                       const std::byte* saved) const;
-  // The parameter b_o, or -1 where it is added here or there is none.
+  // The parameter b_o for the residual connection's kernel to add; -1: this class adds b_o, or there is none.
   int32_t bias() const { return output_norm_.present() ? -1 : bias_; }
 
  private:
@@ -45,7 +45,7 @@ class AttentionOutput {
     SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
     int64_t bytes = 0;
 
-    // What the inner norm, and what W_o, reads.
+    // What the inner norm reads, and what W_o reads.
     ConstAnyMatrix Scaled(ConstAnyMatrix attended) const { return scaled.empty() ? attended : ConstAnyMatrix(scaled); }
     ConstAnyMatrix Normed(ConstAnyMatrix attended) const {
       return normed.empty() ? Scaled(attended) : ConstAnyMatrix(normed);

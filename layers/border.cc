@@ -17,7 +17,7 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
   const Storage compute = plan.compute_storage;
   const auto stream = [&](Stack stack) {
     const Storage storage = plan.stream_storage(stack);
-    const Storage gradient = history ? Storage::kFloat32 : storage;  // several layers add to a history's
+    const Storage gradient = history ? Storage::kFloat32 : storage;  // several layers add to a history's gradient
     return Edge{EdgeKind::kStream, stack, entries, plan.ends_stack(position) ? compute : storage, gradient};
   };
   if (position < plan.target_embedding()) return {stream(Stack::kEncoder)};

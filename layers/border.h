@@ -5,11 +5,12 @@
 //   cut inside the decoder            stream [target rows, d], and memory [source rows, d] while a cross-attention
 //   still follows
 // A model without an encoder has one edge everywhere: stream [target rows, d].
-// In a stack that combines its layers' outputs (layer_combination.h) the stream is all of them so far: in front of layer l, counted
-// from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].
-// Forward carries the tensors, backward their gradients, each as it is stored: the stream as ModelPlan::stream_storage says, what products
-// read (the memory, the head's input) as compute_storage. The memory is relayed hop by hop; its gradient, which several readers add to, is
-// fp32 in any case, and is added to in descending sublayer order on the way back.
+// In a stack that combines its layers' outputs (layer_combination.h) the stream is the stack's history: before layer l,
+// counted from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].
+// Forward carries the tensors, backward their gradients, each in the type in which it is stored. The stream is stored
+// as ModelPlan::stream_storage says. What products read (the memory, the head's input) is stored as compute_storage.
+// The memory is relayed from stage to stage. Several readers add to its gradient, so that is always fp32; on the way
+// back they add in descending sublayer order.
 // Thread safety: pure.
 #pragma once
 
@@ -25,13 +26,13 @@ enum class EdgeKind : int32_t { kStream, kMemory };
 
 struct Edge {
   EdgeKind kind = EdgeKind::kStream;
-  Stack rows = Stack::kEncoder;  // counted in source or in target rows
-  int64_t entries = 1;           // tensors of that many rows on top of each other
+  Stack rows = Stack::kEncoder;  // whether rows are counted on the source or on the target side
+  int64_t entries = 1;           // tensors of `rows` rows on top of each other
   Storage values = Storage::kFloat32;
   Storage gradient = Storage::kFloat32;
 };
 
-// Of its values, or of its gradient, at full capacity.
+// Bytes of the edge's values, or of its gradient, at full capacity; `storage`: how they are stored.
 int64_t EdgeBytes(const Edge& edge, Storage storage, const ActivationCapacity& capacity, int64_t width);
 
 // The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most two.

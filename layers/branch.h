@@ -1,12 +1,14 @@
 // F of the residual connection s = r·x + b·dropout(F(x)) + e: what a sublayer computes between its norms.
 //
-// Three verbs. `Forward` keeps what backward needs in `saved`; `BackwardInput` needs the branch's output gradient and
-// leaves inner gradients in the workspace; `BackwardWeight` reads those and must follow before the next BackwardInput
-// (1F1B calls the two in a row). The bias of the last product (out_proj.bias, fc2.bias) is added, and its gradient
-// summed, by the residual connection's kernel, which reads the product anyway. Shapes: x, y and their gradients [R, d];
-// R = source rows in the encoder, target rows in the decoder. Storage: ModelPlan::compute_storage, but for d_x, which may be as the residual
-// stream's is. Gradients of weights are added to in fp32, in the order of the calls: ascending micro-batches in every schedule.
-// Thread safety: const; one micro-batch at a time a workspace. Only launches, on a device; allocates nothing.
+// Three verbs. `Forward` keeps in `saved` what backward needs. `BackwardInput` takes the gradient of the branch's
+// output and leaves inner gradients in the workspace. `BackwardWeight` reads those inner gradients, so it must run
+// before the next BackwardInput (1F1B calls the two in a row). The last product's bias (out_proj.bias, fc2.bias) is
+// added by the residual connection's kernel, which also sums the bias's gradient: that kernel reads the product anyway.
+// Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
+// Storage: ModelPlan::compute_storage; d_x may also be stored as the residual stream.
+// Numerics: weight gradients are added up in fp32, in the order of the calls: ascending micro-batches in every
+// schedule.
+// Thread safety: const; one micro-batch at a time a workspace. On a device it only launches. Allocates nothing.
 #pragma once
 
 #include <cstddef>

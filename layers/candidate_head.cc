@@ -10,7 +10,7 @@
 namespace hadal {
 namespace {
 
-constexpr int64_t kWordBytes = 4;  // of a token, of a float
+constexpr int64_t kWordBytes = 4;  // size of a token and of a float
 static_assert(sizeof(int32_t) == kWordBytes && sizeof(float) == kWordBytes);
 
 }  // namespace

@@ -1,20 +1,22 @@
-// Who looks at a sublayer's tensors while it works: instruments, the search for the first number that is not finite, reports on a
-// checkpoint. The verbs say what they have just made; nobody listening costs a comparison with null.
+// An observer of a sublayer's tensors during forward and backward. Instruments use it, and the search for the first
+// number that is not finite, and reports on a checkpoint. The verbs report each tensor after they have made it; without
+// an observer that costs one comparison with null.
 //
 // The tensors of sublayer k of s = r·x + b·dropout(F(x)) + e, in the order in which they are made:
 //
-//   forward    kNormInput           what its LayerNorm reads: s (post-norm) or x (pre-norm)
+//   forward    kNormInput           input of the LayerNorm: s (post-norm) or x (pre-norm)
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]
 //              kBranch              F(x), without its last bias
-//              kOutput              the stream behind it (post-norm: behind its norm); an embedding's output
+//              kOutput              the stream after the sublayer (post-norm: after its norm); an embedding's output
 //              kModelOutput         what the output head reads
 //   backward   kOutputGradient      ∂L/∂kOutput, everything added up
-//              kNormOutputGradient  ∂L/∂ its LayerNorm's output
-//              kNormInputGradient   ∂L/∂kNormInput (post-norm; of a pre-norm sublayer it is kOutputGradient of the one in front)
+//              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
+//              kNormInputGradient   ∂L/∂kNormInput, post-norm only (pre-norm: kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
-// A recomputation (activation checkpointing) reports nothing. Each tensor of each micro-batch comes once, with the same bits for every
-// layout: where a tensor exists only times a gain, `factor` says which.
-// Shapes: [R, d] but for kHidden; contiguous; valid during the call only. Thread safety: called by the rank's one compute thread.
+// A recomputation (activation checkpointing) reports nothing. Each tensor of each micro-batch is reported once, with
+// the same bits for every layout. Where a tensor exists only multiplied by a gain, `factor` is that gain.
+// Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one
+// compute thread.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +44,9 @@ inline bool IsBackward(DepthTensor tensor) { return tensor >= DepthTensor::kOutp
 struct DepthObservation {
   DepthTensor tensor = DepthTensor::kOutput;
   int32_t sublayer = 0;
-  ConstAnyMatrix values;  // in fp32 when an observer gets it
+  ConstAnyMatrix values;  // fp32 when an observer gets it
   float factor = 1;       // the tensor is values / factor; not 0
-  ConstAnyMatrix before;  // kOutput of a residual sublayer: the stream in front of it
+  ConstAnyMatrix before;  // kOutput of a residual sublayer: the stream before it
 };
 
 class DepthObserver {

@@ -1,4 +1,5 @@
-// Whether a device has the kernels that a model trains with. Asked before a run starts, so that what is missing is a sentence, not a crash.
+// Whether a device has the kernels that a model trains with. Asked before a run starts, so that a missing kernel is an
+// error with words, not a crash.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +8,7 @@
 
 namespace hadal {
 
-// Errors: Unimplemented, naming what the method needs and has no version for the device.
+// Errors: Unimplemented, naming what the method needs and the device lacks.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
 }  // namespace hadal

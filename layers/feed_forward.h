@@ -1,12 +1,14 @@
-// Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ (b_2 is added by the residual connection); inner: a
-// LayerNorm over d_ff (Sub-LN, NormFormer) or a shift by s_3, where the method has one. s_1, s_2, s_3: R-Fixup's scalars (Zhang,
-// Dauphin and Ma 2019), which has no biases.
+// Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ. The residual connection adds b_2.
+//   inner           a LayerNorm over d_ff (Sub-LN, NormFormer), a shift by s_3 (R-Fixup), or nothing
+//   s_1, s_2, s_3   R-Fixup's scalars (Zhang, Dauphin and Ma 2019; R-Fixup has no biases)
 // Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
-// Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, where they exist, what W_2
-// reads instead [R, d_ff], the inner norm's statistics [2R], the shifted input [R, d] and the bias of the hidden layer [d_ff]. Where nothing
-// but the ReLU stands between the two products (no activation dropout, norm or shift) and they are bf16, a bit for each element of the hidden
-// layer too: the products write and read it (kernels/linear.h, ReluMaskArgs), where the device's library can (ModelPlan::relu_masks: at some
-// size of micro-batch; at which, UsesMask asks). In fp32 a product takes too long for the trips that it spares to matter, and CPUs have none.
+// Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, each only where it
+// exists: the output of `inner` [R, d_ff], the statistics of the inner norm [2R], the shifted input [R, d], the bias
+// b_1 − s_2 [d_ff], and a bit mask of the ReLU.
+// The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
+// (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
+// some size of micro-batch; UsesMask asks for the size at hand. In fp32 there is none: there the product takes so long
+// that saving trips over memory would not matter. CPUs have none.
 #pragma once
 
 #include "layers/branch.h"
@@ -31,7 +33,7 @@ class FeedForward : public Branch {
  private:
   template <typename Byte>
   struct Saved {
-    SavedMatrix<Byte> hidden, inner, shifted, bias;  // but for the first, empty where they do not exist
+    SavedMatrix<Byte> hidden, inner, shifted, bias;  // all but `hidden` are empty where they do not exist
     SavedFloat<Byte>* statistics = nullptr;
     Byte* mask = nullptr;
     int64_t bytes = 0;
@@ -43,7 +45,7 @@ class FeedForward : public Branch {
   Saved<Byte> Views(Byte* saved, int64_t rows) const;
   // Whether the products of `rows` rows write and read the mask.
   bool UsesMask(const SublayerContext& context, int64_t rows) const;
-  // d_hidden: of what W_2 reads, turned into that of the first product's output.
+  // On entry d_hidden is the gradient of what W_2 reads, on return that of the first product's output.
   void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_hidden) const;
 
   int32_t sublayer_;

@@ -114,7 +114,7 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
     HeadScaleForward(context.stream,
                      {.x = attended, .gain = context.parameters.WeightVector(head_scale_), .y = attended});
   }
-  // The sublayer's input has been read: its norm's place is free.
+  // The sublayer's input has been read, so the inner norm may reuse the place of the norm before the branch.
   const AnyMatrix normed = context.scratch.normed(q.rows);
   if (inner_norm_scale_ >= 0) Norm(context, inner_norm_scale_, attended, normed);
   LinearForwardArgs product{.x = inner_norm_scale_ >= 0 ? normed : attended,
@@ -222,7 +222,7 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMa
   if (norm >= 0) {
     args.scale = context.parameters.WeightVector(norm);
     args.shift = context.parameters.WeightVector(norm + 1);
-    // The norm's kernel writes what products read; the sublayer's input is no longer needed there.
+    // The norm's kernel writes what products read. The place of the sublayer's normed input is free by now.
     args.normed = out.storage == storage_ ? out : context.scratch.normed(x.rows);
     args.mean = context.scratch.mean(x.rows);
     args.rstd = context.scratch.rstd(x.rows);

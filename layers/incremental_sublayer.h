@@ -1,19 +1,25 @@
-// A decoder sublayer run one step at a time: B rows, each the newest token of one hypothesis, against a cache of the past.
+// A decoder sublayer run one step at a time: B rows, each the newest token of one hypothesis, against a cache of the
+// earlier tokens.
 //
-//   self-attention    q|k|v = x·W_qkvᵀ + b; k|v are appended to the cache; context over the hypothesis's own path
-//   cross-attention   q = x·W_qᵀ + b; context over the encoder memory's k|v, cached once a sentence by CacheMemory
+//   self-attention    q|k|v = x·W_qkvᵀ + b; k|v are appended to the cache; attends over the hypothesis's own path
+//   cross-attention   q = x·W_qᵀ + b; attends over the encoder memory's k|v, cached once a sentence by CacheMemory
 //   feed-forward      as in training
-// and then the same residual connection and norm as layers/segment.h, here one sublayer at a time: for pre-norm the sublayer's
-// norm runs alone in front, bit-equal to the fused one. Where layers combine all outputs in front of them, the caller does
-// (layers/layer_combination.h): x of a layer's first sublayer is the combination.
+// Then follow the residual connection and norm of layers/segment.h, one sublayer at a time: a pre-norm sublayer's norm
+// runs alone before the branch, with the same bits as the fused norm. Where layers combine the outputs of all layers
+// before them, the caller makes the combination (layers/layer_combination.h), and x of a layer's first sublayer is the
+// combination.
 //
-// Cache: one matrix a decoder layer, rows [k | v] of 2d numbers, for self- and cross-attention alike. A row is written once and
-// never moved: which rows a hypothesis sees is an index (kernels/cached_attention.h), so reordering a beam moves integers only.
-// Storage: weights, caches and what touches products as ModelPlan::compute_storage says, the stream as stream_storage does, in bf16 as in
-// training (layers/segment.h): fp32 masters are not read, but for norms, learned scalars and the biases of residual_norm.
-// What changes from step to step a device may find at places of its memory (pipeline/decode/decode_blocks.h): then a step launches the same every time.
-// Numerics: a row's result does not depend on its neighbours as long as B ≥ 16 (kernels/linear.h), on a device as long as B is always the same;
-// it agrees with the training forward to rounding, not to the bit, because the attention kernel differs.
+// Cache: one matrix a decoder layer, for self- and cross-attention alike; a row is [k | v], 2d numbers. A row is
+// written once and never moved. An index says which rows a hypothesis sees (kernels/cached_attention.h), so reordering
+// a beam moves integers only.
+// Storage: weights, caches and what products read and write as ModelPlan::compute_storage, the stream as
+// stream_storage, as in training (layers/segment.h). With bf16 the fp32 masters are not read; norms, learned scalars
+// and the biases of residual_norm are fp32.
+// A device may find at places in its memory what changes from step to step (pipeline/decode/decode_blocks.h). Then
+// every step launches the same kernels.
+// Numerics: a row's result does not depend on the other rows as long as B ≥ 16 (kernels/linear.h); on a device as long
+// as B is always the same. It agrees with the training forward to rounding, not to the bit, because the attention
+// kernel differs.
 // Thread safety: const after construction; one step at a time a scratch. Blocking; allocates nothing.
 #pragma once
 
@@ -28,20 +34,20 @@
 
 namespace hadal {
 
-// Products of fewer rows would change bits with their number: steps and memories are filled up to this.
+// Steps and memories are padded to this many rows: in smaller products a row's bits would depend on their number.
 inline constexpr int64_t kFewestDecodeRows = 16;
 
-// Cache rows seen by each of B rows: position p of row i lies in cache row indices[i · stride + p].
+// The cache rows that each of B rows sees: position p of row i is cache row indices[i · stride + p].
 struct CacheIndex {
   ConstTokens indices;  // [B · stride]
   int64_t stride = 0;
   ConstTokens lengths;  // [B], each ≥ 1
-  // Where a device finds both; null: launches bring them.
+  // Where a device finds indices and lengths; null: launches bring them.
   const int32_t* indices_place = nullptr;
   const int32_t* lengths_place = nullptr;
 };
 
-// The cache rows that as many rows go to.
+// The cache rows that the rows of a matrix are written to, one each.
 struct CacheRows {
   ConstTokens rows;
   const int32_t* place = nullptr;  // where a device finds them; null: launches bring them
@@ -50,22 +56,22 @@ struct CacheRows {
 // One step's rows.
 struct IncrementalRows {
   ConstTokens tokens;     // [B] the decoder's input
-  ConstTokens positions;  // [B] of those tokens in their hypotheses, from 0
-  CacheRows cache_rows;   // [B] where this step's k|v go
+  ConstTokens positions;  // [B] positions of the tokens in their hypotheses, from 0
+  CacheRows cache_rows;   // [B] where k|v of this step go
   CacheIndex self;        // the path of each hypothesis, this step included
-  CacheIndex memory;      // the rows of its sentence's memory
-  TokenPlaces places;     // where a device finds tokens and positions; or none
+  CacheIndex memory;      // the memory rows of each hypothesis's sentence
+  TokenPlaces places;     // where a device finds tokens and positions; empty: launches bring them
 
   int64_t rows() const { return tokens.size; }
 };
 
-// Scratch of a step; one set a rank. Stored as products read and write, where not said otherwise.
+// Scratch of a step; one set a rank. Stored as products read and write, unless said otherwise.
 class IncrementalScratch {
  public:
   struct Capacity {
     int64_t rows = 0;         // of a step
-    int64_t memory_rows = 0;  // of a group's sources
-    int64_t longest = 0;      // positions of a path or a memory
+    int64_t memory_rows = 0;  // of the source sentences of one group
+    int64_t longest = 0;      // positions in a path or a memory
   };
   IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena);
@@ -75,9 +81,9 @@ class IncrementalScratch {
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
   AnyMatrix normed(int64_t rows) const { return {normed_, rows, width_, storage_}; }
   AnyMatrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns, storage_}; }
-  // A sum that is not the sublayer's output, stored as the stream; the branch's place where both are stored alike.
+  // For a sum that is not the sublayer's output, stored as the stream. It is branch() where both are stored alike.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, stream_storage_}; }
-  // What the layer under way read, stored as the stream; kept where its last sum adds it.
+  // The input of the current layer, stored as the stream; used where the layer's last sum adds its input.
   AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, stream_storage_}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
   Vector rstd(int64_t rows) const { return {statistics_ + rows_, rows}; }
@@ -99,9 +105,9 @@ struct IncrementalContext {
   const ParameterStore& parameters;
   const IncrementalScratch& scratch;
   const IncrementalRows& rows;
-  int64_t update = 1;  // whose branch gain is used, ≥ 1
-  const float* branch_gains =
-      nullptr;  // where a device finds those of sublayers ≥ first_sublayer; null: launches bring them
+  int64_t update = 1;  // its branch gains are used, ≥ 1
+  // Where a device finds the branch gains of sublayers ≥ first_sublayer; null: launches bring them.
+  const float* branch_gains = nullptr;
   int32_t first_sublayer = 0;
 };
 
@@ -112,12 +118,14 @@ class IncrementalSublayer {
 
   SublayerKind kind() const { return kind_; }
 
-  // Cross-attention: the keys and values of memory [R, d] into the rows of `cache` that `rows` [R] names.  REQUIRES: R ≥ kFewestDecodeRows.
+  // Cross-attention: writes keys and values of memory [R, d] to the rows of `cache` that `rows` [R] names.
+  // REQUIRES: R ≥ kFewestDecodeRows.
   void CacheMemory(const Stream& stream, const ParameterStore& parameters, const IncrementalScratch& scratch,
                    ConstAnyMatrix memory, const CacheRows& rows, AnyMatrix cache) const;
 
-  // x' = the sublayer with its residual connection.  x, out [B, d], stored as the stream or, out behind a stack that does not combine its layers,
-  // as products read it (out_storage()); `out` may not alias x. `cache` [cache rows, 2d]: the layer's.
+  // x' = the sublayer with its residual connection. x, out [B, d], stored as the stream; after the last sublayer of a
+  // stack that does not combine its layers, `out` is stored as products read it (out_storage()). `out` may not alias x.
+  // `cache` [cache rows, 2d]: the layer's.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
   Storage out_storage() const { return out_storage_; }
 
@@ -127,14 +135,14 @@ class IncrementalSublayer {
   void FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const;
   void Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache, const CacheIndex& index,
               AnyMatrix y) const;
-  // normed = LN(x) with the scale that is parameter `norm_scale`.
+  // normed = LN(x); `norm_scale`: the parameter with the norm's scale.
   void Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x, AnyMatrix normed) const;
-  // y = x − the parameter `shift`, or nothing where that is −1.
+  // y = x − the parameter `shift`; does nothing where `shift` is −1.
   void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
-  // What the branch reads: x behind the norm of a pre-norm sublayer and behind a shift.
+  // What the branch reads: x after the norm of a pre-norm sublayer and after a shift.
   ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
   void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out) const;
-  // What stands between the sum and `out`, where it is no norm: learned scalars, or a rounding, or nothing.
+  // From the sum to `out`, where no norm does that: learned scalars, or a rounding, or nothing.
   void Close(const IncrementalContext& context, ConstAnyMatrix sum, AnyMatrix out) const;
 
   const int32_t sublayer_;
@@ -143,12 +151,12 @@ class IncrementalSublayer {
   Storage storage_, stream_storage_, out_storage_;
   int64_t d_model_, d_ff_;
   int32_t heads_;
-  bool keeps_input_;  // a layer's first sublayer whose input the last one adds
-  // Parameters. q, k and v of self-attention, k and v of cross-attention lie next to each other, as do their biases.
+  bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
+  // Parameters. q, k and v of self-attention follow each other, and so do k and v of cross-attention, and their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention
   int32_t output_weight_ = -1, output_bias_ = -1;        // out_proj, or fc2
-  // -1 where the method has none; shifts follow scales.
+  // -1 where the method has none. A norm's shift follows its scale.
   int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
   int32_t omega_ = -1;
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;

@@ -1,8 +1,10 @@
 // Depth-aware initialisation: the first value of every parameter, a function of (plan, seed, parameter, element) alone.
 //
-// Each parameter has its own counter-based stream, so that any slice can be made anywhere, in any order, and no layout
-// changes a value. Rank 0 makes the slices and streams them to their owners (pipeline/parameter_broadcast.h). Uniform:
-// bound·(2u − 1); normal: deviation·z (Box-Muller in double); the embedding's <pad> row is 0, as fairseq's.
+// Each parameter has its own counter-based random stream, so any slice can be made anywhere, in any order, and no
+// layout changes a value. Rank 0 makes the slices and sends them to the ranks that own them
+// (pipeline/parameter_broadcast.h).
+// Uniform: bound·(2u − 1). Normal: deviation·z (Box-Muller in double). The embedding's row of <pad> is 0, as in
+// fairseq.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,8 @@
 namespace hadal {
 
 // Fills `values` with elements [slice · kSliceElements, + values.size) of `parameter`.
-// REQUIRES: that range lies inside the parameter. Threads: split over the stream's; their number changes nothing.
+// REQUIRES: that range lies inside the parameter. Threads: those of the stream share the work; their number changes
+// nothing.
 void InitializeSlice(const Stream& stream, const ModelPlan& plan, uint64_t seed, int32_t parameter, int64_t slice,
                      Vector values);
 

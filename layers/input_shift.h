@@ -1,4 +1,5 @@
-// A learned scalar taken off what a product reads, x − b: R-Fixup's. Other methods have none; then the product reads x itself.
+// A learned scalar b subtracted from what a product reads, x − b, in R-Fixup. In other methods the product reads x
+// itself.
 //
 // Source: R-Fixup (Zhang, Dauphin and Ma 2019).
 // Shapes: x, its shifted copy and gradients [R, W]; b [1].
@@ -21,20 +22,20 @@ class InputShift {
   InputShift(const ModelPlan& plan, int32_t sublayer, ParameterRole role) : shift_(plan.ParameterOf(sublayer, role)) {}
 
   bool present() const { return shift_ >= 0; }
-  // Makes the shifted copy (=), which may be empty where the scalar is absent; returns what the product reads.
+  // Writes the shifted copy (=) and returns it. Without the scalar: returns x, and `shifted` may be empty.
   ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
-  // The same again, once it is made.
+  // What Forward returned.
   ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
-  // The product's gradient `product` through the shift: dx (+)= dy·W, and b's gradient. With product.accumulate it takes
-  // branch_input_gradient of the workspace.
+  // Backward of `product`, which read the shifted input: dx (+)= dy·W, and b's gradient. With product.accumulate it
+  // uses branch_input_gradient of the workspace.
   void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
 
  private:
   int32_t shift_;
 };
 
-// The bias of the first feed-forward product as one row, stored as the product is: b_1 − b, where `bias` −1 stands for b_1 = 0.
-// Fills `row` [1, d_ff] (=), and returns it as the product takes it.
+// Makes the bias of the first feed-forward product, b_1 − b, as one row stored as the product is; fills `row` [1, d_ff]
+// (=) and returns it. `bias`: the parameter b_1; −1 stands for b_1 = 0.
 ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
                               AnyMatrix row);
 

@@ -1,17 +1,20 @@
-// What a layer reads where it combines the outputs of all layers in front of it, instead of the last one's alone (DLCL, Wang et
-// al. 2019):
+// Where a layer reads a learned combination of the outputs of all layers before it, not only the last one's (DLCL, Wang
+// et al. 2019):
 //
 //   y_0 the embedding, y_k the output of layer k = 1 … n of a stack; row l of the weights W, l = 0 … n
-//   pre-norm    z_0 = y_0, z_k = LN_k(y_k);  layer l + 1 reads Σ_{k≤l} W[l,k]·z_k, the stack ends with LN(Σ_{k≤n} W[n,k]·z_k)
-//   post-norm   z_k = y_k;  layer l + 1 reads LN_l(Σ_{k≤l} W[l,k]·z_k), without the norm for l = 0, the stack ends with row n and LN_n
+//   pre-norm    z_0 = y_0, z_k = LN_k(y_k); layer l + 1 reads Σ_{k≤l} W[l,k]·z_k;
+//               the stack ends with LN(Σ_{k≤n} W[n,k]·z_k)
+//   post-norm   z_k = y_k; layer l + 1 reads LN_l(Σ_{k≤l} W[l,k]·z_k), without the norm for l = 0;
+//               the stack ends with row n and LN_n
 //   no norm     as post-norm, without LN_l
-// W[l,k] starts from 1/(l + 1). Row l belongs to the layer that reads it, row n to the stack's last sublayer; so do the norms that
-// stand behind a sum, while LN_k of a pre-norm stack belongs to layer k and lies in its last joint (segment.h).
+// W[l,k] starts from 1/(l + 1). Row l belongs to the layer that reads it, row n to the stack's last sublayer. A norm
+// after a sum belongs to the same sublayer as the sum's row. LN_k of a pre-norm stack belongs to layer k and is part of
+// its last joint (segment.h).
 //
-// The z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Its gradient
-// has several readers, which add to it in descending order of the layers.
-// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's stream, its gradient, which
-// several readers add to, in fp32.
+// z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Several
+// layers read the history; they add to its gradient in descending order.
+// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's stream, its
+// gradient in fp32, because several layers add to it.
 // Thread safety: const after construction.
 #pragma once
 
@@ -25,23 +28,24 @@ namespace hadal {
 
 class LayerCombination {
  public:
-  // The sum in front of the layer that starts with `sublayer`, or, where that is a stack's last sublayer, behind the stack.
-  // `rows`: the capacity.  REQUIRES: plan.Combines(its stack).
+  // The combination before the layer that starts with `sublayer`; if `sublayer` is its stack's last, the combination
+  // after the stack. `rows`: the capacity. REQUIRES: plan.Combines(the stack).
   LayerCombination(const ModelPlan& plan, int32_t sublayer, int64_t rows);
 
   int64_t entries() const { return entries_; }  // l + 1
   // Bytes that Forward keeps for Backward at full capacity.
   int64_t saved_bytes() const { return Views<std::byte>(nullptr, rows_).bytes; }
 
-  // out = the sum behind its norm (=), stored as the stream or, behind the stack, as products read it. It may not lie over the history.
+  // out = the sum after its norm (=), stored as the stream, or after the stack as products read it. May not alias the
+  // history.
   void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
                AnyMatrix out) const;
-  // d_out is the gradient of `out`, stored as the stream; it is overwritten. Adds to d_history and to parameter gradients.
+  // d_out is the gradient of `out`, stored as the stream; overwritten. Adds to d_history and to parameter gradients.
   void Backward(const SublayerContext& context, ConstAnyMatrix history, const std::byte* saved, AnyMatrix d_out,
                 Matrix d_history) const;
 
  private:
-  // What is kept where there is a norm.
+  // What Forward keeps, where there is a norm.
   template <typename Byte>
   struct Saved {
     SavedMatrix<Byte> sum;

@@ -1,9 +1,9 @@
-// What makes a loss, and its gradients, out of the decoder's stream: a softmax over the vocabulary (output_head.h). An adaptive softmax would
-// be another.
+// Makes a loss and its gradients from the decoder's stream, with a softmax over the vocabulary (output_head.h). An
+// adaptive softmax would be another loss head.
 //
-// The loss's scale (1 / target tokens of the step) is known beforehand, so that the forward makes the gradients at once: backward has nothing
-// left to do but to hand over dx. Weights' gradients accumulate in ascending micro-batch order in every schedule, as forwards run in
-// that order too.
+// The loss's scale (1 / target tokens of the step) is known beforehand, so the forward also makes the gradients, and
+// backward only has to pass dx on. Weight gradients are added up in ascending micro-batch order in every schedule,
+// because forwards run in that order in every schedule.
 // Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 
@@ -26,7 +26,7 @@ struct LossSums {
     nll += other.nll;
     tokens += other.tokens;
   }
-  // A token.
+  // Per target token.
   double MeanLoss() const { return loss / static_cast<double>(tokens > 0 ? tokens : 1); }
   double MeanNll() const { return nll / static_cast<double>(tokens > 0 ? tokens : 1); }
 };
@@ -35,12 +35,12 @@ class LossHead {
  public:
   virtual ~LossHead() = default;
 
-  // x [target rows, d] as ModelPlan::compute_storage, d_x as the decoder's stream. In training d_x (=) receives the gradient and those of the
-  // head's parameters are added to; otherwise d_x is not touched and may be empty. Leaves the loss of each row in the workspace.
-  // Asynchronous on a device.
+  // x [target rows, d] as ModelPlan::compute_storage, d_x as the decoder's stream. In training writes the gradient to
+  // d_x (=) and adds to the gradients of the head's parameters; otherwise d_x is not touched and may be empty. Leaves
+  // each row's loss in the workspace. Asynchronous on a device.
   virtual void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const = 0;
-  // Adds up what the last Forward left, of the same batch, in double in row order. Blocking. `row_nll`: where not empty, receives each row's
-  // nll [the sentences' target rows].
+  // Adds up the losses that Forward has left for the same batch, in double, in row order. Blocking. `row_nll`, unless
+  // empty, receives each row's nll [target rows without padding].
   virtual LossSums Losses(const SublayerContext& context, Vector row_nll) const = 0;
 };
 

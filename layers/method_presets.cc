@@ -22,15 +22,16 @@ StackMethod WithBeta(double residual_gain, double beta) {
 }
 
 constexpr double kPaperBeta = 0.87;
-constexpr double kTorchscaleBeta = 1.15;  // its code divides by (N⁴M)^1/16 / 1.15 where the paper's 0.87 is 1 / 1.15
+constexpr double kTorchscaleBeta = 1.15;  // in its code the encoder's factor is 1.15 / (N⁴M)^1/16; 0.87 = 1 / 1.15
 
-// (0.81·(N⁴M)^1/16, `beta`·(N⁴M)^-1/16).
+// Residual gain 0.81·(N⁴M)^1/16, init gain `beta`·(N⁴M)^-1/16.
 StackMethod DeepNormEncoder(double n, double m, double beta) {
   const double root = std::pow(std::pow(n, 4) * m, 1.0 / 16);
   return WithBeta(0.81 * root, beta / root);
 }
 
-// ((3M)^1/4, (12M)^-1/4) beside an encoder, ((2M)^1/4, (8M)^-1/4) alone: `sublayers` is 3M or 2M.
+// Residual gain (3M)^1/4 and init gain (12M)^-1/4 with an encoder, (2M)^1/4 and (8M)^-1/4 without. `sublayers`: 3M or
+// 2M.
 StackMethod DeepNormDecoder(double sublayers) {
   return WithBeta(std::pow(sublayers, 0.25), std::pow(4 * sublayers, -0.25));
 }
@@ -39,7 +40,7 @@ StackMethod AdminClosedStack(double sublayers) {
   return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / std::log(sublayers + 1) - 1)};
 }
 
-// `branches`: L, of both stacks.
+// `branches`: L, counted over both stacks.
 StackMethod RFixupStack(double branches) {
   StackMethod stack{.norm = NormPlacement::kNone, .fixup_scalars = true, .linear_bias = false};
   const double attention = std::pow(branches, -1.0 / 6);
@@ -53,7 +54,7 @@ StackMethod RFixupStack(double branches) {
   return stack;
 }
 
-// `factor` for v, o and FFN, query and key as in the base initialisation.
+// `factor` for v, o and FFN; query and key as in the base initialisation.
 StackMethod TFixupStack(double factor, double embedding_gain) {
   StackMethod stack = WithBeta(1, factor);
   stack.norm = NormPlacement::kNone;
@@ -80,7 +81,7 @@ StackMethod B2tRescaledStack(double layers) {
   return stack;
 }
 
-// Equations 6 to 8.
+// B2T's equations 6 to 8.
 StackMethod B2tNoLnStack(double layers, double d_model) {
   return {.norm = NormPlacement::kNone,
           .skip_gain = std::min(layers / 12, std::pow(layers, -0.15)),
@@ -247,7 +248,7 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
 
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
   SetMethod(method, options);
-  if (!options.has_encoder()) options.encoder = {};  // constants of no layers are not numbers
+  if (!options.has_encoder()) options.encoder = {};  // with 0 layers the formulas give no finite numbers
 }
 
 void ApplyTorchscaleBeta(ModelOptions& options) {

@@ -14,13 +14,13 @@
 //                        sqrt((n + 1)/ln(n + 1) - 1),
 //                        n = 2N / 3M
 //   rezero         none  1, b learned a layer from 0      as post_ln
-//   r_fixup        none  1; no biases, learned scalars    as post_ln; q, k, v times L^-1/6, W_1 times L^-1/2; W_o, W_2 and an
-//                                                         output projection of its own 0; L = 2N + 3M branches
+//   r_fixup        none  1; no biases, learned scalars    as post_ln; q, k, v times L^-1/6, W_1 times L^-1/2; W_o, W_2
+//                                                         and an own output projection 0; L = 2N + 3M branches
 //   t_fixup        none  1                                uniform; v, o, FFN 0.67 N^-1/4 / (9M)^-1/4, q, k 1/sqrt(2);
 //                                                         embeddings times (9N)^-1/4 / (9M)^-1/4
-//   dlcl_pre       pre   1; a layer reads a learned    as post_ln; W[l,k] 1/(l + 1)
-//                        combination of all outputs
-//                        in front of it
+//   dlcl_pre       pre   1; a layer reads a learned       as post_ln; W[l,k] 1/(l + 1)
+//                        combination of the outputs
+//                        of all layers before it
 //   dlcl_post      post  1; likewise                      as dlcl_pre
 //   normformer     pre   1; head scale, attention's       as post_ln
 //                        output norm, FFN's inner norm
@@ -31,20 +31,8 @@
 //   b2t_no_ln      none  1, a = min(n/12, n^-0.15),       as post_ln
 //                        c = d_model^-0.2
 //
-// Without an encoder (2M sublayers instead of 3M) the decoder's constants are
-//   deepnorm       r (2M)^1/4, gains (8M)^-1/4; branchnorm likewise, r 1
-//   t_fixup        gains and embeddings (6M)^-1/4 (ours)
-//   sub_ln         gains sqrt(ln 2M)
-// and everything else as above.
-//
-// Sources: DeepNet (arXiv 2203.00555) figure 2 and section 3; BranchNorm (arXiv 2305.02790) section 4.1: DeepNorm's
-// initial weights, no alpha; Depth-Scaled Initialization (Zhang, Titov and Sennrich 2019); Admin (Liu et al. 2020; the profile of its
-// code, which starts from 1; the closed form of admin-torch, "O(log n)"); ReZero (Bachlechner et al. 2020; one
-// scalar a layer, as its code); R-Fixup (Zhang, Dauphin and Ma 2019: Fixup's rule for its Transformer code, whose cross-attention counts 12
-// branches by omission: L here); T-Fixup (Huang et al. 2020; gains of q, k as its code); DLCL (Wang et al. 2019; the
-// embedding joins without a norm, as in its code); NormFormer (Shleifer et al. 2021; in an
-// encoder-decoder its parts go to self-attention and feed-forward of both stacks: ours); Sub-LN: Magneto (arXiv 2210.06423); B2T
-// (arXiv 2206.00330) equations 5 to 8, its code's division by sqrt(n) since 2023, n layers of the stack.
+// method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
+// differ.
 #pragma once
 
 #include <cstdint>
@@ -78,15 +66,16 @@ enum class ResidualMethod : int32_t {
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();
-// The table's names, both ways.  Errors: InvalidArgument, with all names.
+// Between methods and the table's names. Errors: InvalidArgument, with all names.
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name);
 std::string ResidualMethodName(ResidualMethod method);
 
 // Fills encoder, decoder, distribution and branch growth (not T) from the method, the two depths and the width.
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
-// Gives an encoder-decoder under DeepNorm the encoder's beta of torchscale's code, 1.15 (N^4 M)^-1/16, instead of the paper's 0.87:
-// 1.32 times larger initial weights, to compare with models that were made with it.  REQUIRES: kDeepNorm has been applied.
+// Replaces an encoder-decoder's encoder beta of DeepNorm, 0.87 (N^4 M)^-1/16 in the paper, by that of torchscale's
+// code, 1.15 (N^4 M)^-1/16. The initial weights are 1.32 times larger then, as in models made with torchscale.
+// REQUIRES: kDeepNorm has been applied.
 void ApplyTorchscaleBeta(ModelOptions& options);
 
 }  // namespace hadal

@@ -1,6 +1,7 @@
-// Every field of a model's options, once, by its name in checkpoints' settings (pipeline/model_settings.h); a stack's also has it in configs
-// (StackResidual of configs/run.proto). What reads or writes them all goes through here, so that a new field cannot be forgotten in one
-// place of several; tests/layers/model_fields_test.cc counts them.
+// Every field of a model's options, once, with its name in checkpoints' settings
+// (pipeline/checkpoint/model_settings.h). A stack's field has the same name in configs (StackResidual of
+// configs/run.proto). All code that reads or writes the fields uses this list, so a new field cannot be forgotten in
+// one of several places. tests/layers/model_fields_test.cc counts the fields.
 #pragma once
 
 #include "layers/model_options.h"
@@ -9,12 +10,12 @@
 namespace hadal {
 
 enum class FieldAge {
-  kFirst,  // in all settings there are
-  kLater,  // missing from older checkpoints' settings: its default in StackMethod is what they mean
+  kFirst,  // in the settings of every checkpoint
+  kLater,  // missing in older checkpoints' settings; they mean its default in StackMethod
 };
 
-// Calls visit(name, member, age) for a number, a flag or a stack, visit(name, member, age, words) for a choice, in the order of checkpoints'
-// settings. A new field is the last, and kLater.
+// Calls visit(name, member, age) for a number, a flag or a stack, and visit(name, member, age, words) for a choice, in
+// the order of checkpoints' settings. Add a new field at the end, with kLater.
 template <typename Visit>
 void ForEachStackField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;

@@ -24,7 +24,7 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   return absl::InvalidArgumentError(absl::StrCat("model: fixup_scalars of the ", name, " is not allowed with ", other));
 }
 
-// Whether there is something to encode, and an encoder.
+// Checks that there is an encoder exactly if there are source sentences.
 absl::Status CheckSource(const ModelOptions& options) {
   if (options.has_encoder() && options.source_vocabulary == 0) {
     return absl::InvalidArgumentError(
@@ -72,7 +72,7 @@ std::string DepthName(const ModelOptions& options) {
 }
 
 absl::Status ValidateModelOptions(const ModelOptions& options) {
-  constexpr double kMaxLayers = 10000;  // 2N + 3M + 3 sublayers must stay below the 65,536 of random.h's counter
+  constexpr double kMaxLayers = 10000;  // 2N + 3M + 3 sublayers must stay below 65,536, the limit of random.h's counter
   HADAL_RETURN_IF_ERROR(InRange("encoder_layers", options.encoder_layers, 0, kMaxLayers));
   HADAL_RETURN_IF_ERROR(InRange("decoder_layers", options.decoder_layers, 1, kMaxLayers));
   HADAL_RETURN_IF_ERROR(InRange("d_model", options.d_model, 1, 65536));

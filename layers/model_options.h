@@ -16,9 +16,9 @@ enum class NormPlacement : int32_t {
 };
 
 enum class EmbeddingSharing : int32_t {
-  kNone,     // source, target and output matrices apart
+  kNone,     // separate source, target and output matrices
   kDecoder,  // target embedding = output projection
-  kAll,      // one matrix for source, target and output; without a source as kDecoder
+  kAll,      // one matrix for source, target and output; without an encoder as kDecoder
 };
 
 enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
@@ -26,8 +26,8 @@ enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
 enum class BranchGrowth : int32_t {
   kConstant,     // 1
   kLinear,       // min(1, t/T), t = 1-based update (BranchNorm, arXiv 2305.02790 eq. 8)
-  kExponential,  // min(1, (e^(k·t/T) - 1) / (e^k - 1))   ours: the paper's figure 7 names the growth, not its formula
-  kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1)          ours, likewise
+  kExponential,  // min(1, (e^(k·t/T) - 1) / (e^k - 1)); ours: the paper's figure 7 names the growth without a formula
+  kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1); ours, for the same reason
 };
 
 // How the initial weights of layer l = 1 … n of a stack depend on l.
@@ -42,35 +42,37 @@ double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // REQUI
 enum class Omega : int32_t {
   kNone,      // no such vector
   kConstant,  // all elements from StackMethod::initial_omega
-  kProfiled,  // from the variances of the branches in front, by a forward pass before the first step (residual_profile.h)
+  // from the variances of the branches before, found by a forward pass before the first step (residual_profile.h)
+  kProfiled,
 };
 
-// The residual connection and the initial weights of one stack; a preset fills it (method_presets.h), fields may be
-// overridden one by one.
+// The residual connection and the initial weights of one stack. A preset fills it (method_presets.h); each field may be
+// overridden.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
   Omega omega = Omega::kNone;
   double initial_omega = 1;
   double branch_gain = 1;  // b, before growth
-  // b has one more factor, a learned scalar a layer that starts from 0 (ReZero, Bachlechner et al. 2020).
+  // Multiplies b by a learned scalar, one a layer, that starts from 0 (ReZero, Bachlechner et al. 2020).
   bool learned_branch_gain = false;
 
-  // The sum of a layer's last sublayer also takes the layer's input x_0: s = c·(r·x + b·F(x)) + a·x_0 (B2T, arXiv 2206.00330).
+  // Adds the layer's input x_0 to the layer's last sum: s = c·(r·x + b·F(x)) + a·x_0 (B2T, arXiv 2206.00330).
   double skip_gain = 0;   // a; 0: no such skip
   double layer_gain = 1;  // c
 
-  // A layer reads a learned combination of the outputs of all layers in front of it and of the embedding, and so does what follows the
-  // stack (DLCL, Wang et al. 2019; layer_combination.h).
+  // A layer reads a learned combination of the embedding and of the outputs of all layers before it, and so does what
+  // follows the stack (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;
 
-  // What the branches hold besides their products, each learned and starting from the identity (inner_norm.h).
+  // What branches hold besides their products; each is learned and starts as the identity (inner_norm.h).
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
   bool head_scale = false;             // self-attention: a scalar a head before W_o (NormFormer)
   bool ffn_inner_norm = false;         // feed-forward: LayerNorm before W_2 (both)
-  // Learned scalars, shifts from 0 and gains from 1 (R-Fixup, Zhang, Dauphin and Ma 2019): a shift in front of each product but W_o
-  // and of the ReLU, a gain on each branch, and behind a stack without norms a shift and, the encoder's, a gain.
+  // Learned scalars of R-Fixup (Zhang, Dauphin and Ma 2019); shifts start from 0 and gains from 1. A shift before each
+  // product except W_o, and before the ReLU; a gain on each branch; after a stack without norms a shift and, for the
+  // encoder, a gain.
   bool fixup_scalars = false;
   bool linear_bias = true;  // whether products add a bias
 
@@ -83,11 +85,11 @@ struct StackMethod {
   double ffn_gain = 1;           // W_1 and W_2; DeepNorm's beta
   double ffn_output_factor = 1;  // one more factor of W_2
   DepthInit depth_init = DepthInit::kFlat;
-  double embedding_gain = 1;   // of the standard deviation 1/sqrt(d) of the stack's own embedding
-  double projection_gain = 1;  // likewise of an output projection of its own; read in the decoder only
+  double embedding_gain = 1;   // multiplies the standard deviation 1/sqrt(d) of the stack's own embedding
+  double projection_gain = 1;  // the same for an own output projection; read in the decoder only
 
-  // Whether a layer's sublayers share something, or what crosses a cut within it is more than it is worth: then they stay together on
-  // a rank and in a segment.
+  // Whether a layer's sublayers stay together on one rank and in one segment: they share a parameter, or a cut between
+  // them would have to carry too much.
   bool couples_layer() const { return learned_branch_gain || skip_gain != 0 || combine_layers; }
 };
 
@@ -107,14 +109,14 @@ struct ModelOptions {
   double activation_dropout = 0;  // on the feed-forward hidden layer
   double label_smoothing = 0.1;
 
-  StackMethod encoder;  // not read where there is none
+  StackMethod encoder;  // ignored without an encoder
   StackMethod decoder;
   WeightDistribution distribution = WeightDistribution::kXavierUniform;
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   double branch_growth_updates = 4000;  // T
   double branch_growth_steepness = 0;   // k of the exponential and the sigmoid
 
-  // Without an encoder the model is a language model: its decoder layers have no cross-attention, and there is no source.
+  // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
   bool has_encoder() const { return encoder_layers > 0; }
   int32_t encoder_sublayers() const { return 2 * encoder_layers; }
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
@@ -123,10 +125,10 @@ struct ModelOptions {
 // The depth in words: "6L-6L", or "6L decoder-only".
 std::string DepthName(const ModelOptions& options);
 
-// k of a growth unless it is chosen: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 where it is not read.
+// The default k of a growth: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 where k is not read.
 double DefaultSteepness(BranchGrowth growth);
 
-// InvalidArgument naming the field, its value and the allowed range.
+// Errors: InvalidArgument, naming the field, its value and the allowed range.
 absl::Status ValidateModelOptions(const ModelOptions& options);
 
 }  // namespace hadal

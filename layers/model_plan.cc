@@ -69,7 +69,7 @@ absl::StatusOr<ModelPlan> ModelPlan::Parse(std::string_view bytes) {
 }
 
 uint64_t ModelPlan::Hash() const {
-  // Records, not options: two option sets that expand to the same list are the same model.
+  // Hash the records, not the options: two option sets that give the same list are the same model.
   std::string body;
   AppendList(sublayers, body);
   AppendList(parameters, body);
@@ -98,9 +98,9 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kKeyBias:
     case ParameterRole::kValueBias:
       return true;
-    case ParameterRole::kOutputBias:  // of the residual connection, but where a norm comes in between
+    case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first
       return ParameterOf(record.sublayer, ParameterRole::kOutputNormScale) >= 0;
-    case ParameterRole::kHiddenBias:  // or first shifted
+    case ParameterRole::kHiddenBias:  // added by the product, unless it is first shifted
       return ParameterOf(record.sublayer, ParameterRole::kHiddenShift) < 0;
     default:
       return !record.is_vector();

@@ -5,9 +5,9 @@
 // A language model (N = 0) has neither source nor cross-attention:
 //   target embedding · decoder (self-attention, feed-forward) × M · output head
 //
-// Rank 0 makes the plan from the options (depth-aware constants included) and broadcasts it as fixed-size plain records
-// with a hash; everything else — partition, memory, initialisation, checkpoints, names — is read off this list. Thread
-// safety: a value; const use from any thread.
+// Rank 0 makes the plan from the options, depth-aware constants included, and broadcasts it as fixed-size plain records
+// with a hash. Partition, memory, initialisation, checkpoints and names are all derived from this list.
+// Thread safety: a value; const use from any thread.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,9 @@ struct SublayerRecord {
   int32_t layer = -1;  // 0-based within its stack; -1 for embeddings and head
   NormPlacement norm = NormPlacement::kPost;
   int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
-  float residual_gain = 1;   // r; of a layer's last sublayer c·r
-  float branch_gain = 1;     // b, before growth; likewise
-  float skip_gain = 0;       // a, of a layer's last sublayer
+  float residual_gain = 1;   // r; for a layer's last sublayer c·r
+  float branch_gain = 1;     // b, before growth; for a layer's last sublayer c·b
+  float skip_gain = 0;       // a; not 0 only for a layer's last sublayer
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   float branch_growth_updates = 0;    // T of a growing branch gain
   float branch_growth_steepness = 0;  // k
@@ -49,12 +49,13 @@ struct SublayerRecord {
   int32_t parameters = 0;
   int32_t table = -1;         // embeddings and head: the parameter used as table, own or tied
   int32_t learned_gain = -1;  // the parameter that multiplies b: the sublayer's own, or its layer's first sublayer's
-  int32_t cut_before = 1;     // whether stages, chunks and segments may begin here; 0: tied to the sublayer in front
+  int32_t cut_before = 1;     // 1: stages, chunks and segments may begin here; 0: must stay with the sublayer before
 };
 
-// b of the residual connection at an update, without its learned factor; BranchGrowth has the formulas.  REQUIRES: update ≥ 1.
+// b of the residual connection at an update, without its learned factor; BranchGrowth has the formulas. REQUIRES:
+// update ≥ 1.
 float BranchGain(const SublayerRecord& sublayer, int64_t update);
-// Whether it is another number than 1 at some update: where not, no kernel reads it.
+// Whether b differs from 1 at any update. If it never does, no kernel reads it.
 bool HasBranchGain(const SublayerRecord& sublayer);
 
 enum class ParameterRole : int32_t {
@@ -79,16 +80,16 @@ enum class ParameterRole : int32_t {
   kHeadScale,       // one scalar a head
   kInnerNormScale,  // between the heads and out_proj
   kInnerNormShift,
-  kOutputNormScale,  // behind out_proj
+  kOutputNormScale,  // after out_proj
   kOutputNormShift,
   kHiddenNormScale,  // between fc1 and fc2
   kHiddenNormShift,
-  kQueryShift,        // in front of attention's first products
-  kInputShift,        // in front of fc1
-  kHiddenShift,       // in front of the ReLU
-  kContractionShift,  // in front of fc2
+  kQueryShift,        // before the products that make q, k and v
+  kInputShift,        // before fc1
+  kHiddenShift,       // before the ReLU
+  kContractionShift,  // before fc2
   kBranchScale,       // of the branch
-  kClosingShift,      // behind the stack
+  kClosingShift,      // after the stack
   kClosingScale,
   kOmega,  // the learned vector on the residual stream
   // Of a stack that combines its layers' outputs (layer_combination.h).
@@ -104,7 +105,7 @@ struct ParameterRecord {
   ParameterRole role = ParameterRole::kEmbedding;
   int32_t sublayer = 0;  // its owner: the first sublayer that uses it
   InitKind init = InitKind::kZero;
-  float init_scale = 0;  // bound of the uniform, standard deviation of the normal, the constant
+  float init_scale = 0;  // bound of the uniform distribution, standard deviation of the normal one, or the constant
   int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and are written with one dimension
   int64_t columns = 1;
   int64_t elements() const { return rows * columns; }
@@ -122,20 +123,23 @@ struct ModelPlan {
   ModelOptions options;
   std::vector<SublayerRecord> sublayers;
   std::vector<ParameterRecord> parameters;
-  // How a run stores what products read and write; chosen with its device, no part of the model: neither hashed nor broadcast.
+  // The type in which a run stores what products read and write. Chosen together with the run's device; not part of the
+  // model, so neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
-  // Whether feed-forward layers keep the masks of their ReLUs, where the model lets them (feed_forward.h); likewise: by what the device's library
-  // offers (pipeline/relu_masks.h). True of a plan without a device.
+  // Whether feed-forward layers keep masks of their ReLUs where the model allows it (feed_forward.h). Chosen together
+  // with the run's device, because the device's library decides (pipeline/relu_masks.h). The default, true, serves
+  // `hadal plan`, which has no device to ask. A run in fp32 keeps no masks in either case.
   bool relu_masks = true;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
 
-  // The records as bytes, with a hash in front; Parse checks the hash. Same binary on both sides.  Errors: DataLoss.
+  // The records as bytes, preceded by a hash; Parse checks the hash. Same binary on both sides. Errors: DataLoss.
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
-  // A function of the records and the heads: of what gives state its names, shapes and first values, and of each sublayer's gains, norm
-  // and skip. Not of what a run may change between two checkpoints of one model: dropouts, label smoothing, the longest sentence.
+  // Covers the records and the number of heads: everything that decides the names, shapes and first values of the
+  // state, and each sublayer's gains, norm and skip. It leaves out what a run may change between two checkpoints of one
+  // model: dropouts, label smoothing, the longest sentence.
   uint64_t Hash() const;
 
   // fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".
@@ -143,30 +147,31 @@ struct ModelPlan {
   // e.g. "decoder layer 3 cross-attention".
   std::string SublayerName(int32_t sublayer) const;
   int64_t ParameterElements() const;
-  // The parameter of a sublayer's own with this role; -1 where it has none.
+  // The sublayer's own parameter of this role; -1 if it has none.
   int32_t ParameterOf(int32_t sublayer, ParameterRole role) const;
-  // Whether a stack's layers read a combination of all outputs in front of them.
+  // Whether a stack's layers read a combination of the outputs of all layers before them.
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
-  // How a run stores a parameter for the kernels that read it: as compute_storage where those are products alone (matrices, tables, and
-  // biases that ride on a product), else in fp32.
+  // How a run stores a parameter that kernels read. Parameters that only products read (matrices, tables, and biases
+  // that a product adds) are stored as compute_storage, all others in fp32.
   Storage read_storage(int32_t parameter) const {
     return ReadByProductsAlone(parameter) ? compute_storage : Storage::kFloat32;
   }
   bool ReadByProductsAlone(int32_t parameter) const;
-  // How a run stores a stack's residual stream and its gradient: as what products read where a norm closes every sublayer; where the
-  // stream is a sum over the whole depth (pre-norm, no norm), in fp32.
+  // How a run stores a stack's residual stream and its gradient. Where a norm ends every sublayer: as compute_storage.
+  // Where the stream is a sum over the whole depth (pre-norm, no norm): in fp32.
   Storage stream_storage(Stack stack) const {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;
   }
-  // Whether a stack ends in front of `position`.
+  // Whether `position` is the first one after a stack.
   bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }
-  // Of a pre-norm layer's last sublayer: the norm on its sum where another sublayer's does not follow at once, that of the layer's
-  // output where the layers are combined, else that behind the stack; −1 where there is none.
+  // Which norm, if any, follows the sum of a pre-norm layer's last sublayer: the norm of the layer's output where
+  // layers are combined, else the norm that ends the stack. −1 where none follows, or where the next sublayer's norm
+  // does.
   int32_t NormBehind(int32_t sublayer) const;
-  // The first place at or behind `position` where the list may be cut.  REQUIRES: 0 ≤ position ≤ sublayers.
+  // The first place at or after `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 
   // The sublayers that use `parameter` as their table, ascending: one entry for most, up to three for a tied embedding.

@@ -1,4 +1,4 @@
-// The model's list from its options: ModelPlan::Make.
+// Makes the model's list from its options: ModelPlan::Make.
 #include <cmath>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace hadal {
 namespace {
 
-// Builds the two lists front to back; parameters join the sublayer added last.
+// Builds both lists from front to back. A parameter joins the sublayer that was added last.
 class PlanBuilder {
  public:
   explicit PlanBuilder(const ModelOptions& options) : options_(options) { plan_.options = options; }
@@ -114,13 +114,13 @@ class PlanBuilder {
 
   void AddShift(ParameterRole role) { AddParameter(role, InitKind::kZero, 0, 1, 1); }
 
-  // A gain that the sublayer's branch alone has.
+  // A gain that only the sublayer's own branch has.
   void AddBranchScale() {
     plan_.sublayers.back().learned_gain = static_cast<int32_t>(plan_.parameters.size());
     AddParameter(ParameterRole::kBranchScale, InitKind::kOne, 0, 1, 1);
   }
 
-  // A LayerNorm over `width`; the shift's role follows the scale's.
+  // A LayerNorm over `width`; the role of its shift follows that of its scale.
   void AddLayerNorm(ParameterRole scale, int64_t width) {
     AddParameter(scale, InitKind::kOne, 0, width, 1);
     AddParameter(static_cast<ParameterRole>(static_cast<int32_t>(scale) + 1), InitKind::kZero, 0, width, 1);
@@ -168,8 +168,8 @@ class PlanBuilder {
     if (sublayer.stack == Stack::kEncoder) AddParameter(ParameterRole::kClosingScale, InitKind::kOne, 0, 1, 1);
   }
 
-  // What a stack that combines its layers adds to a layer's first sublayer, which reads row `layer` of the weights, and to its last one,
-  // behind which comes row `layer` + 1 if the stack ends.
+  // Parameters of a stack that combines its layers. A layer's first sublayer reads row `layer` of the weights; the
+  // stack's last sublayer also has row `layer` + 1, which is used after it.
   void AddCombination(bool last_of_stack) {
     const SublayerRecord& sublayer = plan_.sublayers.back();
     if (!Method(sublayer.stack).combine_layers) return;
@@ -184,7 +184,7 @@ class PlanBuilder {
     if (behind_sum || behind_layer) AddLayerNorm(ParameterRole::kCombinationNormScale, options_.d_model);
   }
 
-  // q, k, v weights lie next to each other, then their biases, so that one product serves all three.
+  // q, k, v weights follow each other, then their biases, so that one product serves all three.
   void AddSelfAttention(Stack stack, int32_t layer) {
     AddSublayer(SublayerKind::kSelfAttention, stack, layer);
     const StackMethod& method = Method(stack);
@@ -202,7 +202,8 @@ class PlanBuilder {
     AddCombination(/*last_of_stack=*/false);
   }
 
-  // Queries come from the stream, keys and values from the encoder's memory: q alone, k and v next to each other.
+  // q's weight alone, because queries come from the stream. k and v come from the encoder's memory and follow each
+  // other.
   void AddCrossAttention(int32_t layer) {
     AddSublayer(SublayerKind::kCrossAttention, Stack::kDecoder, layer);
     const StackMethod& method = options_.decoder;

@@ -1,4 +1,4 @@
-// What parameters and sublayers are called.
+// The names of parameters and sublayers.
 #include "absl/strings/str_cat.h"
 #include "layers/model_plan.h"
 
@@ -89,17 +89,17 @@ bool IsCombinationNorm(ParameterRole role) {
   return role == ParameterRole::kCombinationNormScale || role == ParameterRole::kCombinationNormShift;
 }
 
-// What belongs to the stack as a whole.
+// Parameters of the whole stack.
 bool IsOfStack(ParameterRole role) {
   return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale;
 }
 
-// What fairseq has no name for and the feed-forward has under "ffn.".
+// Parameters that fairseq has no name for; the feed-forward has them under "ffn.".
 bool IsOfBranch(ParameterRole role) {
   return role == ParameterRole::kOmega || (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 
-// What belongs to the layer as a whole.
+// Parameters of the whole layer.
 bool IsOfLayer(ParameterRole role) {
   return role == ParameterRole::kLearnedGain || role == ParameterRole::kOutputNormScale ||
          role == ParameterRole::kOutputNormShift;
@@ -131,7 +131,7 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
     return absl::StrCat(StackName(owner.stack), ".embed_tokens.weight");
   }
   if (IsClosingNorm(record.role)) return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
-  if (record.role == ParameterRole::kCombinationWeight) {  // its row
+  if (record.role == ParameterRole::kCombinationWeight) {  // the row's number
     return absl::StrCat(StackName(owner.stack), ".", RoleSuffix(record.role), ".", record.elements() - 1);
   }
   if (IsCombinationNorm(record.role)) {

@@ -1,5 +1,5 @@
-// The words for a model's choices, in configs (tools/config/model_config.h) and in checkpoints' settings (pipeline/checkpoint/model_settings.h) alike.
-// A checkpoint holds them for as long as it is kept: a word may be added, none may change.
+// The words for a model's choices, the same in configs (tools/config/model_config.h) and in checkpoints' settings
+// (pipeline/checkpoint/model_settings.h). Checkpoints are kept, so words may be added but never changed.
 #pragma once
 
 #include "layers/model_options.h"

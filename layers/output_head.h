@@ -1,11 +1,10 @@
-// The output head: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and — in training — its gradients at
-// once.
+// The output head: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training the gradients as well.
 //
-// Logits exist for Workspace::logit_rows() rows at a time: they are made, reduced to a loss, overwritten by their
-// gradient and multiplied into dx and dE before the next rows, so that neither the whole logits nor a second product to
-// rebuild them is ever needed.
-// Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and dE is added to block
-// after block in ascending order. Threads, blocking: loss_head.h.
+// Logits exist for Workspace::logit_rows() rows at a time. They are made, reduced to a loss, overwritten by their
+// gradient and multiplied into dx and dE before the next rows. So all logits never exist at once, and no product is
+// computed twice.
+// Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and
+// each adds to dE in ascending order. Threads, blocking: loss_head.h.
 #pragma once
 
 #include <cstdint>

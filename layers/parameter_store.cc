@@ -42,7 +42,7 @@ int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage sto
     table_uses_.push_back({s, gradient_floats_});
     gradient_floats_ += plan_.parameters[sublayer.table].elements();
   }
-  // Tables of other stages lie behind what this one updates.
+  // Tables of other stages come after what this stage updates.
   for (const int32_t s : sublayers) {
     const int32_t table = plan_.sublayers[s].table;
     if (table < 0 || !is_mine(table) || weight_offset_[table] >= 0) continue;
@@ -54,7 +54,7 @@ int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage sto
 
 void ParameterStore::AddMasters(int64_t begin, int64_t end) {
   if (begin == end) return;
-  // What only a gap between sublayers parts is one run.
+  // Runs that are separated only by the gap between two sublayers are one run.
   const bool extends = !master_runs_.empty() && begin <= AlignedSublayer(master_runs_.back().end);
   if (!extends) {
     const int64_t place = AlignedSublayer(master_floats_) + begin % AlignedSublayer(1);

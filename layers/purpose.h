@@ -1,4 +1,4 @@
-// What the parts of a rank are built for, which decides the memory that they reserve.
+// What the parts of a rank are built for. Decides which memory they reserve.
 #pragma once
 
 namespace hadal {

@@ -8,7 +8,7 @@
 namespace hadal {
 namespace {
 
-// The variance of the values that are added to it.
+// The variance of the values given to Add.
 class Variance {
  public:
   void Add(double value) {

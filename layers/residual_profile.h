@@ -1,12 +1,14 @@
-// Admin's profile (Liu et al. 2020; the recursion of its code): where the learned vectors ω on the residual stream start from.
+// Admin's profile (Liu et al. 2020; the recursion of its code): the first values of the learned vectors ω on the
+// residual stream.
 //
 //   ω of a stack's first sublayer = 1;   ω_{i+1} = sqrt(Var(r·ω_i·x_i) + Var(s_i − r·ω_i·x_i))
 //
-// with x_i the stream in front of sublayer i and s_i its sum, of one micro-batch, dropout on: the variance that the sum would have if
-// the stream and the branch were independent. The model is as initialised; a segment that meets a profile in its context sets each ω
-// just before it is used.
-// Shapes: x, s [R, d]; packed rows are real tokens, all of them count.
-// Numerics: variances over all elements in double, in row order, on one thread: a function of the bits of x and s alone.
+// where x_i is the stream before sublayer i and s_i its sum, in one micro-batch with dropout on. The root is of the
+// variance that s_i would have if stream and branch were independent. The model is as initialised. A segment whose
+// context has a profile sets each ω just before it uses it.
+// Shapes: x, s [R, d]; all packed rows are real tokens and count.
+// Numerics: variances over all elements in double, in row order, on one thread: a function of the bits of x and s
+// alone.
 // Thread safety: one thread.
 #pragma once
 
@@ -21,7 +23,7 @@
 namespace hadal {
 
 struct ResidualProfile {
-  double omega = 1;  // of the next sublayer of the stack under way; it travels with the activation
+  double omega = 1;  // for the next sublayer of the current stack; sent from stage to stage with the activation
 
   struct Entry {
     int32_t parameter = 0;
@@ -29,16 +31,16 @@ struct ResidualProfile {
   };
   std::vector<Entry> found;  // in the order of the sublayers that ran here
 
-  // Sets the vector of plan.sublayers[sublayer], whose branch has run.  REQUIRES: its parameter ω is held here.
+  // Sets ω of plan.sublayers[sublayer], after its branch has run. REQUIRES: the parameter ω is held here.
   void Begin(const Stream& stream, const ParameterStore& parameters, int32_t sublayer);
-  // Takes the variances of the sublayer just begun.
+  // Measures the variances of the sublayer of the last Begin.
   void End(const Stream& stream, const SublayerRecord& record, ConstAnyMatrix x, ConstAnyMatrix sum);
 };
 
-// Every element of ω becomes `value`.
+// Sets every element of ω to `value`.
 void FillOmega(const Stream& stream, Vector omega, double value);
 
-// Whether the ω of a stack's sublayers, or of any, are profiled.
+// Whether the ω of a stack's sublayers are profiled; in the second form, of any stack's.
 bool IsProfiled(const ModelPlan& plan, Stack stack);
 bool IsProfiled(const ModelPlan& plan);
 

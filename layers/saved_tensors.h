@@ -1,7 +1,7 @@
 // What a sublayer keeps of a micro-batch for its backward: one piece of memory, cut into tensors from its front.
 //
-// Written once, the cutting serves to measure (over no memory) and to find the tensors again. Each starts on 16 bytes, as the kernels of
-// a device like it.
+// The same code measures (over no memory) and finds the tensors again. Each tensor starts on 16 bytes, for the kernels
+// of a device.
 // Thread safety: a plain value.
 #pragma once
 
@@ -33,7 +33,7 @@ class SavedTensors {
   MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
     return Take(Storage::kFloat32, rows, columns).floats();
   }
-  // Of somebody who cuts it himself.
+  // For a part that somebody else cuts into tensors.
   Byte* TakeBytes(int64_t bytes) {
     Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;

@@ -24,7 +24,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
       output_storage_(plan.ends_stack(last) && !plan.Combines(stack_) ? compute_storage_ : stream_storage_) {
   HADAL_CHECK_LT(first, last);
   const int64_t rows = capacity.rows(stack_);
-  // On 16 bytes: a product on a device has the same bits wherever its rows lie.
+  // Every offset is on 16 bytes, because on a device a product's bits depend on the alignment of its rows.
   const auto reserve = [this](int64_t bytes) {
     const int64_t offset = saved_.bytes();
     saved_.TakeBytes(bytes);
@@ -46,7 +46,8 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     const bool is_output = j == count;
     if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(of_product);
     const bool has_norm = joint.norm_scale >= 0;
-    // The norm's input: x itself at joint 0. A sum that is the segment's output is the caller's.
+    // The norm's input has a place in `saved`, except at joint 0, where it is x. A sum that is the segment's output is
+    // written to `out`.
     const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == stream_storage_;
     if (j > 0 && (has_norm || !sum_is_output)) joint.sum = reserve(of_stream);
     if (has_norm) {
@@ -64,7 +65,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
 }
 
 Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
-  const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer this joint closes
+  const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer that this joint ends
   const int32_t after = before + 1;
   Joint joint;
   if (index > 0) {
@@ -177,7 +178,7 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, Const
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed, .values = sum});
   }
   if (index > 0) {
-    // In front of a closing norm the stream is the sum.
+    // Before a closing norm the sum is the stream.
     const bool sum_is_stream = pre_norm_ && joint.output_is_normed;
     context.Observe({.tensor = DepthTensor::kOutput,
                      .sublayer = closed,

@@ -1,19 +1,22 @@
-// A run of consecutive residual sublayers of one stack: the unit that activation checkpointing forgets and rebuilds.
+// A run of consecutive residual sublayers of one stack: the unit whose activations activation checkpointing drops and
+// computes again.
 //
-// Between sublayers stand *joints*. Joint j (j ≥ 1) closes sublayer j−1's residual connection, s = r·x + b·dropout(y +
-// bias), and applies the norm that follows in one trip (kernels/residual_norm.h): post-norm the same sublayer's,
-// pre-norm the next one's. Joint 0 exists for pre-norm only: the first sublayer's norm alone, bit-equal to the fused
-// one. A pre-norm segment ends with the plain sum, or, at the end of a stack, with the closing norm.
+// Between sublayers are *joints*. Joint j (j ≥ 1) ends sublayer j−1: one kernel (kernels/residual_norm.h) computes
+//   s = r·x + b·dropout(y + bias)
+// and the norm that follows. Post-norm: that is the norm of sublayer j−1. Pre-norm: that is the norm of sublayer j.
+// Joint 0 exists for pre-norm only: the first sublayer's norm alone, with the same bits as the fused norm. A pre-norm
+// segment ends with the plain sum, or, at the end of a stack, with the closing norm.
 //
 //   post-norm:  x ─ F_0 ─ joint 1 (LN_0) ─ F_1 ─ joint 2 (LN_1) → out = normed
-//   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → out = sum or normed
+//   pre-norm:   x ─ joint 0 (LN_0) ─ F_0 ─ joint 1 (sum, LN_1) ─ F_1 ─ joint 2 (sum[, closing LN]) → sum or normed
 //   no norm:    x ─ F_0 ─ joint 1 (sum) ─ F_1 ─ joint 2 (sum) → out = sum
-// Where layers combine all outputs in front of them (layer_combination.h) a segment is one layer: x is the stack's history [l·R, d],
-// joint 0 stands behind the combination, and a pre-norm layer's last joint ends with the norm of its output.
-// A joint may add the input of its layer besides (skip_gain): then the whole layer lies in one segment. Behind a stack without norms
-// learned scalars may close the last joint, out = g·(sum − b) (R-Fixup).
+// Where layers combine the outputs of all layers before them (layer_combination.h), a segment is one layer. Then x is
+// the stack's history [l·R, d], joint 0 follows the combination, and a pre-norm layer's last joint ends with the norm
+// of the layer's output.
+// A joint may also add the layer's input (skip_gain); the whole layer is then in one segment. After a stack without
+// norms learned scalars may follow the last sum: out = g·(sum − b) (R-Fixup).
 //
-// Shapes: x, out, gradients [R, d], but for a history; R the rows of the stack.
+// Shapes: x, out and gradients [R, d], R the rows of the stack; a history has l·R rows.
 // Numerics: where a model is cut into segments changes no bit.
 // Thread safety: const after construction; one micro-batch at a time a workspace.
 #pragma once
@@ -38,43 +41,45 @@ class Segment {
 
   // Bytes that Forward keeps for Backward at full capacity.
   int64_t saved_bytes() const { return saved_.bytes(); }
-  // How `out` is stored: as products read it behind a stack that does not combine its layers, else as the stream.
+  // How `out` is stored: after a stack that does not combine its layers as products read it, else as the stream.
   Storage output_storage() const { return output_storage_; }
   Stack stack() const { return stack_; }
-  // Whether x is the history, and of how many entries.
+  // Whether x is a history; entries() is its number of entries.
   bool combines() const { return combination_.has_value(); }
   int64_t entries() const { return combines() ? combination_->entries() : 1; }
 
   // out = the segment's output (=); `saved` keeps what Backward reads. `out` may not alias x.
   void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;
-  // On entry d_stream is the gradient of the output, on return that of x, or of the combination of a history, whose own gradient
-  // d_history [l·R, d] is then added to; else that is empty. Stored as the stream. Adds to parameter gradients and context.d_memory.
+  // On entry d_stream is the gradient of the output. On return it is the gradient of x, or, where x is a history, of
+  // the combination; then the history's gradient is added to d_history [l·R, d], which is empty otherwise. d_stream is
+  // stored as the stream. Also adds to parameter gradients and to context.d_memory.
   void Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_stream,
                 Matrix d_history) const;
 
  private:
-  // Offsets in bytes into `saved`; the tensors are [rows, d], mean and rstd [rows]. `sum` is stored as the stream is; `branch`, `normed` (which
-  // in post-norm sublayers is the stream) and `rounded` as products read and write them.
+  // Offsets in bytes into `saved`. The tensors are [rows, d]; mean and rstd are [rows]. `sum` is stored as the stream;
+  // `branch`, `normed` (in post-norm sublayers the stream) and `rounded` as products read and write them.
   struct Joint {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     bool output_is_normed = true;
     int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
-    int64_t rounded = -1;  // the stream for the next product, where that reads another type and no norm stands between
-    int64_t branch = -1;   // the branch's output, kept where its gain is learned
-    int32_t skip_from = -1;  // of this segment's sublayers the one whose input is added, too; -1: none
+    int64_t rounded = -1;    // the stream as products read it; only where no norm follows and the two types differ
+    int64_t branch = -1;     // the branch's output; kept only where its gain is learned
+    int32_t skip_from = -1;  // the sublayer of this segment whose input is added as well; -1: none
     int32_t omega = -1;      // parameter; -1: none
-    bool profiled = false;   // whether a profile sets it
+    bool profiled = false;   // whether ResidualProfile sets omega
     int32_t closing_shift = -1, closing_scale = -1;  // parameters; -1: none
   };
 
-  // What the first sublayer's connection reads: x, or the combination that Forward made of it, of `rows` rows.
+  // x, or the result of the combination that Forward made of x: `rows` rows.
   ConstAnyMatrix Input(ConstAnyMatrix x, const std::byte* saved, int64_t rows) const;
-  // Everything but the combination.  x: its result.
+  // Everything except the combination. x: the combination's result.
   void ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;
   void BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved,
                       AnyMatrix d_stream) const;
   Joint MakeJoint(const ModelPlan& plan, size_t index);
-  // Whether a norm that ends the segment writes another type than the output is stored as: a pre-norm layer's, into a history.
+  // Whether the norm that ends the segment writes another type than the output has: the norm of a pre-norm layer's
+  // output, which goes into a history.
   bool NormedApart() const { return output_storage_ != compute_storage_; }
   // `x`: the segment's input.
   void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
@@ -83,14 +88,14 @@ class Segment {
                      ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_stream, AnyMatrix d_branch) const;
   // The sum of joint `index`; `out`: the segment's output.
   AnyMatrix SumOf(size_t index, std::byte* saved, AnyMatrix out) const;
-  // The gradient of the last joint's norm's output, as products store it; empty where no norm ends the segment.
+  // The gradient of the last norm's output, as products store it; empty where no norm ends the segment.
   ConstAnyMatrix OutputGradient(const SublayerContext& context, AnyMatrix d_stream) const;
-  // The closing scalars' gradient, d_stream in place.
+  // Backward of the closing scalars; changes d_stream in place.
   void BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_stream) const;
-  // What joint `index` has made, for whoever looks.  `out`: see Forward.
+  // Tells the observer what joint `index` has made. `out`: see Forward.
   void ObserveForward(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
                       ConstAnyMatrix out) const;
-  // The gradients around joint `index`, before and after its backward.
+  // Tells the observer the gradients around joint `index`, before and after its backward.
   void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
                              ConstAnyMatrix d_stream) const;
   void ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_stream,
@@ -99,7 +104,7 @@ class Segment {
   ConstAnyMatrix StreamAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
   // What sublayer `index` of this segment reads.
   ConstAnyMatrix BranchInput(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
-  // Of `rows` rows at an offset into `saved`: a part of the stream, or what products read or write.
+  // Views of `rows` rows at an offset into `saved`: stored as the stream, or as products read and write.
   template <typename Byte>
   SavedMatrix<Byte> StreamAt(Byte* saved, int64_t offset, int64_t rows) const {
     return {saved + offset, rows, d_model_, stream_storage_};
@@ -115,9 +120,9 @@ class Segment {
   int64_t d_model_;
   double dropout_;
   Storage compute_storage_, stream_storage_, output_storage_;
-  SavedTensors<std::byte> saved_{nullptr};  // measures
+  SavedTensors<std::byte> saved_{nullptr};  // only measures
   std::optional<LayerCombination> combination_;
-  int64_t combination_saved_ = 0, combined_ = 0;  // offsets of what it keeps, of its result
+  int64_t combination_saved_ = 0, combined_ = 0;  // byte offsets of what the combination keeps, and of its result
   std::vector<std::unique_ptr<Branch>> branches_;
   std::vector<int64_t> branch_saved_;  // offset of each branch's saved tensors
   std::vector<Joint> joints_;          // branches + 1

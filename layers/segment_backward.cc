@@ -1,4 +1,4 @@
-// The way back through a segment; segment.cc has its places and the way forward.
+// Backward of a segment. segment.cc has the offsets and the forward.
 #include "kernels/convert.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
@@ -95,7 +95,8 @@ void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index,
                                    ConstAnyMatrix d_branch) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
-  // The kernel leaves r·∂L/∂s; ∂L/∂s itself stays in its registers. Where r is Admin's vector it is not had back.
+  // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, ∂L/∂s cannot be
+  // recovered.
   if (gain != 0 && joints_[index].omega < 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
     context.Observe({.tensor = pre_norm_ ? DepthTensor::kOutputGradient : DepthTensor::kNormInputGradient,
                      .sublayer = closed,
@@ -122,7 +123,7 @@ void Segment::BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, c
   const ConstAnyMatrix d_output = OutputGradient(context, d_stream);
   for (size_t i = branches_.size(); i > 0; --i) {
     const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i) - 1);
-    const bool normed_output = joints_[i].output_is_normed;  // d_stream arrives at the norm's output
+    const bool normed_output = joints_[i].output_is_normed;  // d_stream is the gradient of the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();
     const ConstAnyMatrix d_normed = follows_branch          ? ConstAnyMatrix(d_input)
                                     : i == branches_.size() ? d_output
@@ -140,7 +141,7 @@ void Segment::BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, c
           {.stream = d_stream, .branch = context.workspace.layer_input_gradient(x.rows), .sum = d_stream});
     }
     branch.BackwardWeight(context, BranchInput(i - 1, x, saved), d_branch, branch_saved);
-    // The branch's own norm may be the joint before it.
+    // Sublayer i − 1 is not complete yet: its norm's backward may be in the joint before it.
     context.MarkComplete(first_ + static_cast<int32_t>(i));
     context.Progress();
   }

@@ -1,8 +1,9 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
-// the decoder. What some methods put around W_o: attention_output.h; in front of W_qkv: input_shift.h. Source: Vaswani et al. 2017
-// section 3.2.
+// the decoder. attention_output.h has what some methods put around W_o, input_shift.h what R-Fixup puts before W_qkv.
+// Source: Vaswani et al. 2017 section 3.2.
 // Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
-// Saved: q|k|v [R, 3d], context [R, d], log-sum-exp [R, H], the shifted input [R, d], then what the output keeps.
+// Saved: q|k|v [R, 3d], attended [R, d] (the heads' outputs), log-sum-exp [R, H], the shifted input [R, d], then what
+// AttentionOutput keeps.
 #pragma once
 
 #include "layers/attention_output.h"

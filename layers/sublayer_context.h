@@ -1,4 +1,4 @@
-// What the verbs of a sublayer see besides their own tensors: where to run, which micro-batch, the step's scalars,
+// What the verbs of a sublayer get besides their own tensors: where to run, which micro-batch, the step's scalars,
 // scratch.
 // Thread safety: views and plain values; a workspace serves one micro-batch at a time.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace hadal {
 
-// Fixed by the config: what every buffer is sized for.
+// Fixed by the config; all buffers are sized for it.
 struct ActivationCapacity {
   int64_t source_rows = 0;  // of one micro-batch, </s> counted
   int64_t target_rows = 0;
@@ -32,16 +32,17 @@ struct ActivationCapacity {
 // The scalars that change from step to step.
 struct StepScalars {
   uint64_t seed = 0;
-  int64_t step = 0;          // data and randomness
-  int64_t update = 1;        // 1-based; learning rate, Adam, branch growth
+  int64_t step = 0;          // for data and randomness
+  int64_t update = 1;        // 1-based; for learning rate, Adam, branch growth
   bool training = true;      // dropout on, gradients wanted
   float gradient_scale = 0;  // 1 / (target tokens of the step)
 };
 
-// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write, where not said otherwise.
+// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write,
+// unless said otherwise.
 class Workspace {
  public:
-  // Reserves it; for training what backward needs as well.
+  // Reserves the scratch; for training also what backward needs.
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
             ArenaLayout& layout);
   void Bind(const Arena& arena);
@@ -49,29 +50,29 @@ class Workspace {
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x), or its gradient
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
   AnyMatrix context_gradient(int64_t rows) const { return {context_, rows, width_, storage_}; }
-  // Gradient of q|k|v, of k|v, of the hidden layer: `columns` wide.
+  // The gradient of q|k|v, of k|v, or of the hidden layer, `columns` wide.
   AnyMatrix inner_gradient(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
   AnyMatrix query_gradient(int64_t rows) const { return {query_, rows, width_, storage_}; }
-  // Of out_proj's product, where a norm stands behind it.
+  // The gradient of out_proj's product, where a norm follows it.
   AnyMatrix projected_gradient(int64_t rows) const { return {projected_, rows, width_, storage_}; }
-  // Of a layer's input, through the skip to the layer's last sum: fp32.
+  // The gradient of a layer's input through the skip to the layer's last sum: fp32.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
-  // Rows of logits of the output head.  REQUIRES: rows ≤ logit_rows().
+  // For rows of logits of the output head. REQUIRES: rows ≤ logit_rows().
   AnyMatrix logits(int64_t rows) const { return {logits_, rows, vocabulary_, storage_}; }
-  // A number for each target row, or for kLogitRows where there are fewer: nll behind loss, back to back.
+  // One number for each target row, with room for at least kLogitRows: the loss, and after it the nll.
   Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
   Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
-  // Both once more, in the host's memory.  [2 · rows]
+  // Loss and nll in host memory. [2 · rows]
   Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
 
-  // The head works on this many rows at a time. They are a part of the order of accumulation, hence fixed for a kind of device. On the CPU few,
-  // so that logits stay in a cache. On a GPU many: the gradient of the table is read and written once a block, and a product of few rows and
-  // d_model columns leaves most of a GPU idle.
+  // The output head works on this many rows at a time. The number is part of the order of accumulation, so it is fixed
+  // for each kind of device. On the CPU it is small, so that logits stay in a cache. On a GPU it is large: the table's
+  // gradient is read and written once a block, and a product of few rows and d_model columns leaves most of a GPU idle.
   static constexpr int64_t LogitRows(DeviceKind kind) { return kind == DeviceKind::kCpu ? kLogitRows : 2048; }
   int64_t logit_rows() const { return logit_rows_; }
-  // There is room for so many on every device: as many as beam search asks for.
+  // Every device has room for this many rows, which beam search may use.
   static constexpr int64_t kLogitRows = 256;
 
  private:
@@ -93,15 +94,15 @@ struct SublayerContext {
   const PackedBatch& batch;
   StepScalars scalars;
   const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
-  ConstAnyMatrix memory;                // encoder output [source rows, d]; where there is cross-attention
-  Matrix d_memory;                      // its gradient (+=), in backward: fp32
+  ConstAnyMatrix memory;                // the encoder's output [source rows, d]; only where there is cross-attention
+  Matrix d_memory;                      // gradient of `memory` (+=), in backward: fp32
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
-  ResidualProfile* profile = nullptr;               // a forward pass that profiles the residual stream
-  // Backward calls it as it goes, descending: this micro-batch has added its part to the gradients of all sublayers ≥ `first` of the chunk.
-  // Null: nobody asks.
+  ResidualProfile* profile = nullptr;               // set in a forward pass that profiles the residual stream
+  // Backward calls it in descending order of `first`: from then on this micro-batch adds nothing more to the gradients
+  // of the chunk's sublayers ≥ first. May be null.
   const std::function<void(int32_t first)>* complete = nullptr;
-  DepthObserver* observer = nullptr;  // who looks at the tensors; null: nobody
+  DepthObserver* observer = nullptr;  // observes tensors; may be null
 
   // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
   void Observe(const DepthObservation& observation) const;
@@ -113,7 +114,7 @@ struct SublayerContext {
   }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
-  // Without padding rows.
+  // Rows without padding rows.
   int64_t sentence_rows(Stack stack) const {
     return stack == Stack::kEncoder ? batch.sentence_source_rows() : batch.sentence_target_rows();
   }
@@ -131,7 +132,7 @@ struct SublayerContext {
             scalars.training ? Dropout::Threshold(p) : 0,
             places == nullptr ? nullptr : places->random};
   }
-  // Where a device finds what a batch brings; empty where launches bring it.
+  // Where a device finds what a batch contains; empty: launches bring it.
   TokenPlaces token_places(Stack stack) const {
     if (places == nullptr) return {};
     return stack == Stack::kEncoder ? places->source : places->target;
@@ -141,7 +142,7 @@ struct SublayerContext {
     return stack == Stack::kEncoder ? places->source_self : places->target_self;
   }
   TilePlaces cross_tiles() const { return places == nullptr ? TilePlaces() : places->cross; }
-  // Null also where the gain is always 1: no kernel reads it then.
+  // Also null where the gain is always 1, because then no kernel reads it.
   const float* branch_gain_place(int32_t sublayer) const;
 };
 

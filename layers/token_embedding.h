@@ -1,5 +1,6 @@
-// The two embeddings: x = dropout(sqrt(d)·E[token] + PE[position]) of the source, or of the decoder's input.
-// Shapes: x [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation, source: fairseq's conventions (kernels/embedding.h).
+// The two embeddings: x = dropout(sqrt(d)·E[token] + PE[position]), of the source and of the decoder's input.
+// Shapes: x [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation and fairseq's conventions:
+// kernels/embedding.h.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@ namespace hadal {
 
 class TokenEmbedding final : public FrontEnd {
  public:
-  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions.
+  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`.
   TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
 
   void Forward(const SublayerContext& context, AnyMatrix x) const override;
-  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0;
-  // `places`: where a device finds both, or none.
+  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
+  // `places`: where a device finds tokens and positions; may be empty.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
                  const TokenPlaces& places, AnyMatrix x) const;
-  // Adds to this use's table gradient.
+  // Adds to the gradient of this use of the table.
   void Backward(const SublayerContext& context, ConstAnyMatrix d_x) const override;
 
  private:

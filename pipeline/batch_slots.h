@@ -1,8 +1,8 @@
-// The micro-batches under way as a device reads them: a block of its memory a slot of a chunk, filled by one copy when the micro-batch's
-// forward starts (kernels/device_batch.h), and read by all launches of its forward and its backward.
+// The micro-batches under way as a device reads them: a block of its memory a slot of a chunk, filled by one copy when
+// the micro-batch's forward starts (kernels/device_batch.h), and read by all launches of its forward and its backward.
 //
-// A block lies at a fixed place, so that what was launched for one micro-batch can be launched again for the next one in its slot.
-// The host keeps as much pinned memory, in which blocks are made.
+// A block lies at a fixed place, so that what was launched for one micro-batch can be launched again for the next one
+// in its slot. The host keeps as much pinned memory, in which blocks are made.
 // Thread safety: one thread.
 #pragma once
 

@@ -1,11 +1,12 @@
 // One direction of one border: ordered messages, each with all edges of one micro-batch, through a ring of k buffers.
 //
-// Sending copies the edges into a free buffer and posts; with k sends under way it waits for the oldest. Receiving posts into all
-// free buffers beforehand, so that a rendezvous completes while the stage computes; an input stays in its buffer until the chunk
-// has taken it. A message carries a header (step, micro-batch, rows), which the receiver compares with what it expects: a peer
-// that runs another program is an error, not garbage.
-// Buffers lie where the communicator moves memory. The host's: on a device an edge is copied out to be sent, and the chunk that takes it
-// copies it in. The device's: nothing of it passes the host but the header, and the host waits for no kernel to send.
+// Sending copies the edges into a free buffer and posts; with k sends under way it waits for the oldest. Receiving
+// posts into all free buffers beforehand, so that a rendezvous completes while the stage computes; an input stays in
+// its buffer until the chunk has taken it. A message carries a header (step, micro-batch, rows), which the receiver
+// compares with what it expects: a peer that runs another program is an error, not garbage.
+// Buffers lie where the communicator moves memory. The host's: on a device an edge is copied out to be sent, and the
+// chunk that takes it copies it in. The device's: nothing of it passes the host but the header, and the host waits for
+// no kernel to send.
 // Threads: one. Blocking: Send (full ring), Receive, Drain; every wait has the deadline given.
 #pragma once
 
@@ -85,8 +86,8 @@ class ReceiveChannel {
 
   // A program with `messages` receives on this channel starts: posts the first k.
   absl::Status Begin(int64_t messages);
-  // For traces: looks whether the next message has come, and records when that was first seen. Errors: the communicator's, which is
-  // closed then, so that they are not found again.
+  // For traces: looks whether the next message has come, and records when that was first seen. Errors: the
+  // communicator's, which is closed then, so that they are not found again.
   absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits for the next message, which must be of `batch` and `step`.
   absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);

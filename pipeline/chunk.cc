@@ -180,8 +180,8 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> o
   const Stopwatch watch;
   const PackedBatch& batch = context.batch;
   if (batches_) context.places = &batches_->Of(batch);
-  // The memory's gradient, which the decoder's readers add to first, is the encoder's incoming gradient: one buffer, or, where the
-  // encoder's stream is not fp32, rounded into the other.
+  // The memory's gradient, which the decoder's readers add to first, is the encoder's incoming gradient: one buffer,
+  // or, where the encoder's stream is not fp32, rounded into the other.
   const Matrix d_memory = shared_.memory_gradient(batch.source_rows());
   if (memory_) context.stream.Clear(d_memory.data, AnyMatrix(d_memory).bytes());
   LoadOutputGradients(context.stream, output_gradients, batch);

@@ -1,20 +1,20 @@
 // One contiguous run of sublayers on one rank, and the activations it keeps of the micro-batches under way.
 //
-// A chunk is a list of pieces — an embedding, segments (layers/segment.h), the combination behind a stack that has one, the head —
-// through which a micro-batch flows:
+// A chunk is a list of pieces — an embedding, segments (layers/segment.h), the combination that closes a stack, where
+// it has one, the head — through which a micro-batch flows:
 //
 //   inputs (border edges) → slot → piece → piece → … → outputs (border edges) or the loss
 //
-// Slots: micro-batch m lives in slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how many are
-// needed). A slot keeps the input of every segment and the encoder's memory; without activation checkpointing also what every
-// segment saved. With it, a segment's saved tensors are rebuilt from its input, bit for bit, in a region that all segments of the
-// rank share. Where layers combine all outputs in front of them, segments read and write the stack's history (layer_history.h), which
-// also is what crosses the border.
+// Slots: micro-batch m lives in slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says
+// how many are needed). A slot keeps the input of every segment and the encoder's memory; without activation
+// checkpointing also what every segment saved. With it, a segment's saved tensors are rebuilt from its input, bit for
+// bit, in a region that all segments of the rank share. Where layers combine the outputs of all earlier ones, segments
+// read and write the stack's history (layer_history.h), which also is what crosses the border.
 // Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
-// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors, or, where replicas wait for gradients as they
-// become complete, as several (graph_cache.h); what crosses a border, the micro-batch's block and the losses are copied outside.
-// Pure arithmetic: a chunk never communicates, so it can be compared with the unsplit model.
-// Thread safety: one thread.
+// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors, or, where replicas
+// wait for gradients as they become complete, as several (graph_cache.h); what crosses a border, the micro-batch's
+// block and the losses are copied outside. Pure arithmetic: a chunk never communicates, so it can be compared with the
+// unsplit model. Thread safety: one thread.
 #pragma once
 
 #include <cstddef>
@@ -59,12 +59,12 @@ class Chunk {
   void Bind(const Arena& arena);
 
   const ChunkSpec& spec() const { return spec_; }
-  // Edges of the border in front of and behind this chunk; empty at the model's ends.
+  // Edges of the borders before and after this chunk; empty at the model's ends.
   const std::vector<Edge>& input_edges() const { return input_edges_; }
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
-  // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else zeros.
-  // `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
+  // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else
+  // zeros. `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
   LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
   // Backward of a micro-batch whose forward was the last in its slot. `output_gradients`: one for each output edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times);
@@ -105,7 +105,7 @@ class Chunk {
 
   void AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout);
   void AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared);
-  // The history of the layers [first, last) and the combination behind them, before their segments are added.
+  // The history of the layers [first, last) and the combination that closes them, before their segments are added.
   void AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout);
   void AddCombination(int32_t last, const ActivationCapacity& capacity);
   int64_t ReserveInSlot(int64_t bytes);
@@ -118,7 +118,7 @@ class Chunk {
     return {head_input_, batch.target_rows(), d_model_, plan_.compute_storage};
   }
   std::byte* SavedOf(const Piece& piece, const PackedBatch& batch) const;
-  // Whether an edge of the border in front of sublayer `border` is the encoder's memory.
+  // Whether an edge of the border before sublayer `border` is the encoder's memory.
   bool IsMemory(const Edge& edge, int32_t border) const {
     return edge.kind == EdgeKind::kMemory || border == plan_.target_embedding();
   }
@@ -136,7 +136,8 @@ class Chunk {
   int64_t EntryOf(size_t index) const;
   // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
   AnyMatrix OutputOf(size_t index, const PackedBatch& batch) const;
-  // Where its gradient is while the piece computes, stored as the stream: that of a history's entry where this is stored so.
+  // The buffer for the gradient of that output, of the stream's type. Where a history of the stream's type has an entry
+  // for it, the entry's gradient; else the stream gradient that all pieces share.
   AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   // The fp32 gradient of the history's entry that piece `index` writes.  REQUIRES: EntryOf(index) ≥ 0.
   AnyMatrix EntryGradient(size_t index, const PackedBatch& batch) const;

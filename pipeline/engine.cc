@@ -170,7 +170,8 @@ absl::Status Engine::ExecuteAll(const RankProgram& program) {
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
     const absl::Status status = Execute(program[i]);
-    // First what broke beside the computation: after that the instruction finds communication closed, and does not know why.
+    // First what broke beside the computation: after that the instruction finds communication closed, and does not know
+    // why.
     HADAL_RETURN_IF_ERROR(progress_status_);
     HADAL_RETURN_IF_ERROR(status);
     if (computes) result_.times.core_wait_seconds += run_queue_.Seconds() - waited;

@@ -1,13 +1,15 @@
 // The engine: one loop with one switch that executes a rank's program (pipeline/schedule.h) on its stage.
 //
-// The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk backward
-// → send; then the step's tail: gradients summed over a table's uses and over the replicas, global norm, optimizer, new weights to
-// the other replicas and to a table's other uses. The sum over replicas starts beside the last micro-batch's backward, as
-// sublayers become complete.
-// Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and micro-batch.
+// The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk
+// backward → send; then the step's tail: gradients summed over a table's uses and over the replicas, global norm,
+// optimizer, new weights to the other replicas and to a table's other uses. The sum over replicas starts beside the
+// last micro-batch's backward, as sublayers become complete.
+// Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and
+// micro-batch.
 // Memory: one arena per rank (rank_parts.h).
-// Threads: one thread per rank makes all calls. Blocking: all; behind each nothing is under way. After an error the job can only end: a
-// rank's own error (a message of another step, say) also closes its communicators, before the arena can go that its receives lie in.
+// Threads: one thread per rank makes all calls. Blocking: all; when a call returns nothing is under way. After an error
+// the job can only end: a rank's own error (a message of another step, say) also closes its communicators, before the
+// arena can go that its receives lie in.
 #pragma once
 
 #include <cstdint>
@@ -42,15 +44,16 @@ struct EngineSetup {
   Purpose purpose = Purpose::kTraining;
   Communicator& world;
   absl::Duration timeout;  // of each wait for a peer
-  // The same ranks' communicator of devices' memory, connected as TransferPairs says (transfer_pairs.h). Null, where messages lie in the
-  // host's memory: without pipeline.device_transfers.
+  // The same ranks' communicator of devices' memory, connected as TransferPairs says (transfer_pairs.h). Null, where
+  // messages lie in the host's memory: without pipeline.device_transfers.
   Communicator* devices = nullptr;
 };
 
 class Engine {
  public:
   // Allocates the arena, on the stream's device, and binds it.
-  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for; InvalidArgument for a plan in bf16 on the CPU.
+  // Errors: ResourceExhausted; Unimplemented for what the device has no kernels for; InvalidArgument for a plan in bf16
+  // on the CPU.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineSetup& setup);
 
   ProcessGrid& grid() { return grid_; }
@@ -60,8 +63,8 @@ class Engine {
   const ProgramPlace& place() const { return place_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
-  // What translates with the weights as they are (decode/decoder.h), between two calls of the engine, whose scratch it overwrites, gradients
-  // included; null where the plan has no decoder.
+  // What translates with the weights as they are (decode/decoder.h), between two calls of the engine, whose scratch it
+  // overwrites, gradients included; null where the plan has no decoder.
   DecoderParts* decoder() { return parts_.decoder ? &*parts_.decoder : nullptr; }
   // What the device's free memory fell by as graphs were made.
   int64_t graph_bytes() const;
@@ -69,29 +72,32 @@ class Engine {
   TraceBuffer& trace() { return trace_; }
   // Who looks at the tensors of the programs that follow (it changes no bit of them); null: nobody.
   void Observe(DepthObserver* observer) { observer_ = observer; }
-  // Whether the programs that follow launch graphs, where they have some (as they do by default), or kernel by kernel: the same bits.
+  // Whether the programs that follow launch graphs, where they have some (as they do by default), or kernel by kernel:
+  // the same bits.
   void UseGraphs(bool use);
 
-  // One training step over the step's micro-batches, of which this replica runs its share; weights change when the result says
-  // applied.  REQUIRES: `batches` is the whole list, numbered from 0; scalars.training.
+  // One training step over the step's micro-batches, of which this replica runs its share; weights change when the
+  // result says applied.  REQUIRES: `batches` is the whole list, numbered from 0; scalars.training.
   absl::StatusOr<StepResult> TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           const UpdateSettings& update);
 
-  // Forward only, dropout off: the loss sums of all batches, the same on every rank and for every grid: replicas share the
-  // batches, whose sums are added in their order. Changes no state.
-  // `row_nll` (on the head's rank): receives the nll of every target row of this replica's batches; null where not wanted.
+  // Forward only, dropout off: the loss sums of all batches, the same on every rank and for every grid: replicas share
+  // the batches, whose sums are added in their order. Changes no state.
+  // `row_nll` (on the head's rank): receives the nll of every target row of this replica's batches; null where not
+  // wanted.
   absl::StatusOr<LossSums> Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                     std::vector<float>* row_nll = nullptr);
 
-  // Starts the vectors ω from the profile of the residual stream (layers/residual_profile.h), on every rank, and returns what was
-  // found, in the order of the sublayers; does nothing where the plan has none to profile. One replica runs `batch` forward, dropout
-  // on. The rest of the state does not change; gradients are left undefined until the next training step.
+  // Starts the vectors ω from the profile of the residual stream (layers/residual_profile.h), on every rank, and
+  // returns what was found, in the order of the sublayers; does nothing where the plan has none to profile. One replica
+  // runs `batch` forward, dropout on. The rest of the state does not change; gradients are left undefined until the
+  // next training step.
   // REQUIRES: parameters as initialised, scalars.training.
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
 
-  // After initialisation and after a load, which fill what a rank keeps in fp32: rounds what products read in bf16, and sends it to the
-  // replicas that keep other masters, and tied tables to the other stages that use them.
+  // After initialisation and after a load, which fill what a rank keeps in fp32: rounds what products read in bf16, and
+  // sends it to the replicas that keep other masters, and tied tables to the other stages that use them.
   absl::Status ShareWeights();
 
  private:
@@ -115,7 +121,7 @@ class Engine {
   void Progress();
   // The step's gradients of all sublayers ≥ `first` are complete on this rank: with replicas they leave.
   void Complete(int32_t first);
-  // The rank `chunks` global chunks behind `chunk` of this rank (in front of it: −1).
+  // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
   int RankBehind(int chunk, int chunks) const;
 
   const PipelinePlan& pipeline_;

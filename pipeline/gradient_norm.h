@@ -1,10 +1,11 @@
 // The global gradient norm, canonically: Σ over (parameter, slice) in plan order, in double, whoever owns the slices.
 //
-// Every rank of the grid sums the squares of the slices it owns (after the sums over uses and replicas); all ranks gather all sums
-// and add them in the same order, so that the norm (and clipping, and the decision to skip a step) is the same bits for every
-// layout with the same replicas. The sums a sublayer are the depth's gradient
+// Every rank of the grid sums the squares of the slices it owns (after the sums over uses and replicas); all ranks
+// gather all sums and add them in the same order, so that the norm (and clipping, and the decision to skip a step) is
+// the same bits for every layout with the same replicas. The sums a sublayer are the depth's gradient
 // norms: they cost nothing more.
-// Threads: the stream's; a slice is one thread's. Blocking: Compute (one all-gather). Every rank of the grid calls it at the same place.
+// Threads: the stream's; a slice is one thread's. Blocking: Compute (one all-gather). Every rank of the grid calls it
+// at the same place.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // The outputs of a stack's layers so far, on one chunk, where layers combine them (layers/layer_combination.h).
 //
-// A micro-batch's entries lie on top of each other, [entries · rows, d]: those that the border in front brought, then one that each
-// layer of the chunk adds. They stay from the micro-batch's forward to its backward, with activation checkpointing too: later layers
-// read them, here and behind. What crosses the border behind is the whole matrix. The gradient has one place a chunk; layers add to
-// it in descending order.
+// A micro-batch's entries lie on top of each other, [entries · rows, d]: those that the border in front brought, then
+// one that each layer of the chunk adds. They stay from the micro-batch's forward to its backward, with activation
+// checkpointing too: later layers read them, in this chunk and in later ones. The whole matrix crosses the border after
+// the chunk. The gradient has one place a chunk; layers add to it in descending order.
 // Storage: values as the stack's stream; the gradient in fp32.
 // Memory: (slots + 1) · entries · rows · d elements at capacity; for inference no gradient.
 // Thread safety: one thread.

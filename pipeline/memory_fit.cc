@@ -72,8 +72,8 @@ ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
   return shallower;
 }
 
-// In words, the largest depth that fits with these settings and an even split; memory is taken to grow with the depth. For models
-// whose layers are combined: there no number of stages or segments makes the history smaller.
+// In words, the largest depth that fits with these settings and an even split; memory is taken to grow with the depth.
+// For models whose layers are combined: there no number of stages or segments makes the history smaller.
 std::string LargestDepth(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
                          PipelineOptions options) {
   if (!plan.Combines(Stack::kEncoder) && !plan.Combines(Stack::kDecoder)) return "";

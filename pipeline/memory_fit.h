@@ -19,22 +19,23 @@ namespace hadal {
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const Stream& stream);
 
-// What of a rank counts against its memory limit: on the CPU the arena; on a device what lies there, the arena's part and what the device
-// takes beside it (kernels/device/own_memory.h).
+// The bytes of a rank that its memory limit is compared with: on the CPU the arena; on a device what lies there, the
+// arena's part and what the device takes beside it (kernels/device/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
 // The most links by NCCL that a rank has; 0 where ranks exchange through the host.
 int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-// What a rank leaves free of its device for the driver and its libraries, NCCL's links included where ranks exchange by it; the same for
-// all ranks (kernels/device/driver_memory.h). A device holds a rank whose LimitedBytes and these it has room for.
+// What a rank leaves free of its device for the driver and its libraries, NCCL's links included where ranks exchange by
+// it; the same for all ranks (kernels/device/driver_memory.h). A device holds a rank whose LimitedBytes and these it
+// has room for.
 int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-// With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes the
-// smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A pure function:
-// every rank decides the same.
-// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit, of a model whose
-// layers are combined also the largest depth that does; MakePipelinePlan's.
+// With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes
+// the smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A
+// pure function: every rank decides the same.
+// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit, of a
+// model whose layers are combined also the largest depth that does; MakePipelinePlan's.
 absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
                        PipelineOptions& options);
 

@@ -1,9 +1,9 @@
-// Depth-aware initialisation on rank 0: it makes every slice of every parameter and streams it to the rank that owns it, hop by
-// hop down the pipeline, so that nobody needs room for more than one slice of the rest of the model.
+// Depth-aware initialisation on rank 0: it makes every slice of every parameter and streams it to the rank that owns
+// it, hop by hop down the pipeline, so that nobody needs room for more than one slice of the rest of the model.
 //
 // Replicas do the same side by side, with the same result.
-// Threads: one. Blocking. Every rank of the pipeline calls it once, in the same place. The result does not depend on the layout:
-// a slice is a function of (plan, seed, parameter, slice).
+// Threads: one. Blocking. Every rank of the pipeline calls it once, in the same place. The result does not depend on
+// the layout: a slice is a function of (plan, seed, parameter, slice).
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,13 @@
-// Adam over every slice whose moments a rank keeps, in a few long runs of memory instead of one short range a parameter.
+// Adam over every slice whose moments a rank keeps, in a few long runs of memory instead of one short range a
+// parameter.
 //
-// Why: a layer of width 64 has 16 parameters, most shorter than what is worth splitting over threads. Neighbours in the arena
-// (ParameterStore lays a sublayer's parameters back to back) are updated as one range; only tied tables interrupt it.
-// Numerics: Adam's elements are independent, so that the runs change no bit. Threads: the stream's. Blocking; allocates nothing.
-// Where somebody asks how large the update is, every block's old weights are kept in cache while Adam works on it and compared with the
-// new ones: what is measured is the change itself, rounding included, and no bit of it changes.
+// Why: a layer of width 64 has 16 parameters, most shorter than what is worth splitting over threads. Neighbours in the
+// arena (ParameterStore lays a sublayer's parameters back to back) are updated as one range; only tied tables interrupt
+// it.
+// Numerics: Adam's elements are independent, so that the runs change no bit. Threads: the stream's. Blocking; allocates
+// nothing. Where somebody asks how large the update is, every block's old weights are kept in cache while Adam works on
+// it and compared with the new ones: what is measured is the change itself, rounding included, and no bit of it
+// changes.
 #pragma once
 
 #include <cstdint>

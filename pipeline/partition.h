@@ -1,4 +1,5 @@
-// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of equal cost, as far as they can be.
+// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of equal cost, as far as they can
+// be.
 //
 // What: among all splits into exactly G = stages·chunks non-empty pieces that cut only where it is legal, the one with
 //   1. the smallest largest piece, exactly; then
@@ -10,9 +11,9 @@
 // With several chunks a rank's time in a step is the sum over its chunks, while what is optimised here is the largest
 // piece, which paces the interleaved steady state; a rank's sum is at most `chunks` times that.
 //
-// How: (1) bisection over bounds with a greedy left-to-right test, moving only between costs that some piece really has,
-// so that it ends exactly (Pinar & Aykanat 2004, "Fast optimal load balancing algorithms for 1D partitioning", section
-// 4); (2) a dynamic programme over pieces, divide and conquer on its monotone choice: O(G · n · log n).
+// How: (1) bisection over bounds with a greedy left-to-right test, moving only between costs that some piece really
+// has, so that it ends exactly (Pinar & Aykanat 2004, "Fast optimal load balancing algorithms for 1D partitioning",
+// section 4); (2) a dynamic programme over pieces, divide and conquer on its monotone choice: O(G · n · log n).
 // A piece's cost is the difference of two prefix sums in double, here and in brute-force tests alike.
 //
 // Shape legend: n sublayers, G pieces.

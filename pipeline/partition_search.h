@@ -1,4 +1,5 @@
-// The search under partition.h, on blocks of sublayers that cannot be cut apart. partition.h says what is optimised and how.
+// The search under partition.h, on blocks of sublayers that cannot be cut apart. partition.h says what is optimised and
+// how.
 //
 // REQUIRES (of all): costs ≥ 0, 1 ≤ pieces ≤ blocks.size().
 // Threads: pure. Blocking: none.

@@ -50,8 +50,8 @@ ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
   return costs;
 }
 
-// Reading an element of the history from memory takes the time of that many multiply-adds of a product: 23 forward and 61 for each of
-// backward's two, measured at width 512 with AVX-512; slower processors have slower memories, too.
+// Reading an element of the history from memory takes the time of that many multiply-adds of a product: 23 forward and
+// 61 for each of backward's two, measured at width 512 with AVX-512; slower processors have slower memories, too.
 constexpr double kCombinedEntryCost = 32;
 
 // Entries of the histories that a sublayer reads whole.

@@ -1,10 +1,10 @@
-// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many micro-batches each
-// chunk holds; and which replica of the pipeline this is, with its share of the step.
+// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
+// micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
 //
-// A pure function of (model plan, batch, pipeline options, ranks, rank): every rank of a replica computes the same plan, `hadal
-// plan` prints it, and the checker has proved its schedule before the first step. Replicas differ in nothing but their share:
-// replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M, share(r) = ⌈r·M / R⌉. Consecutive, so
-// that micro-batch m lives in slot m modulo peak_live everywhere.
+// A pure function of (model plan, batch, pipeline options, ranks, rank): every rank of a replica computes the same
+// plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. Replicas differ in
+// nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M,
+// share(r) = ⌈r·M / R⌉. Consecutive, so that micro-batch m lives in slot m modulo peak_live everywhere.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +38,19 @@ inline constexpr double kTypicalSentenceRows = 32;
 struct PipelinePlan {
   GridShape grid;
   int replica = 0;                    // whose plan this is
-  bool shard_optimizer_state = true;  // PipelineOptions'
+  bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  int outstanding_sends = 2;
-  bool device_transfers = false;  // PipelineOptions'
-  int64_t save_buffer_bytes = 0;  // PipelineOptions'
+  int outstanding_sends = 2;      // k, messages that a channel may have under way
+  bool device_transfers = false;  // messages lie in the devices' memory, not in the hosts'
+  int64_t save_buffer_bytes = 0;  // state that a save may copy aside before an update overwrites it
   ActivationCapacity capacity;
-  int32_t checkpoint_every = 0;
-  bool graphs = true;                       // PipelineOptions': launched as graphs where there is a device
-  int64_t bucket_rows = 128;                // PipelineOptions'
-  std::optional<DecoderOptions> decoder;    // PipelineOptions': no longer sources than training's
-  DecodeCapacity decode_capacity;           // its, where there is one
+  int32_t checkpoint_every = 0;             // activation checkpointing every k sublayers; 0: off
+  bool graphs = true;                       // work is launched as graphs where there is a device
+  int64_t bucket_rows = 128;                // fewest rows that a device's micro-batches are rounded up to
+  std::optional<DecoderOptions> decoder;    // beam search at validations, its sources no longer than training's
+  DecodeCapacity decode_capacity;           // what it needs room for, where there is one
   std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;                // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;        // [S]
@@ -68,15 +68,15 @@ struct PipelinePlan {
 };
 
 // The plan of the replica that world rank `rank` of `ranks` belongs to.
-// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages × replicas, fewer
-// micro-batches than replicas, …), what to try included; the checker's.
+// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages ×
+// replicas, fewer micro-batches than replicas, …), what to try included; the checker's.
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
                                               const PipelineOptions& options, int ranks, int rank = 0);
 // The same pipeline as another replica has it.
 absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 
-// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a combination of
-// layers counts what its memory traffic takes.
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a
+// combination of layers counts what its memory traffic takes.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

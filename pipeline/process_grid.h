@@ -3,11 +3,11 @@
 //   world rank = stage·R + replica        Placement::kReplicasTogether: replicas of a stage are neighbours
 //   world rank = replica·S + stage        Placement::kStagesTogether: stages of a replica are neighbours
 //
-// Launchers fill a host with consecutive ranks. The replicas of a stage exchange whole gradients and weights every step, stages a
-// border's activations for every micro-batch: which of them should share a host depends on the model and on the links. It
-// changes no bit.
-// The pipeline of one replica and the replicas of one stage are communicators of their own (group_communicator.h); they share no
-// pair of different ranks, so that their tags cannot meet.
+// Launchers fill a host with consecutive ranks. The replicas of a stage exchange whole gradients and weights every
+// step, stages a border's activations for every micro-batch: which of them should share a host depends on the model and
+// on the links. It changes no bit.
+// The pipeline of one replica and the replicas of one stage are communicators of their own (group_communicator.h); they
+// share no pair of different ranks, so that their tags cannot meet.
 // Threads: those of the communicators. Blocking: none.
 #pragma once
 

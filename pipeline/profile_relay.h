@@ -1,7 +1,8 @@
-// Admin's profile on its way through the pipeline: the ω of the next sublayer goes from chunk to chunk with the activation.
+// Admin's profile on its way through the pipeline: the ω of the next sublayer goes from chunk to chunk with the
+// activation.
 //
-// A chunk's message is posted before its activation is, and its receiver asks for it behind the activation, so that the two never
-// wait for each other; a chunk may follow another of the same rank.
+// A chunk's message is posted before its activation is, and its receiver asks for it after the activation, so that the
+// two never wait for each other; a chunk may follow another of the same rank.
 // At the end all ranks, other replicas' too, gather what was found.
 // Threads: one. Blocking: Receive, Drain and Share. After an error the job can only end.
 #pragma once
@@ -30,7 +31,8 @@ class ProfileRelay {
   absl::Status Send(int peer);
   // Waits for what was posted.
   absl::Status Drain();
-  // Sets the vectors that `parameters` holds to what any rank of `world` found, and returns it in the order of the sublayers.
+  // Sets the vectors that `parameters` holds to what any rank of `world` found, and returns it in the order of the
+  // sublayers.
   absl::StatusOr<std::vector<ResidualProfile::Entry>> Share(const Stream& stream, const ParameterStore& parameters,
                                                             Collectives& world) const;
 

@@ -1,13 +1,13 @@
 #include "pipeline/program_place.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/clock.h"
 
 namespace hadal {
 
 void ProgramPlace::Set(int64_t step, size_t index, size_t count, const Instruction& instruction) {
   const std::lock_guard lock(mutex_);
-  since_ = absl::Now();
+  since_seconds_ = MonotonicSeconds();
   step_ = step;
   index_ = index;
   count_ = count;
@@ -20,9 +20,9 @@ std::string ProgramPlace::Describe() const {
   return absl::StrCat("step ", step_, ", instruction ", index_ + 1, " of ", count_, ": ", ToString(instruction_));
 }
 
-absl::Time ProgramPlace::since() const {
+std::optional<double> ProgramPlace::since_seconds() const {
   const std::lock_guard lock(mutex_);
-  return since_;
+  return since_seconds_;
 }
 
 }  // namespace hadal

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 
-#include "absl/time/time.h"
 #include "pipeline/schedule.h"
 
 namespace hadal {
@@ -20,12 +20,12 @@ class ProgramPlace {
 
   // "step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)", or "before the first step".
   std::string Describe() const;
-  // When Set was last called; absl::InfinitePast() before.
-  absl::Time since() const;
+  // When Set was last called, in MonotonicSeconds(); nothing before.
+  std::optional<double> since_seconds() const;
 
  private:
   mutable std::mutex mutex_;
-  absl::Time since_ = absl::InfinitePast();
+  std::optional<double> since_seconds_;
   int64_t step_ = 0;
   size_t index_ = 0, count_ = 0;
   Instruction instruction_;

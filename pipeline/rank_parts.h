@@ -1,9 +1,9 @@
-// What one rank holds: its stage and its state, its channels, what sums and spreads beside them, and, where validations translate, a decoder;
-// reserved in one layout, bound to memory later.
+// What one rank holds: its stage and its state, its channels, what sums and spreads beside them, and, where validations
+// translate, a decoder; reserved in one layout, bound to memory later.
 //
-// Two programs share the arena (runtime/arena.h): what steps, evaluations and the profile use, gradients and channels' buffers included, is
-// scratch that the translation of validation sentences lies over. Weights, moments and the checkpoint buffer, which a file's thread reads
-// beside either, last.
+// Two programs share the arena (runtime/arena.h): what steps, evaluations and the profile use, gradients and channels'
+// buffers included, is scratch that the translation of validation sentences lies over. Weights, moments and the
+// checkpoint buffer, which a file's thread reads beside either, last.
 // Thread safety: one thread.
 #pragma once
 
@@ -27,9 +27,11 @@
 namespace hadal {
 
 struct RankParts {
-  // Adds everything up in `layout`, which is all that `hadal plan` needs. `plan` and `pipeline`, the rank's replica's, must outlive the object.
+  // Adds everything up in `layout`, which is all that `hadal plan` needs. `plan` and `pipeline`, the rank's replica's,
+  // must outlive the object.
   RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, Purpose purpose);
-  // `transfers`: over whose communicators what kernels work on goes; `host`: the host's. Both, and `trace`, must outlive the object.
+  // `transfers`: over whose communicators what kernels work on goes; `host`: the host's. Both, and `trace`, must
+  // outlive the object.
   // Errors: ResourceExhausted; those of transfers' room (Communicator::Reserve).
   absl::Status Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,
                     TraceBuffer& trace);

@@ -1,7 +1,8 @@
-// The other replicas' pieces of the buckets that this one owns (replica_buckets.h), as they come: a few buffers, used in turns.
+// The other replicas' pieces of the buckets that this one owns (replica_buckets.h), as they come: a few buffers, used
+// in turns.
 //
-// Owned bucket i's pieces lie in buffer i modulo kBuffers, one of each other replica. Who adds them says when a buffer is free again: by
-// posting the next receives into it.
+// Owned bucket i's pieces lie in buffer i modulo kBuffers, one of each other replica. Who adds them says when a buffer
+// is free again: by posting the next receives into it.
 // Threads: one. Blocking: Wait. The memory is the caller's, of bytes().
 #pragma once
 

@@ -1,8 +1,9 @@
-// What the replicas of a stage send each other of its state, and in which order: pieces of one owner, long enough to be worth a message.
+// What the replicas of a stage send each other of its state, and in which order: pieces of one owner, long enough to be
+// worth a message.
 //
-// Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements; a longer slice is several. Buckets
-// descend in depth, as gradients become complete in the backward pass; tied tables come last, since they are summed over their uses first.
-// A function of the state alone: every replica of the stage has the same list.
+// Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements; a longer slice
+// is several. Buckets descend in depth, as gradients become complete in the backward pass; tied tables come last, since
+// they are summed over their uses first. A function of the state alone: every replica of the stage has the same list.
 #pragma once
 
 #include <cstdint>

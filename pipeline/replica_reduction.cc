@@ -163,8 +163,8 @@ void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
   bucket.Store(stream, bucket.gradient.data, bucket.bytes());
 }
 
-// ((g0 + g1) + …) in place: up to this replica's own piece into replica 0's, which is then added to it, and the rest after that. An
-// addition's operands may change places without changing its result.
+// ((g0 + g1) + …) in place: up to this replica's own piece into replica 0's, which is then added to it, and the rest
+// after that. An addition's operands may change places without changing its result.
 void ReplicaReduction::SumOnDevice(const Stream& main, size_t position) const {
   const Stream stream = beside_->Begin(main, position);
   const Vector own = Owned(position).gradient;

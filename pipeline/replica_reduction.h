@@ -2,23 +2,24 @@
 //
 //   g = ((g(replica 0) + g(replica 1)) + g(replica 2)) + …      fp32, in replica order, by the slice's owner, in place
 //
-// Every replica sends the owner its piece; the owner adds in replica order, whatever came first. Then, sharded, the owner updates
-// and sends the new weights to all, as their kernels read them: in bf16 those of products as half the bytes; not sharded, it sends
-// the sum to all and everybody updates. Both ways the same sums reach the same Adam, so that sharding changes no bit. Either way a
-// rank sends and receives (R-1)/R of the stage's bytes, twice.
+// Every replica sends the owner its piece; the owner adds in replica order, whatever came first. Then, sharded, the
+// owner updates and sends the new weights to all, as their kernels read them: in bf16 those of products as half the
+// bytes; not sharded, it sends the sum to all and everybody updates. Both ways the same sums reach the same Adam, so
+// that sharding changes no bit. Either way a rank sends and receives (R-1)/R of the stage's bytes, twice.
 //
-// What travels are buckets of slices, in descending order of depth (replica_buckets.h). The sum of a step is a small machine, so that it can run
-// beside the last backward, as gradients become complete:
+// What travels are buckets of slices, in descending order of depth (replica_buckets.h). The sum of a step is a small
+// machine, so that it can run beside the last backward, as gradients become complete:
 //   Begin → (Complete | Progress)* → Finish
-// Complete(s) says that the gradients of sublayers ≥ s are complete, and posts those buckets' sends; Progress adds what has come, without
-// waiting.
-// On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made too; where it
-// moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts when its pieces have come and its own
-// gradient is complete, and does not stand behind the rest of the backward pass; Finish waits for the sums. Both add the same numbers in the
-// same order: the bits are the CPU's.
-// Memory: 2·(R-1) buckets to receive into (received_pieces.h); mirrors, where there are any, are as large as the stage's weights.
-// Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every replica of the
-// stage calls each verb at the same place. After an error the job can only end.
+// Complete(s) says that the gradients of sublayers ≥ s are complete, and posts those buckets' sends; Progress adds what
+// has come, without waiting.
+// On a device whose communicator moves the host's memory a bucket travels through its mirror there, where sums are made
+// too; where it moves the device's, sums are kernels of the device, beside its main order (side_queue.h): a sum starts
+// when its pieces have come and its own gradient is complete, and does not wait for the rest of the backward pass;
+// Finish waits for the sums. Both add the same numbers in the same order: the bits are the CPU's.
+// Memory: 2·(R-1) buckets to receive into (received_pieces.h); mirrors, where there are any, are as large as the
+// stage's weights.
+// Threads: one; sums use the stream's. Blocking: Finish and the gathers; every wait has the timeout given. Every
+// replica of the stage calls each verb at the same place. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,8 @@ class ReplicaReduction {
   // For inference, or with one replica, there is nothing to reduce, and no memory is taken.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
-  // `state`: bound. `replicas`: the stage's (process_grid.h). `trace` gets an event a message received, while it records.
+  // `state`: bound. `replicas`: the stage's (process_grid.h). `trace` gets an event a message received, while it
+  // records.
   // Errors: ResourceExhausted.
   absl::Status Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
 
@@ -72,9 +74,9 @@ class ReplicaReduction {
   // Buckets [0, end) are complete on this rank.
   void MarkComplete(size_t end);
   absl::Status PostReceives();
-  // Of what is complete.
+  // Sends the complete buckets to their owners.
   absl::Status PostSends(const Stream& stream);
-  // Adds the next owned bucket's pieces, or puts that in order, if they have come; false: not yet.
+  // Sums the next owned bucket if all its pieces have arrived; on a device it enqueues the sum. False: not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
   // Notes the sums that are done, whose pieces' buffers then receive others.
   absl::Status Retire();
@@ -95,9 +97,11 @@ class ReplicaReduction {
 
   std::vector<ReplicaBucket> buckets_;  // in the order in which they travel
   std::vector<size_t> mine_;            // the buckets this replica owns
-  // The step in progress. Of buckets_ the first complete_ are complete here, and the first sent_ (≤ complete_) have left for their owners.
+  // The step in progress. Of buckets_ the first complete_ are complete here, and the first sent_ (≤ complete_) have
+  // left for their owners.
   size_t complete_ = 0, sent_ = 0;
-  // Of mine_ the first marked_ are complete here, posted_ have or had buffers to receive into, begun_ are being added, added_ are added:
+  // Of mine_ the first marked_ are complete here, posted_ have or had buffers to receive into, begun_ are being added,
+  // added_ are added:
   //   added_ ≤ begun_ ≤ posted_ ≤ added_ + ReceivedPieces::kBuffers,   begun_ ≤ marked_
   size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
   std::vector<double>

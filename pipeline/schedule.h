@@ -1,13 +1,13 @@
 // A schedule is data: for each rank, the list of instructions that make up one step.
 //
-// What: MakeSchedule is a pure function of (kind, shape, rank). The engine executes the list with one loop and one switch, the checker
-// proves it free of deadlock before the first step (schedule_check.h), the planner replays it with costs (schedule_replay.h) and
-// `hadal schedule print` draws it (schedule_print.h).
+// What: MakeSchedule is a pure function of (kind, shape, rank). The engine executes the list with one loop and one
+// switch, the checker proves it free of deadlock before the first step (schedule_check.h), the planner replays it with
+// costs (schedule_replay.h) and `hadal schedule print` draws it (schedule_print.h).
 // Why: a schedule that is a program cannot be checked, timed or drawn without being run.
 //
 // The depth of the model is cut into stages·chunks global chunks; global chunk g = chunk·stages + rank, so the depth
-// runs through the ranks `chunks` times. Every border between g and g + 1 has two channels: forward (activations, g → g + 1)
-// and backward (gradients, g + 1 → g). Both ends may be the same rank (one stage). The first global chunk receives
+// runs through the ranks `chunks` times. Every border between g and g + 1 has two channels: forward (activations, g → g
+// + 1) and backward (gradients, g + 1 → g). Both ends may be the same rank (one stage). The first global chunk receives
 // nothing forward and sends nothing backward; the last sends nothing forward and receives nothing backward.
 //
 // Rules that every schedule keeps (the checker holds it to them):
@@ -33,7 +33,7 @@ namespace hadal {
 enum class ScheduleKind {
   kGpipe,  // "gpipe": all forwards, then all backwards (Huang et al. 2019, "GPipe", section 2.2)
   k1F1B,   // "1f1b": one forward, one backward (Narayanan et al. 2021, "PipeDream-2BW", section 2.2, with a flush)
-  kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks per rank (Narayanan et al. 2021, arXiv 2104.04473, 2.2)
+  kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
 };
 inline constexpr ScheduleKind kAllScheduleKinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
                                                      ScheduleKind::kInterleaved1F1B};

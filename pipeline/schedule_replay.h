@@ -54,7 +54,7 @@ struct Replay {
   double makespan_seconds = 0;
   std::vector<double> busy_seconds;             // [S] compute
   std::vector<double> blocked_seconds;          // [S] of the idle time, waiting for a free place to send from
-  std::vector<double> link_busy_seconds;        // [2·S] a rank's link to the rank behind it, and to the one before it
+  std::vector<double> link_busy_seconds;        // [2·S] a rank's link to the next rank, and to the one before it
   std::vector<std::vector<ComputeSpan>> spans;  // [S] in order of time
 
   // Idle share of all ranks' time, 0 … 1.

@@ -2,7 +2,8 @@
 //
 // The machine: each rank executes its program in order. Compute and the tail never block. Message i of a channel
 // (micro-batch i):
-//   send i      waits until fewer than `outstanding_sends` of the channel's earlier messages are unreceived, then posts;
+//   send i      waits until fewer than `outstanding_sends` of the channel's earlier messages are unreceived, then
+//               posts;
 //   receive i   waits until send i is posted, and takes the message.
 // A message completes only when the receive instruction is reached: no buffering is counted on beyond the outstanding
 // sends, which is stricter than the engine, whose receives are posted early.

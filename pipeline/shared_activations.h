@@ -1,5 +1,5 @@
-// Buffers that the chunks of a rank share because they are in use only while one of them computes: what a recomputation makes, and the gradients
-// of the streams on their way through a chunk.
+// Buffers that the chunks of a rank share because they are in use only while one of them computes: what a recomputation
+// makes, and the gradients of the streams on their way through a chunk.
 // Thread safety: read-only after Bind; the buffers are the computing chunk's.
 #pragma once
 

@@ -1,11 +1,12 @@
 // Kernels beside a device's main order: a queue, and the events that tie each piece of work on it to both sides.
 //
-//   main order   … gradients complete │ MarkReady    parts of the backward pass …            whoever reads what the piece has written
-//   queue                             └──────────►  Begin │ kernels │ End ── Done, asked by the host ──►  is launched from here on
+//   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
+//   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
 //
-// A piece starts when what was in the main order at its MarkReady is done, and not later: what is launched there meanwhile goes on beside it.
-// What came by a transfer is there when the host has seen its end (runtime/comm/communicator.h). Nothing in the main order waits for the queue.
-// Only operations whose headers say so may be launched beside the main order: the others share scratch.
+// A piece starts when what was in the main order at its MarkReady is done, and not later: what is launched there
+// meanwhile goes on beside it. What came by a transfer is there when the host has seen its end
+// (runtime/comm/communicator.h). Nothing in the main order waits for the queue. Only operations whose headers say so
+// may be launched beside the main order: the others share scratch.
 // Threads: the device's one. Blocking: none. REQUIRES: not used while the device records.
 #pragma once
 
@@ -21,7 +22,8 @@ namespace hadal {
 
 class SideQueue {
  public:
-  // For pieces [0, pieces), again and again, of which at most `most_under_way`, consecutive ones, are between Begin and Done at a time.
+  // For pieces [0, pieces), again and again, of which at most `most_under_way`, consecutive ones, are between Begin and
+  // Done at a time.
   // Errors: ResourceExhausted. `device` must outlive the object.
   static absl::StatusOr<std::unique_ptr<SideQueue>> Create(Device& device, size_t pieces, size_t most_under_way);
   // REQUIRES: nothing is under way.

@@ -1,8 +1,8 @@
-// What one rank computes with: its parameters and their gradients, its chunks' activations, its scratch. No communication. (Moments are in
-// stage_state.h, all of it together in rank_parts.h.)
+// What one rank computes with: its parameters and their gradients, its chunks' activations, its scratch. No
+// communication. (Moments are in stage_state.h, all of it together in rank_parts.h.)
 //
-// A stage is laid out first (the constructor adds up an ArenaLayout, which is all `hadal plan` needs) and bound to memory later.
-// Thread safety: one thread.
+// A stage is laid out first (the constructor adds up an ArenaLayout, which is all `hadal plan` needs) and bound to
+// memory later. Thread safety: one thread.
 #pragma once
 
 #include <memory>

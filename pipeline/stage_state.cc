@@ -16,8 +16,9 @@ Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
   return {table.data, table.rows * table.columns};
 }
 
-// Where the moments of those `slices` lie that `kept` says, one behind the other as the weights do: those that products read rounded, then the
-// others, with the weights' gaps between sublayers; behind a slice that is left out aligned as the weights are.
+// Where the moments of those `slices` lie that `kept` says, one behind the other as the weights do: those that products
+// read rounded, then the others, with the weights' gaps between sublayers; behind a slice that is left out aligned as
+// the weights are.
 struct MomentPlaces {
   std::vector<int64_t> places;  // [slices], −1: not kept
   int64_t end = 0;

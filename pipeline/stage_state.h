@@ -1,8 +1,10 @@
-// The state of one stage's parameters on one rank, slice by slice: weights and gradients, and Adam's moments where they are kept.
+// The state of one stage's parameters on one rank, slice by slice: weights and gradients, and Adam's moments where they
+// are kept.
 //
 // Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): a replica keeps the moments of the slices it owns
 // (slice_ownership.h), 8 bytes an element, and of weights that products read rounded the fp32 masters, 4 bytes
-// (layers/parameter_store.h); otherwise every replica keeps all. Gradients, and weights as kernels read them, are whole on every replica:
+// (layers/parameter_store.h); otherwise every replica keeps all. Gradients, and weights as kernels read them, are whole
+// on every replica:
 //
 //   bytes an element, R replicas      fp32 run     bf16 run, read by products   bf16 run, read by other kernels
 //   not sharded                       16           2 + 4 + 12 = 18              16
@@ -56,10 +58,11 @@ class StageState {
   // Those that this replica updates, because it has their moments: the owned ones when sharded, else all.
   std::span<const StateSlice> updated() const { return sharded_ ? owned_ : slices_; }
   bool sharded() const { return sharded_; }
-  // Whether replicas keep masters for each other, so that a load gives each its part and the rounded weights are to be spread.
+  // Whether replicas keep masters for each other, so that a load gives each its part and the rounded weights are to be
+  // spread.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
-  // Room for a part of the owned slices' weights and moments, while they are being saved (checkpoint/background_file.h): no more than they
-  // take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
+  // Room for a part of the owned slices' weights and moments, while they are being saved
+  // (checkpoint/background_file.h): no more than they take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
   // In the host's memory.
   Vector save_buffer() const { return save_buffer_; }
   // Where the slices lie; null: in the host's memory.

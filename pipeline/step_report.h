@@ -1,6 +1,6 @@
-// What a run tells its sink of each step: loss, rate, speed, the time that is left; and every log_every_steps steps where each stage's time
-// went and what its process holds, which all ranks bring together. Of many stages that is told of fewer steps (IsSurveyedStep), so that what a
-// long run writes does not grow with its stages.
+// What a run tells its sink of each step: loss, rate, speed, the time that is left; and every log_every_steps steps
+// where each stage's time went and what its process holds, which all ranks bring together. Of many stages that is told
+// of fewer steps (IsSurveyedStep), so that what a long run writes does not grow with its stages.
 // Threads: one. Blocking: at the steps that survey the stages.
 #pragma once
 
@@ -19,8 +19,9 @@
 
 namespace hadal {
 
-// Whether the stages are surveyed after `step` steps: every `every` steps; from kDenseSurveys such steps on, with more than kSurveyedStages
-// stages, at every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥ 1.
+// Whether the stages are surveyed after `step` steps: every `every` steps; from kDenseSurveys such steps on, with more
+// than kSurveyedStages stages, at every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥
+// 1.
 inline constexpr int64_t kDenseSurveys = 100;
 inline constexpr int64_t kSurveyedStages = 8;
 constexpr bool IsSurveyedStep(int64_t step, int64_t every, int64_t stages) {

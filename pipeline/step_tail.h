@@ -1,4 +1,4 @@
-// The tail of a training step, once behind all its micro-batches: what a step makes of its gradients.
+// The tail of a training step, once after all its micro-batches: what a step makes of its gradients.
 //
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → ShareTiedWeights
 // A verb an instruction of the program (schedule.h); the engine's switch calls them. From the norm on, all ranks have

@@ -1,9 +1,11 @@
-// Traces chosen steps of a run: switches every rank's TraceBuffer on and off, and brings the events to rank 0 on one clock.
+// Traces chosen steps of a run: switches every rank's TraceBuffer on and off, and brings the events to rank 0 on one
+// clock.
 //
 //   StepTracer tracer(request, communicator, engine.trace(), timeout);      all ranks
 //   while (…) { tracer.BeforeStep(step);  …step, validation, checkpoint…  tracer.AfterStep(step); }
-// Clocks are measured before the first and after the last traced step; between them the offset is a straight line. Outside the
-// chosen steps both calls do nothing. Collecting costs one message a rank, after the last traced step, outside every step's time.
+// Clocks are measured before the first and after the last traced step; between them the offset is a straight line.
+// Outside the chosen steps both calls do nothing. Collecting costs one message a rank, after the last traced step,
+// outside every step's time.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +47,8 @@ class StepTracer {
   // Reserves the buffer when steps are wanted. References must outlive the tracer.
   StepTracer(TraceRequest request, Communicator& communicator, TraceBuffer& trace, absl::Duration timeout);
 
-  // Around each step, on every rank alike. Blocking at the first and the last traced step. Errors: those of Communicator::Wait.
+  // Around each step, on every rank alike. Blocking at the first and the last traced step. Errors: those of
+  // Communicator::Wait.
   absl::Status BeforeStep(int64_t step);
   absl::Status AfterStep(int64_t step);
   // The run is over: what was traced of an unfinished window is written.

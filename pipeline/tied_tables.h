@@ -2,10 +2,11 @@
 //
 // Every use has its own gradient buffer in every layout; the stage of the first use owns the parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
-// wherever the uses lie, so that a split changes no bit. After the update the owner sends the new weights to the other ranks that
-// use the table, as these read them: rounded, where products read bf16. Both travel piece by piece; where the tables are on a
-// device and the communicator moves the host's memory, through one bounded buffer there.
-// Threads: one. Blocking: both verbs; every wait has the timeout given. Every rank of the pipeline calls both, in the same order.
+// wherever the uses lie, so that a split changes no bit. After the update the owner sends the new weights to the other
+// ranks that use the table, as these read them: rounded, where products read bf16. Both travel piece by piece; where
+// the tables are on a device and the communicator moves the host's memory, through one bounded buffer there.
+// Threads: one. Blocking: both verbs; every wait has the timeout given. Every rank of the pipeline calls both, in the
+// same order.
 #pragma once
 
 #include <vector>

@@ -43,15 +43,17 @@ struct PipelineOptions {
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  std::vector<int32_t>
-      split;  // first sublayer of each chunk but the first, in order of depth, or empty: balanced by cost
+  // First sublayer of each chunk but the first, in order of depth; empty: balanced by cost.
+  std::vector<int32_t> split;
   int32_t outstanding_sends = 2;  // k, messages a channel may have under way
   int32_t checkpoint_every = 0;   // activation checkpointing every k sublayers; 0: off
-  int64_t memory_limit_bytes =
-      0;                         // refuse (or, with checkpoint_auto, choose k) so that a rank's arena fits; 0: no limit
-  bool checkpoint_auto = false;  // choose checkpoint_every to fit memory_limit_bytes
+  // A rank's arena must fit, or the run is refused. 0: no limit; a run then puts a rank's share of what is free in its
+  // place (launch/rank_device.h).
+  int64_t memory_limit_bytes = 0;
+  bool checkpoint_auto = false;       // choose checkpoint_every to fit memory_limit_bytes
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
-  // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold it up; 0: waits.
+  // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold
+  // it up; 0: waits.
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
   GraphMode graphs = GraphMode::kAuto;
@@ -80,8 +82,8 @@ enum class RateSchedule : int32_t {
 struct RateOptions {
   RateSchedule schedule = RateSchedule::kInverseSqrt;
   double peak = 5e-4;
-  double warmup_updates =
-      4000;  // 0 allowed; a fraction of the run has become updates before (tools/config/run_options.h)
+  // 0 allowed. A fraction of the run has become updates before (tools/config/run_options.h).
+  double warmup_updates = 4000;
   double warmup_initial_rate = 1e-7;
   double end_rate = 0;  // polynomial
   double power = 1;     // polynomial
@@ -97,8 +99,8 @@ struct StopOptions {
 struct ValidationOptions {
   int64_t every_steps = 0;    // 0: off
   int32_t max_sentences = 0;  // 0: all
-  int32_t bleu_sentences =
-      0;  // sentences of the validation corpus, taken evenly, that are translated for BLEU; 0: none
+  // Sentences of the validation corpus, taken evenly, that are translated for BLEU; 0: none.
+  int32_t bleu_sentences = 0;
 };
 
 struct CheckpointOptions {
@@ -110,14 +112,15 @@ struct CheckpointOptions {
 
 struct HealthOptions {
   LossSpikeOptions loss_spike;
-  int32_t skipped_steps = 10;  // so many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end
+  // So many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end.
+  int32_t skipped_steps = 10;
 };
 
 // The instruments that see the depth (instruments/depth_recorder.h).
 struct DepthOptions {
   bool enabled = true;
   int64_t dense_steps = 100;   // the first steps, all recorded
-  int32_t per_decade = 20;     // records behind them, from each step to its tenfold; 0: none
+  int32_t per_decade = 20;     // later records, from each step to its tenfold; 0: none
   int32_t probe_tokens = 128;  // capacity of the probe batch on either side; 0: no probe
 };
 

@@ -1,5 +1,5 @@
-// Which ranks exchange what their devices work on: neighbours along the pipeline, the ranks that use a tied table, the replicas of a
-// stage. A pure function of the plan, the same on every rank: what NcclCommunicator::Create connects.
+// Which ranks exchange what their devices work on: neighbours along the pipeline, the ranks that use a tied table, the
+// replicas of a stage. A pure function of the plan, the same on every rank: what NcclCommunicator::Create connects.
 #pragma once
 
 #include <span>

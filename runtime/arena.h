@@ -1,19 +1,21 @@
-// One arena a rank: every buffer is known before the first step, laid out in an ArenaLayout, and then allocated once.
-// `hadal plan` builds the same layout and only prints it, which is why its bytes equal the arena's.
-// A region is for kernels, and then lies on the rank's device, or for the host (what is sent, received or written to files); a rank whose
-// kernels run on the CPU has one part for both.
+// One arena a rank. Every buffer is known before the first step: an ArenaLayout adds them up, then Arena allocates them
+// once. `hadal plan` builds the same layout and only prints it; so its bytes are those of the arena.
+// A region is either for kernels, and lies on the rank's device, or for the host (messages, files). If the kernels run
+// on the CPU, one part serves both.
 //
-// A rank runs several programs in turns: training, with its evaluations, and the translation of validation sentences. Lasting regions (weights,
-// moments, constants) keep what they hold from one to the next. All others are scratch of one program, and programs' scratch lies over each
-// other, so that an arena is as large as its largest program needs:
+// A rank runs several programs by turns: training with its evaluations, and translating validation sentences. Lasting
+// regions (weights, moments, constants) keep their contents from one program to the next. All other regions are scratch
+// of one program. The scratch of all programs lies in the same place, so an arena is as large as its largest program
+// needs:
 //
 //   device part   | lasting: weights  moments … | training: gradients  activations  workspace … |
 //                 |                             | translation: caches  workspace |
 //   host part     | lasting: checkpoint buffer  | training: borders … | and so on
 //   bytes of a part = lasting + max over the programs of their scratch
 //
-// What that asks of a program: when it begins its scratch holds anything, NaN and other programs' numbers, so it reads nothing there that it
-// has not written since; when it ends nothing of it is under way, no message, copy or kernel.
+// A program must therefore read nothing from its scratch that it has not written since it began: the scratch may hold
+// NaN or another program's numbers. And when a program ends, no message, copy or kernel that uses its scratch may be
+// under way.
 //
 // Thread safety: a layout is built by one thread; a finished Arena is read-only and may be shared.
 #pragma once
@@ -32,7 +34,7 @@
 
 namespace hadal {
 
-// Where a region lies: on the host or where kernels work, and there among what lasts or among a program's scratch.
+// Where a region lies: on the host or on the device; in the lasting memory or in a program's scratch.
 struct ArenaSection {
   bool on_host = false;
   bool lasting = false;
@@ -56,20 +58,21 @@ class ArenaLayout {
   }
 
   ArenaLayout() = default;
-  // Of kernels that run there: on the CPU both parts are one, whose programs' scratch is added up as one.
+  // For kernels on that kind of device. On the CPU host regions and kernel regions are added up together, as one part.
   explicit ArenaLayout(DeviceKind kind) : host_apart_(kind != DeviceKind::kCpu) {}
 
-  // Reserves `count` elements of T of the program's scratch under `category` ("workspace", "activations", …); categories are summed for reports.
+  // Reserves `count` elements of T in the program's scratch under `category` ("workspace", "activations", …).
+  // Categories are summed for reports.
   template <typename T>
   ArenaSlice Reserve(const std::string& category, int64_t count) {
     return ReserveBytes(category, count * static_cast<int64_t>(sizeof(T)));
   }
   ArenaSlice ReserveBytes(const std::string& category, int64_t bytes) { return Add(category, bytes, {}); }
-  // The same for memory that only the host touches.
+  // The same for memory that only the host uses.
   ArenaSlice ReserveHostBytes(const std::string& category, int64_t bytes) {
     return Add(category, bytes, {.on_host = true});
   }
-  // The same for what outlives programs.
+  // The same for lasting memory.
   template <typename T>
   ArenaSlice ReserveLasting(const std::string& category, int64_t count) {
     return Add(category, count * static_cast<int64_t>(sizeof(T)), {.lasting = true});
@@ -77,19 +80,19 @@ class ArenaLayout {
   ArenaSlice ReserveLastingHostBytes(const std::string& category, int64_t bytes) {
     return Add(category, bytes, {.on_host = true, .lasting = true});
   }
-  // The scratch that is reserved from here on is another program's, over that of the programs before.
+  // Scratch reserved from here on belongs to the next program and lies in the same place as the scratch of the others.
   void BeginProgram();
 
   int64_t device_bytes() const { return device_.bytes(); }
   int64_t host_bytes() const { return host_.bytes(); }
   int64_t total_bytes() const { return device_bytes() + host_bytes(); }
-  // By how much the categories' sum is more: scratch that lies over other programs'.
+  // By how much the sum of the categories exceeds total_bytes(): scratch that shares its place with other programs'.
   int64_t overlaid_bytes() const { return device_.overlaid + host_.overlaid; }
-  // What regions of one name take in one section, of one program.
+  // The bytes that regions of one name take in one section, of one program.
   struct Category {
     std::string name;
     ArenaSection section;
-    int program = 0;  // of scratch, from 0
+    int program = 0;  // of scratch: which program, from 0
     int64_t bytes = 0;
   };
   // In order of first use.
@@ -100,7 +103,7 @@ class ArenaLayout {
   struct Part {
     int64_t lasting = 0;
     int64_t scratch = 0;  // of the program being laid out
-    int64_t widest = 0;   // of all programs so far
+    int64_t widest = 0;   // largest scratch of all programs so far
     int64_t overlaid = 0;
     int64_t bytes() const { return lasting + widest; }
   };
@@ -112,17 +115,19 @@ class ArenaLayout {
   std::vector<Category> categories_;
 };
 
-// The memory itself, zero-filled. On the CPU: one mapping, aligned to pages, whose pages take memory when they are first touched, or all at
-// once in MakeResident.
+// The memory itself, zero-filled. On the CPU one page-aligned mapping. A page takes memory when it is first touched, or
+// in MakeResident.
 class Arena {
  public:
-  // `device`: null for the CPU; must outlive the arena. Errors: ResourceExhausted, with the bytes asked for and what to try.
+  // `device`: null for the CPU; must outlive the arena. Errors: ResourceExhausted, with the bytes asked for and what to
+  // try.
   static absl::StatusOr<Arena> Allocate(const ArenaLayout& layout, Device* device = nullptr);
 
-  // Gives every page its memory now, in huge pages where the system has them, the stream's threads side by side: what a run holds is then
-  // what was planned, from its first step, and a host that cannot give it says so before training instead of hours into it. A device's
-  // memory is resident already.
-  // Errors: ResourceExhausted (a control group's limit may end the process instead). Blocking: about a second for each 3 GB and thread.
+  // Gives every page its memory now, in huge pages where the system has them; the stream's threads share the work. From
+  // its first step the run then holds what was planned, and a host that cannot give it fails before training, not hours
+  // into it. On a device all memory is already resident.
+  // Errors: ResourceExhausted (a control group's limit may end the process instead). Blocking: about a second for each
+  // 3 GB and thread.
   absl::Status MakeResident(const Stream& stream);
 
   Arena() = default;  // empty; holds nothing
@@ -138,24 +143,24 @@ class Arena {
     return reinterpret_cast<T*>(part.base + begin + slice.offset);
   }
   int64_t bytes() const { return on_device_.bytes + host_.bytes; }
-  // All scratch of a part: what may be overwritten between two programs.
+  // All scratch of a part. It may be overwritten between two programs.
   std::span<std::byte> scratch(bool on_host) const {
     const Part& part = on_host ? host_ : on_device_;
     return {part.base + part.lasting_bytes, static_cast<size_t>(part.bytes - part.lasting_bytes)};
   }
-  // Where the kernels' part lies; null: in the process's own memory.
+  // The device that holds the kernels' part; null: it lies in the process's memory.
   Device* device() const { return device_; }
 
  private:
   struct Part {
     std::byte* base = nullptr;
-    int64_t lasting_bytes = 0, bytes = 0;  // scratch lies behind what lasts
+    int64_t lasting_bytes = 0, bytes = 0;  // scratch lies after lasting_bytes
   };
   explicit Arena(const ArenaLayout& layout);
   static absl::StatusOr<Arena> AllocateOn(const ArenaLayout& layout, Device& device);
 
   Device* device_ = nullptr;
-  Part on_device_, host_;  // on the CPU of one mapping
+  Part on_device_, host_;  // on the CPU two parts of one mapping
 };
 
 }  // namespace hadal

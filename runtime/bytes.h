@@ -1,9 +1,9 @@
-// Plain values as bytes, put behind a string and taken off the front of a view: how processes of one binary tell each other lists and
-// records, and what a file's pieces look like before they are written.
+// Plain values as bytes: appended to a string, and taken from the front of a view. Processes of one binary exchange
+// lists and records this way, and a file's parts look like this before they are written.
 //
-// A value is its object representation: little-endian here (what does not run so does not compile), padding included. A list is a uint64
-// number of entries and the entries, without gaps. Reading believes nothing: a Take… that finds too few bytes returns false, and `in` is
-// not to be read further.
+// A value is its object representation: little-endian (other machines do not compile this), padding included. A list is
+// a uint64 number of entries and then the entries, without gaps. Reading trusts nothing: a Take… that finds too few
+// bytes returns false; then `in` must not be read further.
 // Thread safety: pure.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace hadal {
 
 static_assert(std::endian::native == std::endian::little, "files and messages are little-endian");
 
-// The bytes of `values` where they lie; valid while they do.
+// A view of the bytes of `values`, valid as long as `values`.
 template <std::ranges::contiguous_range Values>
 std::string_view AsBytes(const Values& values) {
   static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Values>>);
@@ -47,7 +47,8 @@ bool TakeValue(std::string_view& in, T& value) {
   return TakeValues(in, std::span(&value, 1));
 }
 
-// A number of things that take `least_bytes` or more each: false where `in` cannot hold so many, so that nothing large is made for them.
+// Takes a number of things that need `least_bytes` or more each. False if `in` cannot hold that many, so that a damaged
+// number makes nobody allocate much.
 inline bool TakeCount(std::string_view& in, size_t least_bytes, size_t& count) {
   uint64_t value = 0;
   if (!TakeValue(in, value) || value > in.size() / least_bytes) return false;

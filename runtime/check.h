@@ -1,5 +1,5 @@
-// HADAL_CHECK*: what we do to ourselves. A failed check is a bug in hadal: it prints the place and both values and
-// aborts. Anything the user, a file or a peer can cause is an absl::Status instead (status_macros.h).
+// HADAL_CHECK*: for our own mistakes. A failed check is a bug in hadal: it prints the place and both values and aborts.
+// Anything that the user, a file or a peer can cause is an absl::Status instead (status_macros.h).
 #pragma once
 
 #include <sstream>

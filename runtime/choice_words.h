@@ -1,4 +1,5 @@
-// A choice among words, in a config or a file, and the enumerator that each word stands for: a table, read both ways.
+// A table of the words for a choice, in a config or a file, and the enumerator that each word stands for; read both
+// ways.
 // Thread safety: pure.
 #pragma once
 
@@ -17,7 +18,7 @@ struct Word {
   Enum value;
 };
 
-// What `word` stands for; null where it is none of the table's.
+// The enumerator of `word`; null where the table lacks the word.
 template <typename Enum, size_t kSize>
 const Enum* FindWord(const Word<Enum> (&words)[kSize], const std::string& word) {
   const auto* found =
@@ -25,7 +26,7 @@ const Enum* FindWord(const Word<Enum> (&words)[kSize], const std::string& word) 
   return found == std::end(words) ? nullptr : &found->value;
 }
 
-// REQUIRES: `word` is one of the table's: the schema's values have been checked.
+// The enumerator of `word`. REQUIRES: the table has the word: the schema's values have been checked.
 template <typename Enum, size_t kSize>
 Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
   const Enum* const value = FindWord(words, word);

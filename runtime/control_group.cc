@@ -12,11 +12,11 @@
 namespace hadal {
 namespace {
 
-// What a version calls its files.
+// The names that a version of control groups uses.
 struct MemoryFiles {
   const char* limit;
   const char* used;
-  const char* idle_pages;  // in memory.stat
+  const char* idle_pages;  // a field of memory.stat
 };
 constexpr MemoryFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr MemoryFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};

@@ -1,20 +1,20 @@
-// What the instruments saw of the depth at one recorded step: for each series a value a sublayer.
+// What the instruments measured at one recorded step: for each series one value a sublayer.
 //
-//   of the step's own micro-batches (Frobenius norms over all their rows, gradients of the mean loss a target token):
+//   in the step's own micro-batches (Frobenius norms over all their rows; gradients of the mean loss a target token):
 //     parameter_gradient     ‖∂L/∂W‖ of the sublayer's parameters
-//     update_ratio           ‖ΔW‖ / ‖W‖ of one update, W behind it
-//     output_gradient        ‖∂L/∂x‖ of the stream behind the sublayer
-//     norm_output_gradient   ‖∂L/∂n‖ behind its LayerNorm …
-//     norm_input_gradient    ‖∂L/∂s‖ … and in front of it (B2T, arXiv 2206.00330, figure 4)
-//   of the probe (a few sentences that never change; dropout off; the weights behind the update):
-//     output                 root mean square of the stream behind the sublayer
-//     norm_input             of what its LayerNorm reads: the mean norm of a row over sqrt(d)
-//     similarity             mean cosine between the rows of the stream behind the sublayer and of that in front of it
+//     update_ratio           ‖ΔW‖ / ‖W‖ of one update, W after it
+//     output_gradient        ‖∂L/∂x‖ of the stream after the sublayer
+//     norm_output_gradient   ‖∂L/∂n‖ of its LayerNorm's output
+//     norm_input_gradient    ‖∂L/∂s‖ of its LayerNorm's input (B2T, arXiv 2206.00330, figure 4)
+//   in the probe (a few sentences that never change; dropout off; weights after the update):
+//     output                 root mean square of the stream after the sublayer
+//     norm_input             of its LayerNorm's input: the mean norm of a row over sqrt(d)
+//     similarity             mean cosine between the rows of the stream after the sublayer and before it
 //     active                 share of a feed-forward's hidden numbers that ReLU lets through
-//     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F the decoder's output [rows, d],
-//                            θ_0 the weights the run began with (DeepNet, arXiv 2203.00555, figure 3)
-// A sublayer that has no such tensor (a norm where there is none, ReLU in attention) has NaN; a series that was not recorded is empty.
-// An infinite value stands for a tensor that was not finite.
+//     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F is the decoder's output
+//                            [rows, d], θ_0 the run's first weights (DeepNet, arXiv 2203.00555, figure 3)
+// NaN: the sublayer has no such tensor (no norm, no ReLU). An empty series was not recorded. Infinity: the tensor was
+// not finite.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct DepthSeriesInfo {
   const char* name;  // in files
   const char* title;
   const char* unit;
-  bool logarithmic;  // how it wants to be drawn
+  bool logarithmic;  // whether to draw it on a logarithmic axis
 };
 inline constexpr DepthSeriesInfo kDepthSeries[] = {
     {"parameter_gradient", "Gradient of the parameters", "2-norm, nats/token", true},
@@ -61,7 +61,7 @@ struct DepthMetrics {
   int64_t step = 0;
   int64_t update = 0;                                        // updates applied so far, this step included
   std::optional<double> model_update;                        // ‖ΔF‖
-  double seconds = 0;                                        // what the probe and the gathering took, beside the step
+  double seconds = 0;                                        // of the probe and the gathering; not part of the step
   std::array<std::vector<float>, kDepthSeriesCount> series;  // each [encoder_sublayers + decoder_sublayers], or empty
 
   std::vector<float>& operator[](DepthSeries s) { return series[static_cast<size_t>(s)]; }

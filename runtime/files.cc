@@ -123,7 +123,8 @@ absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::str
   return contents;
 }
 
-// Opens an empty file to be renamed to `path`, which nobody else writes: `path`.<unique>, or with a number behind it.
+// Opens an empty file, to be renamed to `path`, that nobody else writes: `path`.<unique>, with a number after it if
+// that is taken.
 absl::StatusOr<FileDescriptor> OpenTemporary(const std::string& path, const std::string& unique,
                                              std::string& temporary) {
   constexpr int kMostWriters = 100;
@@ -132,7 +133,7 @@ absl::StatusOr<FileDescriptor> OpenTemporary(const std::string& path, const std:
     if (number > 1) absl::StrAppend(&temporary, ".", number);
     absl::StatusOr<FileDescriptor> file = OpenLocked(temporary);
     if (absl::IsAborted(file.status()) && number < kMostWriters) continue;
-    // What a crash left may be another user's, or no file.
+    // A crash may have left a file of another user, or something that is no file.
     if (!file.ok() && !absl::IsAborted(file.status()) && unlink(temporary.c_str()) == 0) file = OpenLocked(temporary);
     if (!file.ok()) return WithPath(file.status(), temporary, path);
     if (ftruncate(file->get(), 0) != 0) return WithPath(ErrnoStatus(errno, "empty", temporary), temporary, path);
@@ -275,7 +276,7 @@ absl::Status SyncFile(const FileDescriptor& file, const std::string& path) {
 
 absl::Status SyncDirectory(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenDirectory(directory));
-  // Some file systems cannot sync directories and say EINVAL; there is nothing more to be done there.
+  // Some file systems cannot sync directories and return EINVAL; nothing more can be done there.
   if (fsync(file.get()) != 0 && errno != EINVAL) return ErrnoStatus(errno, "sync directory", directory);
   return absl::OkStatus();
 }
@@ -305,7 +306,7 @@ absl::Status ReplaceFile(const std::string& path, std::string_view text, const s
   absl::Status status = WriteAll(file, text, temporary);
   if (status.ok()) status = SyncFile(file, temporary);
   status = WithPath(status, temporary, path);
-  // Renamed while it is open, and so locked: nobody else writes into what is now `path`.
+  // Renamed while it is open, and so while it is locked: nobody else writes to what is now `path`.
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = ErrnoStatus(errno, "replace", path);
   if (!status.ok()) {
     unlink(temporary.c_str());
@@ -327,7 +328,7 @@ absl::Status RenamePath(const std::string& from, const std::string& to) {
 absl::Status MakeDirectories(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string prefix = path.substr(0, end);
-    // Of a directory that is there EROFS or EACCES mean as little as EEXIST.
+    // For an existing directory EROFS or EACCES mean as little as EEXIST.
     if (mkdir(prefix.c_str(), 0777) != 0) {
       const int error = errno;
       struct stat info;

@@ -1,4 +1,4 @@
-// The name of the machine that this process runs on, as the system knows it; empty where it cannot be found out.
+// The name of this machine, as the system knows it; empty where it cannot be found out.
 // Threads: any. Blocking: none.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A tensor's values as floats in the host's memory: for those who look at a run, not for its kernels.
+// A tensor's values as floats in host memory: for code that inspects a run, not for kernels.
 #pragma once
 
 #include <vector>

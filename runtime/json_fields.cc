@@ -17,7 +17,7 @@ std::string Text(absl::int128 number) {
   return text.str();
 }
 
-// A value in an error: short, and valid UTF-8 whatever it is.
+// A value for an error message: short, and valid UTF-8 whatever the value is.
 std::string Shown(const Json& value) {
   constexpr size_t kLongest = 40;
   if (value.is_structured()) return absl::StrCat("an ", value.type_name());

@@ -1,13 +1,13 @@
-// The fields of a JSON object that nobody vouches for, read one by one into values of C++.
+// Reads the fields of an untrusted JSON object one by one into C++ values.
 //
 //   absl::Status status;
 //   JsonFields fields(json, "", status);
 //   fields.Read("step", progress.step);
 //   fields.Read("size", size, 4, 100);
 //   HADAL_RETURN_IF_ERROR(status);
-// The first field that is missing, of another type or out of range ends up in `status` (DataLoss: "the field files[2].bytes is -1, a whole
-// number from 0 to 9223372036854775807 is wanted"); what is read later keeps its value. So a reader is a list of names, and looks at
-// `status` once.
+// The first field that is missing, of another type or out of range is reported in `status` (DataLoss: "the field
+// files[2].bytes is -1, a whole number from 0 to 9223372036854775807 is wanted"). Fields read after that keep their
+// values. So a reader is a list of names, and checks `status` once.
 // Thread safety: one thread.
 #pragma once
 
@@ -26,9 +26,9 @@
 
 namespace hadal {
 
-// The number where `value` is a whole one; any that the parser keeps as such fits.
+// The number, if `value` is a whole number; every whole number that the parser keeps as such fits.
 std::optional<absl::int128> JsonInteger(const nlohmann::json& value);
-// The same where T can hold it.
+// The same if T can hold it.
 template <std::integral T>
 std::optional<T> JsonInteger(const nlohmann::json& value) {
   const std::optional<absl::int128> number = JsonInteger(value);
@@ -39,8 +39,8 @@ std::optional<T> JsonInteger(const nlohmann::json& value) {
 
 class JsonFields {
  public:
-  // `place`: what the object is called in errors, "files[2]" say; empty at the top. Both outlive the reader.
-  // Fails where `object` is none.
+  // `place`: the name of the object in errors, for example "files[2]"; empty at the top. `object` and `status` must
+  // outlive the reader. Fails where `object` is no JSON object.
   JsonFields(const nlohmann::json& object, std::string place, absl::Status& status);
 
   void Read(const std::string& name, bool& value);
@@ -60,21 +60,21 @@ class JsonFields {
     if (meaning != nullptr) value = *meaning;
     if (meaning == nullptr) Fail(name, absl::StrCat("has an unknown value, \"", word, "\""));
   }
-  // A name without a path in it: one that leads elsewhere is refused.
+  // A plain file name; a name with a path in it is refused.
   void ReadFileName(const std::string& name, std::string& value);
-  // The list; an empty one after a failure.
+  // The list; after a failure an empty one.
   const nlohmann::json& List(const std::string& name);
-  // A reader of an object in this one.
+  // A reader for an object inside this one.
   JsonFields Object(const std::string& name);
 
   bool Has(const std::string& name) const;
-  // Fails where the object holds more fields than were asked for.
+  // Fails where the object has more fields than were read.
   void NoOthers();
-  // Puts "the field NAME WHAT" into the status unless that holds an error already.
+  // Sets the status to "the field NAME WHAT", unless it already has an error.
   void Fail(const std::string& name, const std::string& what);
 
  private:
-  // Null, after a failure, where there is no such field, and where an earlier one failed.
+  // The field; null, after a failure, where it is missing or an earlier field failed.
   const nlohmann::json* Find(const std::string& name);
   std::optional<absl::int128> Integer(const std::string& name, absl::int128 least, absl::int128 most);
 

@@ -11,7 +11,7 @@
 namespace hadal {
 namespace {
 
-// Whether `path` still leads to the open file: whoever had it before may have renamed or removed it.
+// Whether `path` still names the open file: its previous holder may have renamed or removed it.
 bool Leads(const std::string& path, const struct stat& file) {
   struct stat there;
   return lstat(path.c_str(), &there) == 0 && there.st_dev == file.st_dev && there.st_ino == file.st_ino;

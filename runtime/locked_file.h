@@ -1,9 +1,10 @@
-// A file that one writer has at a time, by a lock that cannot outlive it.
+// A file that only one writer can have open, by a lock that ends with the writer.
 //
-// Why not a file whose mere presence locks: a killed process would leave it, and lock everybody out. The lock (flock(2)) belongs to the open
-// file; it goes with the descriptor, however its process ends, and what a crash leaves is an unlocked file that the next one takes.
-// Limitation: on a file system that knows no locks, or none between hosts, nobody is kept out.
-// Threads: any; two openings exclude each other within a process, too.
+// Why not a file whose mere presence is the lock: a killed process would leave it, and nobody could write any more.
+// This lock (flock(2)) belongs to the open file and ends with the descriptor, however the process ends. After a crash
+// the file is unlocked, and the next writer takes it.
+// Limitation: on a file system without locks, or without locks between hosts, nobody is kept out.
+// Threads: any; two openings in one process exclude each other, too.
 #pragma once
 
 #include <string>
@@ -13,9 +14,10 @@
 
 namespace hadal {
 
-// Opens the regular file `path` for writing, made where it is missing, and locks it until the descriptor is closed. Its contents are left
-// as they are; whoever holds it may rename or remove it. Does not wait for another who has it.
-// Errors: Aborted where another has it; FailedPrecondition for a symbolic link or what is no regular file; those of creating a file.
+// Opens the regular file `path` for writing, creates it if it is missing, and locks it until the descriptor is closed.
+// The contents are kept; the holder may rename or remove the file. Does not wait for another holder.
+// Errors: Aborted where another has it; FailedPrecondition for a symbolic link or anything that is no regular file;
+// those of creating a file.
 absl::StatusOr<FileDescriptor> OpenLocked(const std::string& path);
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
 // A file mapped read-only into memory: its pages are read when touched, and shared with other processes.
 //
-// Limits: a file that is truncated by somebody while mapped ends the process (SIGBUS) when a lost page is touched; mapped_ranges.h says
-// which file it was.
+// Limits: if somebody truncates the file while it is mapped, touching a lost page ends the process (SIGBUS);
+// mapped_ranges.h says which file it was.
 // Thread safety: read-only after Open.
 #pragma once
 

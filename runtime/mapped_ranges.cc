@@ -6,7 +6,7 @@
 namespace hadal {
 namespace {
 
-constexpr uintptr_t kFree = 0, kBeingWritten = 1;  // no addresses of mappings
+constexpr uintptr_t kFree = 0, kBeingWritten = 1;  // no mapping has these addresses
 
 struct Range {
   std::atomic<uintptr_t> begin = kFree;  // written last
@@ -14,7 +14,7 @@ struct Range {
   char path[256] = {};
 };
 
-// A signal's handler can reach nothing else.
+// Global, because a signal handler can reach nothing else.
 Range ranges[kMostMappedRanges];
 static_assert(std::atomic<uintptr_t>::is_always_lock_free);
 

@@ -1,9 +1,9 @@
-// Which file lies where in memory.
+// Which mapped file an address belongs to.
 //
-// Why it exists: a mapped file that is truncated while it is read, or whose disk fails, is a signal (SIGBUS) and no error, and only the
-// address that was read says which file it was.
-// Limits: kMostMappedRanges at a time, further ones are not known; of a long path its end.
-// Threads: any. MappedPathAt may be called in a signal's handler: it waits for nothing and takes no memory.
+// Why it exists: if a mapped file is truncated while it is read, or its disk fails, the process gets a signal (SIGBUS),
+// not an error. Only the address tells which file it was.
+// Limits: kMostMappedRanges at a time, more are not remembered; of a long path only its end.
+// Threads: any. MappedPathAt may be called in a signal handler: it does not wait and does not allocate.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace hadal {
 
 inline constexpr int kMostMappedRanges = 1024;
 
-// `bytes` are the file's from here on.
+// From now on `bytes` belong to the file `path`.
 void RememberMappedRange(std::span<const std::byte> bytes, std::string_view path);
-// … no longer.
+// `bytes` no longer belong to a file.
 void ForgetMappedRange(std::span<const std::byte> bytes);
-// The path of the file that `address` is in, valid until that is forgotten; null: in none.
+// The path of the file that `address` is in, valid until its range is forgotten; null: in no file.
 const char* MappedPathAt(const void* address);
 
 }  // namespace hadal

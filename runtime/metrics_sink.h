@@ -1,11 +1,11 @@
-// How numbers leave the trainer: the rank that reports fills these plain records and hands them to a MetricsSink. Sinks
-// live in tools/ (metrics.jsonl, TensorBoard, the progress line); the trainer knows only this interface.
+// How numbers leave the trainer: the rank that reports fills these plain records and passes them to a MetricsSink.
+// Sinks are in tools/ (metrics.jsonl, TensorBoard, the progress line); the trainer knows only this interface.
 //
 // Conventions: loss and nll are natural-log means over the step's target tokens (`loss` with label smoothing, `nll`
-// without); perplexity = exp(nll). A value that does not exist is an empty optional or an empty vector, never a
-// sentinel. A value that exists and is not finite is passed on as it is: each sink decides how to show it. Threads: a
-// sink is called by one thread at a time, in step order. Calls may write to a file or a terminal; none waits for a
-// peer. A sink must not change training: it returns nothing, and reports its own trouble through Flush().
+// without); perplexity = exp(nll). A value that does not exist is an empty optional or an empty vector, never a special
+// number. A value that exists and is not finite is passed on as it is; each sink decides how to show it.
+// Threads: a sink is called by one thread at a time, in step order. Calls may write to a file or a terminal; none waits
+// for a peer. A sink must not change training: it returns nothing, and reports its own errors through Flush().
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace hadal {
 
-// What is known before the first step. Sent once, also after a resume.
+// Known before the first step. Sent once, also after a resume.
 struct RunInfo {
   std::string run_directory;
   std::string model;  // one line for people: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
@@ -38,7 +38,7 @@ struct RunInfo {
   int64_t total_steps = 0;  // 0: not limited by steps
 };
 
-// Where the wall time of one stage went within one step.
+// How one stage spent the wall time of one step.
 struct StageTimes {
   double forward_seconds = 0;
   double recompute_seconds = 0;  // activation checkpointing's second forward
@@ -47,17 +47,18 @@ struct StageTimes {
   double communication_seconds = 0;  // posting, copying and reducing
   double optimizer_seconds = 0;      // clearing gradients, the update
   double checkpoint_seconds = 0;     // the update held up by a checkpoint that was not yet written
-  // Of forward, recompute, backward and optimizer: the rank's first thread was ready and had no core (run_queue_clock.h).
+  // Part of forward, recompute, backward and optimizer: the time that the rank's first thread was ready but had no core
+  // (run_queue_clock.h).
   double core_wait_seconds = 0;
   double launches = 0;  // on the stage's device: kernels, products, copies within it, graphs; 0 on the CPU
 };
 
-// What one stage's process holds.
+// The memory of one stage's process.
 struct StageMemory {
   int64_t arena_bytes = 0;          // its buffers, as planned
-  int64_t held_bytes = 0;           // of the process between steps (host_memory.h), the most so far
-  int64_t peak_resident_bytes = 0;  // of the process, so far: inside steps, and with pages of files
-  int64_t graph_bytes = 0;          // of the device's memory, what its graphs have taken, about
+  int64_t held_bytes = 0;           // of the process between steps, the highest so far (host_memory.h)
+  int64_t peak_resident_bytes = 0;  // of the process, so far; includes memory inside steps, and pages of files
+  int64_t graph_bytes = 0;          // device memory taken by graphs, approximately
 };
 
 // One step: one global batch.
@@ -73,16 +74,16 @@ struct StepMetrics {
   int64_t target_tokens = 0;     // in this step
   double tokens_per_second = 0;  // target tokens
   double step_seconds = 0;
-  double elapsed_seconds = 0;             // since the run (or its resumption) began
-  double epoch = 0;                       // passes over the corpus so far, fractional
-  bool skipped = false;                   // the update was not applied (gradient not finite)
+  double elapsed_seconds = 0;  // since the run (or its resumption) began
+  double epoch = 0;            // passes over the corpus so far, fractional
+  bool skipped = false;        // the update was not applied: the gradient was not finite, or the loss was a spike
   std::optional<double> eta_seconds;      // until the run's first limit; empty while unknown
   std::vector<StageTimes> stages;         // [stages], or empty
   std::vector<StageMemory> memory;        // [stages], or empty
   std::optional<double> measured_bubble;  // Σ wait / Σ step time, over stages
   std::optional<double> analytic_bubble;  // the schedule's own, with the plan's costs
-  std::vector<float>
-      depth_gradient_norms;  // [encoder_sublayers + decoder_sublayers] Frobenius norm a sublayer, or empty
+  // [encoder_sublayers + decoder_sublayers] Frobenius norm a sublayer, or empty.
+  std::vector<float> depth_gradient_norms;
 };
 
 struct ValidationMetrics {
@@ -98,10 +99,11 @@ struct ValidationMetrics {
 struct CheckpointMetrics {
   int64_t step = 0;       // steps done when it was taken
   std::string directory;  // where it is
-  double seconds = 0;     // from its beginning to its commit; training went on beside it
-  // Of them, those that training waited, on the rank where it waited longest: before updates, in votes, at the run's end.
+  double seconds = 0;     // from start to commit; training continues meanwhile
+  // The part of `seconds` that training waited, on the rank that waited longest: before updates, in votes, at the run's
+  // end.
   double stall_seconds = 0;
-  double interval_seconds = 0;  // since the beginning of the save before, or of the run
+  double interval_seconds = 0;  // since the start of the previous save, or of the run
 };
 
 enum class TextKind {
@@ -120,11 +122,11 @@ class MetricsSink {
   virtual void OnDepth(const DepthMetrics& metrics) {}
   virtual void OnValidation(const ValidationMetrics& metrics) {}
   virtual void OnCheckpoint(const CheckpointMetrics& metrics) {}
-  // An event in words. `text` may hold several lines, without a last newline.
+  // An event in words. `text` may have several lines; the last one does not end with a newline.
   virtual void OnText(int64_t step, TextKind kind, std::string_view text) {}
-  // The run is over, by `reason` ("step limit reached", "interrupted: checkpoint saved", …). Last call but Flush().
+  // The run is over, by `reason` ("all steps done", "time limit reached", …: launch/train.cc). Last call but Flush().
   virtual void OnFinish(std::string_view reason) {}
-  // Writes out what is buffered. Errors: the first trouble this sink has had, once (a full disk, a file gone).
+  // Writes out what is buffered. Errors: the sink's first error since the start, reported once (disk full, file gone).
   virtual absl::Status Flush() { return absl::OkStatus(); }
 };
 

@@ -1,4 +1,4 @@
-// How many CPUs there are for this process: not how many the machine has.
+// How many CPUs this process may use, which may be fewer than the machine has.
 // Threads: safe.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Names of what the host is launching, for a profiler that looks at the process from outside: nested ranges of text (NVTX, on a GPU).
+// Names for what the host launches, for a profiler outside of the process: nested ranges of text (NVTX, on a GPU).
 //
-// Kernels run after the call that launched them; a profiler draws their time under the range in which they were launched. So the ranges say
-// which stage, micro-batch and sublayer a kernel belongs to. Where nobody looks there is no Profiler (Device::profiler() is null), and a
-// range costs a comparison.
+// Kernels run after the call that launched them; a profiler draws them in the range in which they were launched. So the
+// ranges say which stage, micro-batch and sublayer a kernel belongs to. Without a profiler Device::profiler() is null,
+// and a range costs one comparison.
 // Threads: one.
 #pragma once
 
@@ -20,7 +20,7 @@ class Profiler {
   virtual void End() = 0;
 };
 
-// "`what` `number`", for its own scope, where the stream's device is looked at.
+// A range "`what` `number`" for the object's scope; does nothing where the stream's device has no profiler.
 class ProfilerRange {
  public:
   ProfilerRange(const Stream& stream, const char* what, int64_t number)

@@ -7,10 +7,12 @@
 // i, draw 2·i+1 its high half.
 //
 // Dropout counters: word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's global
-// micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column and lies
-// in block e / 8, draw e % 8, key_block 0. Attention dropout for (query row, head, key position j): block = query row ·
-// heads + head, key_block = j / 8, draw j % 8. Limits: 65,536 sublayers and 65,536 key positions, which
-// ValidateModelOptions checks; 2^32 blocks, 2^35 elements a tensor, which nothing checks: that is 64 GiB in bf16.
+// micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column. Its draw is
+// number e % 8 of block e / 8, key_block 0.
+// Attention dropout for (query row, head, key position j): block = query row · heads + head, key_block = j / 8, draw j
+// % 8.
+// Limits: 65,536 sublayers and 65,536 key positions, which ValidateModelOptions checks; 2^32 blocks, 2^35 elements a
+// tensor (64 GiB in bf16), which nothing checks.
 #pragma once
 
 #include <array>
@@ -20,10 +22,10 @@ namespace hadal {
 
 using PhiloxCounter = std::array<uint32_t, 4>;
 
-// The reference definition; kernels hold vectorised forms that tests compare with it.
+// The reference definition. Kernels have vectorised forms, which tests compare with it.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, PhiloxCounter counter);
 
-// Where in a sublayer a dropout mask is used. Also the domain separator of non-dropout uses.
+// Where in a sublayer a dropout mask is used. Also separates the uses other than dropout.
 enum class RandomSite : uint32_t {
   kResidual = 0,    // a sublayer's output, before the residual add; also the embedding sum
   kAttention = 1,   // attention probabilities
@@ -45,19 +47,20 @@ struct RandomCounter {
   }
 };
 
-// The words of a counter that change from micro-batch to micro-batch, and the key: what a device reads from its memory.
+// The key, and the words of a counter that change from micro-batch to micro-batch. A device reads these from its
+// memory.
 struct RandomPosition {
   uint32_t seed_low = 0, seed_high = 0;
   uint32_t micro_batch = 0, step = 0;
 };
 
-// Dropout with probability p rounded to threshold/65536; a kept element is multiplied by 1/(1 - threshold/65536), an
+// Dropout with probability p rounded to threshold/65536. A kept element is multiplied by 1/(1 - threshold/65536); an
 // element whose 16-bit draw is below `threshold` becomes 0. threshold = 0: no dropout, and no random number is drawn.
 struct Dropout {
   RandomCounter counter;
   uint32_t threshold = 0;
-  const RandomPosition* place =
-      nullptr;  // where a device finds the counter's changing words; null: the launch brings them
+  // Where a device finds the counter's changing words; null: the launch brings them.
+  const RandomPosition* place = nullptr;
 
   static uint32_t Threshold(double p) { return static_cast<uint32_t>(p * 65536.0 + 0.5); }
   bool active() const { return threshold != 0; }

@@ -1,7 +1,8 @@
-// How long a thread has been ready to run while its cores did other work: what a neighbour, or more ranks than cores, takes from it.
+// How long a thread was ready to run while its cores did other work: for a neighbour, or for more ranks than cores.
 //
-// The kernel keeps it for each thread (/proc/thread-self/schedstat, second number, nanoseconds). Where it does not, zero.
-// Thread safety: a clock belongs to the thread that made it; it may be read by any. A reading costs about a microsecond.
+// The kernel counts it for each thread (/proc/thread-self/schedstat, second number, nanoseconds). Zero where it does
+// not.
+// Thread safety: a clock measures the thread that made it; any thread may read it. Reading takes about a microsecond.
 #pragma once
 
 namespace hadal {
@@ -13,7 +14,7 @@ class RunQueueClock {
   RunQueueClock(const RunQueueClock&) = delete;
   RunQueueClock& operator=(const RunQueueClock&) = delete;
 
-  // Since the thread began; never set back.
+  // Seconds since the thread began; never decreases.
   double Seconds() const;
 
  private:

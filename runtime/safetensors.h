@@ -1,11 +1,11 @@
-// Safetensors files: named tensors behind a JSON header, as Hugging Face's `safetensors` package reads and writes them.
+// Safetensors files: a JSON header, then named tensors, as Hugging Face's `safetensors` package reads and writes them.
 //
 //   8 bytes   length n of the header, little-endian
-//   n bytes   JSON: {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …},
-//             padded with spaces so that the data begins at a multiple of 8
+//   n bytes   JSON: {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3],
+//             "data_offsets": [begin, end]}, …}, padded with spaces so that the data begins at a multiple of 8
 //   the rest  the tensors' bytes, row-major little-endian, without gaps; offsets count from here
 //
-// Why our own: a writer that streams and computes CRC32C while writing, and a reader that believes nothing. Format:
+// Why our own: the writer streams and computes CRC32C while it writes, and the reader trusts nothing. Format:
 // https://github.com/huggingface/safetensors (README, "Format").
 // Limitations: F32, BF16 and I64 only; little-endian machines only.
 #pragma once
@@ -35,23 +35,23 @@ struct SafetensorsTensor {
   std::string name;
   SafetensorsType type = SafetensorsType::kF32;
   std::vector<int64_t> shape;
-  // The product of shape times the type's size. REQUIRES: it fits int64 (a reader's tensors do).
+  // The product of the shape, times the type's size. REQUIRES: it fits int64 (it does in a reader's tensors).
   int64_t bytes() const;
   bool operator==(const SafetensorsTensor&) const = default;
 };
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// What was written, for a manifest.
+// Facts about a written file, for a manifest.
 struct SafetensorsSummary {
   int64_t bytes = 0;
   uint32_t crc32c = 0;       // of the whole file
-  int64_t header_bytes = 0;  // the 8-byte length included
+  int64_t header_bytes = 0;  // including the 8 bytes of the length
   uint32_t header_crc32c = 0;
   std::vector<uint32_t> tensor_crc32c;  // one a tensor, in file order
 };
 
-// Streams tensors into a new file. Thread safety: one thread at a time. Memory: header and a buffer of 1 MiB.
+// Streams tensors into a new file. Thread safety: one thread at a time. Memory: the header and a buffer of 1 MiB.
 class SafetensorsWriter {
  public:
   // Creates the file (which must not exist) and writes the header.
@@ -60,11 +60,10 @@ class SafetensorsWriter {
   static absl::StatusOr<SafetensorsWriter> Create(const std::string& path, std::vector<SafetensorsTensor> tensors,
                                                   const SafetensorsMetadata& metadata);
 
-  // The next bytes of the tensors' data, in order; pieces may end anywhere.  REQUIRES: no more bytes than were
-  // declared.
+  // The next bytes of the tensors' data, in order; pieces may end anywhere. REQUIRES: not more bytes than declared.
   absl::Status Append(std::string_view bytes);
 
-  // Flushes, fsyncs and closes.  REQUIRES: all declared bytes were appended.
+  // Flushes, fsyncs and closes. REQUIRES: all declared bytes have been appended.
   absl::StatusOr<SafetensorsSummary> Finish();
 
  private:
@@ -82,14 +81,14 @@ class SafetensorsWriter {
   std::string buffer_;
 };
 
-// Reads a file that may be damaged or hostile. Open refuses: a header longer than the file or than 100 MB, JSON that is
-// malformed, nested or has a key twice, unknown types, shapes whose size overflows or differs from the offsets, tensors
-// that overlap, leave gaps or lie outside the file, bytes after the last one. Uses pread, so that a file cut short
-// while it is read gives an error, not a signal. Thread safety: const calls from any thread. Memory: a multiple of the
-// header.
+// Reads a file that may be damaged or hostile. Open refuses: a header longer than the file or than 100 MB; JSON that is
+// malformed, nested or has a key twice; unknown types; shapes whose size overflows or differs from the offsets; tensors
+// that overlap, leave gaps or lie outside the file; bytes after the last tensor. Uses pread, so that a file that is cut
+// short while it is read gives an error, not a signal.
+// Thread safety: const calls from any thread. Memory: a multiple of the header.
 class SafetensorsReader {
  public:
-  // `directory` and `name` apart: the file is opened inside the directory, never through a symbolic link.
+  // With `directory` and `name` the file is opened inside the directory, never through a symbolic link.
   // Errors: NotFound, DataLoss (says what is wrong), others of the file system.
   static absl::StatusOr<SafetensorsReader> Open(const std::string& directory, const std::string& name);
   static absl::StatusOr<SafetensorsReader> Open(const std::string& path);

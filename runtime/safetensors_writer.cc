@@ -82,7 +82,7 @@ absl::StatusOr<SafetensorsSummary> SafetensorsWriter::Finish() {
   return std::move(summary_);
 }
 
-// Steps over finished and empty tensors.
+// Skips finished and empty tensors.
 void SafetensorsWriter::EnterNextTensor() {
   while (current_left_ == 0 && current_ + 1 < tensors_.size()) current_left_ = tensors_[++current_].bytes();
 }

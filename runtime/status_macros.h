@@ -1,4 +1,4 @@
-// Early return on absl::Status errors: what the world does to us (files, configs, peers, memory) travels as a Status.
+// Early return on absl::Status errors: failures of files, configs, peers and memory are returned as a Status.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,7 @@
-// How the elements of activations and weights are stored: in fp32, or in bf16 (a float's upper half: its range, eight bits of mantissa).
+// How the elements of activations and weights are stored: in fp32, or in bf16 (the upper half of a float: its range,
+// eight bits of mantissa).
 //
-// Rounding is to the nearest, of two equally near to the even one; a NaN becomes the quiet NaN 0x7FFF, as the hardware's.
+// Rounding is to nearest, ties to even. A NaN becomes the quiet NaN 0x7FFF, as in hardware.
 // Thread safety: plain values.
 #pragma once
 

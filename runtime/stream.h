@@ -1,11 +1,11 @@
 // A Stream says where a kernel runs: on a number of CPU threads, or on a device (device.h).
 //
-// Its copies are how code that is the same for both reaches the memory that kernels work on: on the CPU they are memcpy and memset. On a
-// device the host's threads serve what is done on the host.
-// Numerics: the thread count never changes a bit of any kernel's result: threads split output rows, and
-// sums over rows run in fixed blocks merged in ascending order.
-// Thread safety: a Stream is a plain value; two threads may launch on equal streams at the same time (each OS thread has
-// its own team, thread_team.h), which is how ranks-as-threads tests work.
+// With the copies of a Stream the same code reaches the kernels' memory on both. On the CPU they are memcpy and memset.
+// On a device the host's threads do the work on the host.
+// Numerics: the number of threads never changes a bit of any kernel's result, because threads split output rows, and
+// sums over rows run in fixed blocks that are merged in ascending order.
+// Thread safety: a Stream is a plain value. Two threads may launch on equal streams at the same time, because each OS
+// thread has a team of its own (thread_team.h); tests with ranks as threads need that.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ class Stream {
  public:
   // A stream that runs each kernel on `threads` CPU threads.  REQUIRES: threads ≥ 1.
   static Stream Cpu(int threads) { return Stream(threads, nullptr, DeviceKind::kCpu); }
-  // The order of `device`, which must outlive the stream.
+  // The main order of `device`, which must outlive the stream.
   static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device, DeviceKind::kCuda); }
-  // The same device, beside its main order: for the operations whose headers say that they may be launched there.  REQUIRES: on a device;
-  // the queue is of its queues(). Copies, Clear and Synchronize belong to the main order.
+  // The same device, beside its main order: for operations whose headers allow it. REQUIRES: on a device; the queue is
+  // from its queues(). Copies, Clear and Synchronize are for the main order only.
   Stream Beside(DeviceQueues::Queue queue) const {
     HADAL_CHECK(device_ != nullptr);
     Stream beside = *this;
     beside.queue_ = queue;
     return beside;
   }
-  // What a stream of `kind` would be, where there may be no such device: for layouts alone, no kernel may run on it.
+  // A stream of `kind` without a device, for computing layouts. No kernel may run on it.
   static Stream ForLayouts(DeviceKind kind, int host_threads) { return Stream(host_threads, nullptr, kind); }
 
   int threads() const { return threads_; }
@@ -40,20 +40,21 @@ class Stream {
   DeviceKind kind() const { return kind_; }
   DeviceQueues::Queue queue() const { return queue_; }
 
-  // Bytes between places that kernels of this stream may touch, and between those and the host. ToHost and FromHost return when the host's
-  // side may be read or reused; Copy and Clear are in the order of the kernels. `bytes` may be 0.
+  // Copies between places that this stream's kernels may access, and between these and the host. ToHost and FromHost
+  // return when the host's memory may be read or reused; Copy and Clear are put in order with the kernels. `bytes` may
+  // be 0.
   void Copy(void* to, const void* from, int64_t bytes) const;
   void Clear(void* memory, int64_t bytes) const;
   void ToHost(void* to, const void* from, int64_t bytes) const;
   void FromHost(void* to, const void* from, int64_t bytes) const;
-  // Waits until the stream's kernels and copies are done; on the CPU they are.
+  // Waits until the stream's kernels and copies are done; on the CPU they always are.
   void Synchronize() const {
     HADAL_CHECK(queue_ == DeviceQueues::kMain);
     if (device_ != nullptr) device_->Synchronize();
   }
 
   // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside
-  // run serially (on the calling thread: where PrepareComputeThread() has been called). Not to be nested. Blocking.
+  // run serially (on the calling thread only after PrepareComputeThread()). Not to be nested. Blocking.
   template <typename Body>
   void Run(Body&& body) const {
     if (threads_ == 1) {
@@ -63,8 +64,8 @@ class Stream {
     ThreadTeam::OfThisThread().Run(threads_, body);
   }
 
-  // Splits [0, items) into one contiguous range a thread, every range but the last a multiple of `grain` and none
-  // smaller than `grain` (unless items < grain: then thread 0 has all), and runs body(begin, end) for each. Blocking.
+  // Splits [0, items) into one contiguous range a thread, and runs body(begin, end) for each. Every range but the last
+  // is a multiple of `grain`, and none is smaller than `grain` (if items < grain thread 0 has all). Blocking.
   template <typename Body>
   void ForRanges(int64_t items, int64_t grain, Body&& body) const {
     if (items <= 0) return;

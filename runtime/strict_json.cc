@@ -13,8 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The first of two passes: sees the parser's events, builds nothing, stops at the first thing that is not allowed. (The library's
-// filter for its second pass would do, but takes time quadratic in the number of objects in one object.)
+// The first of two passes: receives the parser's events, builds nothing, and stops at the first thing that is not
+// allowed. (The library's filter of its second pass could do this, but takes time quadratic in the number of objects in
+// one object.)
 class Checker final : public nlohmann::json_sax<Json> {
  public:
   explicit Checker(int max_depth) : max_depth_(max_depth) {}
@@ -55,7 +56,7 @@ class Checker final : public nlohmann::json_sax<Json> {
   }
 
   int max_depth_;
-  std::vector<std::set<std::string>> keys_;  // of the objects and arrays that are open; empty for arrays
+  std::vector<std::set<std::string>> keys_;  // of the open objects and arrays; empty for arrays
   std::string error_;
 };
 

@@ -1,8 +1,9 @@
-// JSON from files nobody vouches for: nlohmann-json behind limits, with its exceptions turned into Status.
+// JSON from untrusted files: nlohmann-json with limits, and its exceptions turned into Status.
 //
-// Refused beyond what JSON itself forbids: text longer than max_bytes, nesting deeper than max_depth (found while parsing,
-// before anything is built), an object with the same key twice (parsers disagree on which one counts), invalid UTF-8.
-// Thread safety: pure functions. Memory: about 16 bytes a byte of text at worst. Time: linear.
+// Refused in addition to what JSON itself forbids: text longer than max_bytes, nesting deeper than max_depth (found
+// while parsing, before anything is built), an object with the same key twice (parsers disagree on which one counts),
+// invalid UTF-8.
+// Thread safety: pure functions. Memory: at most about 16 bytes a byte of text. Time: linear.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct StrictJsonLimits {
   int max_depth = 8;
 };
 
-// Errors: DataLoss; the message starts with `what` (a path, say).
+// Errors: DataLoss; the message starts with `what` (for example a path).
 absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text, const StrictJsonLimits& limits,
                                                const std::string& what);
 

@@ -1,10 +1,10 @@
 // Tensor views: pointers with a shape. They own nothing; the arena (arena.h) owns every buffer.
 //
 // Layout: row-major; element (i, j) of a matrix is data[i * stride + j]. `stride` is in elements, stride ≥ columns.
-// A default-constructed view is empty and stands for "not given" in kernel argument structs.
-// Matrix is one of floats: what the CPU's kernels read, and everything that is fp32 everywhere (statistics, gradients of weights, losses).
-// AnyMatrix says at run time how its elements are stored: what a device may keep in bf16. A kernel asks it for the view that it needs,
-// which is checked: floats(), or of<T>().
+// A default-constructed view is empty and means "not given" in kernel argument structs.
+// Matrix has floats: what the CPU's kernels read, and everything that is always fp32 (statistics, gradients of weights,
+// losses). AnyMatrix says at run time how its elements are stored: what a device may keep in bf16. A kernel gets a
+// typed view from it by floats() or of<T>(), which check the type.
 // Thread safety: plain values.
 #pragma once
 
@@ -63,7 +63,7 @@ struct VectorOf {
   T& operator[](int64_t i) const { return data[i]; }
 };
 
-// A matrix whose elements are stored as `storage` says. `Void`: void, or const void for one that is only read.  [rows, columns]
+// A matrix whose elements are stored as `storage` says. `Void`: void, or const void if it is only read. [rows, columns]
 template <typename Void>
 struct AnyMatrixOf {
   template <typename T>
@@ -80,7 +80,7 @@ struct AnyMatrixOf {
   AnyMatrixOf(Void* d, int64_t r, int64_t c, Storage s) : data(d), rows(r), columns(c), stride(c), storage(s) {}
   AnyMatrixOf(Element<float>* d, int64_t r, int64_t c) : data(d), rows(r), columns(c), stride(c) {}
   AnyMatrixOf(Element<float>* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
-  // Views that say it with their type convert, and a mutable one to a read-only one.
+  // Views with a static type convert; so does a mutable view to a read-only one.
   template <typename T>
   requires(std::is_const_v<Void> || !std::is_const_v<T>)
       AnyMatrixOf(const MatrixOf<T>& m)  // NOLINT(google-explicit-constructor)
@@ -91,14 +91,14 @@ struct AnyMatrixOf {
       : data(m.data), rows(m.rows), columns(m.columns), stride(m.stride), storage(m.storage) {}
 
   bool empty() const { return data == nullptr; }
-  // The same as a matrix of T.  REQUIRES: it is stored so, or empty.
+  // The same view as a matrix of T. REQUIRES: stored as T, or empty.
   template <typename T>
   MatrixOf<Element<T>> of() const {
     if (!empty()) HADAL_CHECK(storage == kStorageOf<T>);
     return {static_cast<Element<T>*>(data), rows, columns, stride};
   }
   MatrixOf<Element<float>> floats() const { return of<float>(); }
-  // Of all elements, back to back.  REQUIRES: contiguous.
+  // The size of all elements. REQUIRES: contiguous.
   int64_t bytes() const {
     HADAL_CHECK_EQ(stride, columns);
     return rows * columns * BytesOf(storage);
@@ -123,7 +123,7 @@ struct AnyMatrixOf {
 using AnyMatrix = AnyMatrixOf<void>;
 using ConstAnyMatrix = AnyMatrixOf<const void>;
 
-// A contiguous vector, likewise.  [size]
+// A contiguous vector whose elements are stored as `storage` says. [size]
 struct ConstAnyVector {
   const void* data = nullptr;
   int64_t size = 0;
@@ -136,7 +136,7 @@ struct ConstAnyVector {
   ConstAnyVector(const float* d, int64_t n) : data(d), size(n) {}
 
   bool empty() const { return data == nullptr; }
-  // REQUIRES: stored so, or empty.
+  // REQUIRES: stored as T, or empty.
   template <typename T>
   VectorOf<const T> of() const {
     if (!empty()) HADAL_CHECK(storage == kStorageOf<T>);

@@ -23,7 +23,7 @@ void Pause() {
 #endif
 }
 
-// A number that one thread advances and another waits for.
+// A number that one thread advances while another waits for it.
 class alignas(64) Signal {
  public:
   void Advance(uint32_t value) {
@@ -34,7 +34,7 @@ class alignas(64) Signal {
     changed_.notify_one();
   }
 
-  // Returns when the number is `value`: after spinning for a while, by sleeping.
+  // Returns when the number is `value`; spins for a while, then sleeps.
   void Await(uint32_t value) {
     if (Spin(value)) return;
     std::unique_lock lock(mutex_);
@@ -45,7 +45,7 @@ class alignas(64) Signal {
 
  private:
   bool Spin(uint32_t value) const {
-    constexpr int kLooksAtTheClock = 32;  // one every so many pauses
+    constexpr int kLooksAtTheClock = 32;  // reads the clock once in this many pauses
     for (const Stopwatch watch; watch.Seconds() < ThreadTeam::kSpinSeconds;) {
       for (int i = 0; i < kLooksAtTheClock; ++i) {
         if (value_.load(std::memory_order_acquire) == value) return true;
@@ -61,7 +61,7 @@ class alignas(64) Signal {
   std::condition_variable changed_;
 };
 
-// What body(index) throws, or null.
+// The exception that body(index) throws, or null.
 std::exception_ptr Call(absl::FunctionRef<void(int)> body, int index) {
   try {
     body(index);
@@ -81,12 +81,12 @@ class ThreadTeam::Worker {
     thread_.join();
   }
 
-  // `body` null: the worker ends.
+  // Null `body`: the worker ends.
   void Begin(const absl::FunctionRef<void(int)>* body) {
     body_ = body;
     begun_.Advance(++regions_);
   }
-  // Returns what the body threw, or null.
+  // Returns the exception that the body threw, or null.
   std::exception_ptr AwaitEnd() {
     ended_.Await(regions_);
     return std::exchange(error_, nullptr);
@@ -104,11 +104,11 @@ class ThreadTeam::Worker {
   }
 
   const int index_;
-  uint32_t regions_ = 0;  // begun so far; the owner's
+  uint32_t regions_ = 0;  // regions begun so far; owned by the team's thread
   const absl::FunctionRef<void(int)>* body_ = nullptr;
   std::exception_ptr error_;  // of the last region
   Signal begun_, ended_;
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last member: the thread starts when all others exist
 };
 
 ThreadTeam::ThreadTeam() = default;

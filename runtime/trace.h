@@ -1,9 +1,10 @@
-// What one rank did and when: a bounded buffer of timed events, filled only while it records.
+// What one rank did, and when: a bounded buffer of timed events, filled only while recording.
 //
-// Why bounded: tracing must not change what it looks at. Reserve() takes all the memory; inside a step nothing allocates, and when
-// the buffer is full further events are dropped and counted. While it does not record, every call is the test of one flag.
-// An event carries numbers only; who writes the file knows the words (tools/metrics/trace_json.h). Times are MonotonicSeconds() of this
-// rank; step_tracer.h brings all ranks' times onto one clock.
+// Why bounded: tracing must not change what it measures. Reserve() takes all the memory, so nothing allocates inside a
+// step. When the buffer is full, further events are dropped and counted. While not recording, every call tests one
+// flag.
+// Events have numbers only; tools/metrics/trace_json.h has the words. Times are MonotonicSeconds() of this rank;
+// pipeline/step_tracer.h brings all ranks' times onto one clock.
 // Threads: one. Blocking: none.
 #pragma once
 
@@ -23,10 +24,11 @@ enum class TraceKind : int32_t {
   kBackward,
   kSend,     // copy into the ring and post; includes the wait for a free buffer
   kReceive,  // until the message is there
-  kArrival,  // a message was seen to have come before its receive was reached; begin = end = when it was seen
+  kArrival,  // a message that came before its receive was reached; begin = end = when it was noticed
   kTiedGradients,
-  kReduceOverReplicas,  // what is left of the sum over replicas after the last backward
-  kReplicaGradients,  // one of its messages' worth: from when this rank's own gradients were complete until all replicas' were added
+  kReduceOverReplicas,  // the part of the sum over replicas that remains after the last backward
+  // one message of that sum: from when this rank's own gradients were complete until all replicas' were added
+  kReplicaGradients,
   kGlobalNorm,
   kOptimizer,
   kGatherOverReplicas,
@@ -38,10 +40,10 @@ enum class TraceKind : int32_t {
 };
 inline constexpr int kTraceKinds = 17;
 
-// In words.
+// The kind in words.
 const char* TraceKindName(TraceKind kind);
 
-// What does not apply is -1.
+// Fields that do not apply are -1.
 struct TraceEvent {
   TraceKind kind = TraceKind::kStep;
   int32_t chunk = -1;
@@ -52,26 +54,26 @@ struct TraceEvent {
   double begin_seconds = 0;
   double end_seconds = 0;
 };
-static_assert(std::is_trivially_copyable_v<TraceEvent>);  // travels as bytes between ranks of one binary
+static_assert(std::is_trivially_copyable_v<TraceEvent>);  // sent as bytes between ranks of one binary
 
 class TraceBuffer {
  public:
-  // Room for `events`; forgets what there was.
+  // Makes room for `events` events; forgets earlier ones.
   void Reserve(int64_t events);
   // Records from now on; events belong to `step`.
   void Start(int64_t step);
   void Stop() { recording_ = false; }
   bool recording() const { return recording_; }
 
-  // 0 while not recording: a begin that Add will not see.
+  // 0 while not recording.
   double Now() const { return recording_ ? MonotonicSeconds() : 0; }
-  // Keeps the event, with the current step, if it records and there is room.
+  // Keeps the event, with the current step, if recording and if there is room.
   void Add(TraceEvent event);
 
-  // Goes on with the same step.
+  // Continues recording the same step.
   void Resume() { recording_ = true; }
 
-  // Shows scopes to `profiler`, recording or not, as those of `stage`; null: to nobody.
+  // From now on scopes are also shown to `profiler`, recording or not, as those of `stage`. Null: no profiler.
   void ShowTo(Profiler* profiler, int stage) { profiler_ = profiler, stage_ = stage; }
   Profiler* profiler() const { return profiler_; }
   int stage() const { return stage_; }
@@ -82,7 +84,7 @@ class TraceBuffer {
   void Clear();
 
  private:
-  std::vector<TraceEvent> events_;  // never grows beyond its reserve
+  std::vector<TraceEvent> events_;  // never grows beyond what was reserved
   int64_t step_ = -1;
   int64_t dropped_ = 0;
   bool recording_ = false;
@@ -90,8 +92,8 @@ class TraceBuffer {
   int stage_ = 0;
 };
 
-// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null. A profiler sees the scope as
-// "stage 1 backward, micro-batch 3".
+// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null. A
+// profiler shows the scope as "stage 1 backward, micro-batch 3".
 class TraceScope {
  public:
   TraceScope(TraceBuffer* trace, const TraceEvent& event)
@@ -118,7 +120,7 @@ class TraceScope {
   TraceEvent event_;
 };
 
-// Records nothing in its own scope: what happens there belongs to no training step.
+// Stops recording during its own scope: for work that belongs to no training step.
 class TracePause {
  public:
   explicit TracePause(TraceBuffer& trace) : trace_(trace), was_recording_(trace.recording()) { trace_.Stop(); }

@@ -34,5 +34,9 @@ found=$(grep -rnE --include='*.h' --include='*.cc' '^#include [<"](google/protob
 # nvcc sees no Abseil: its headers and nvcc's C++20 do not go together everywhere.
 found=$(grep -rnE '^#include [<"](absl|google)/' kernels/cuda)
 [ -z "$found" ] || { echo "Abseil or Protobuf in kernels/cuda:"; echo "$found"; failures=1; }
+# What waits goes by the monotonic clock (runtime/deadline.h, runtime/clock.h): the time of day may be set meanwhile.
+found=$(grep -rnE 'absl::Now\(\) *([<>]|- )|[-<>=] absl::Now\(\)( \+|;|\))' runtime/comm pipeline launch |
+  grep -vE '^launch/time_limit|allowed = deadline - absl::Now\(\);')
+[ -z "$found" ] || { echo "waits by the time of day:"; echo "$found"; failures=1; }
 [ $failures -eq 0 ] && echo "arrows hold"
 exit $failures

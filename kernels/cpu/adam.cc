@@ -17,8 +17,8 @@ namespace {
 using Tag = hn::ScalableTag<float>;
 using Vec = hn::Vec<Tag>;
 
-// Updates one vector of each array. The arrays' last lanes go through the same operations, so that where a thread's
-// range ends changes no bit.
+// Updates one vector of each array. The arrays' last lanes take the same operations, so the end of a thread's range
+// changes no bit.
 HWY_INLINE void UpdateVector(const cpu::AdamScalars& s, Vec gradient, Vec& parameter, Vec& first, Vec& second) {
   const Tag d;
   const Vec g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
@@ -49,7 +49,7 @@ void AdamKernel(const cpu::AdamScalars& scalars, const AdamArgs& args, int64_t b
   const int64_t rest = end - i;
   if (rest == 0) return;
   Vec p = LoadPartial(d, parameter + i, rest, 0.0f), m = LoadPartial(d, first + i, rest, 0.0f);
-  Vec v = LoadPartial(d, second + i, rest, 1.0f);  // not 0: the unused lanes divide by its root
+  Vec v = LoadPartial(d, second + i, rest, 1.0f);  // not 0, because the unused lanes divide by its root
   UpdateVector(scalars, LoadPartial(d, gradient + i, rest, 0.0f), p, m, v);
   StorePartial(d, p, parameter + i, rest);
   StorePartial(d, m, first + i, rest);

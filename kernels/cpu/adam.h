@@ -5,7 +5,7 @@
 
 namespace hadal::cpu {
 
-// What every element of a step shares, computed in double and rounded once.
+// The scalars that all elements of a step share, computed in double and rounded once.
 struct AdamScalars {
   float gradient_scale;
   float beta1, one_minus_beta1;

@@ -57,8 +57,8 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
   return hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), delta, hn::Div(delta, sum));
 }
 
-// dS = P ∘ ((dP − reference) − delta). Any reference gives the same gradient; the first key's makes the differences small, and
-// nearly exact, where tokens have grown alike (attention.md).
+// dS = P ∘ ((dP − reference) − delta). Any reference gives the same gradient. With the first key's as reference the
+// differences are small, and nearly exact, where tokens have grown alike (attention.md).
 void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                        const TileMatrices& m) {
   const Tag d;
@@ -134,7 +134,7 @@ void BackwardPair(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
   }
 }
 
-// No key was attended to: the queries have no gradient.
+// For queries without a key: no gradient.
 void BackwardWithoutKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {

@@ -63,8 +63,8 @@ HWY_INLINE Vec ExponentialsOverKeys(const AttentionForwardArgs& args, const cpu:
   return sum;
 }
 
-// Softmax down the columns, without the division: the context is divided instead. Leaves 1/sum and the natural logarithm of the
-// sums of exponentials of the tile's queries.
+// Softmax down the columns without the division; the context is divided instead. Stores for the tile's queries 1/sum
+// and the natural logarithm of the sum of exponentials.
 void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                      float* scores, float* reciprocals, float* log_sums) {
   const Tag d;
@@ -73,7 +73,7 @@ void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair&
     const Vec maximum = MaximumOverKeys(vector, scores);
     const Vec sum = ExponentialsOverKeys(args, pair, tile, vector, maximum, scores);
     hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, reciprocals + column);
-    // Log is not asked for NaN: it would answer with a number.
+    // Log is not called with NaN, because it would return a number.
     const Vec log_sum = hn::IfThenElse(hn::Eq(sum, sum), hn::Log(d, sum), sum);
     hn::Store(hn::MulAdd(maximum, hn::Set(d, static_cast<float>(kLog2)), log_sum), d, log_sums + column);
   }
@@ -105,7 +105,7 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
   }
 }
 
-// No key to attend to: the context is 0.
+// For queries without a key: the context is 0.
 void ForwardWithoutKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {

@@ -1,11 +1,12 @@
-// What forward and backward share: a tile of up to 32 queries of one (sentence, head) pair against the pair's keys.
+// What forward and backward share: a tile of up to 32 queries of one (sentence, head) pair, and the pair's keys.
 //
-// Everything keys-by-queries is held transposed: row j is a key, the tile's queries are the columns, stride kAttentionTile.
-// So a softmax runs down columns, a vector of queries at a time: sums over keys are plain chains in ascending order, ragged key
-// counts need no masks, and padding (queries up to a whole vector) never meets real results.
+// All matrices of keys by queries are held transposed: row j is a key, columns are the tile's queries, stride
+// kAttentionTile. So a softmax runs down columns, one vector of queries at a time. Sums over keys are plain chains in
+// ascending order, ragged numbers of keys need no masks, and padding (queries up to a whole vector) never mixes with
+// results.
 //
-// Causal tiles: key j is seen by the queries i ≥ j − first_query. Products go by strips of kCausalStrip keys or queries and skip
-// what lies wholly above the diagonal; inside the strips on the diagonal the probabilities are exact zeros.
+// Causal tiles: the queries i ≥ j − first_query see key j. Products are cut into strips of kCausalStrip keys or
+// queries, and skip strips wholly above the diagonal. In the strips on the diagonal hidden probabilities are exactly 0.
 // A Highway "-inl" header: see dropout-inl.h.
 
 #if defined(HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,7 +31,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Scores are kept in units of log 2, so that probabilities are powers of two: log2(e) is folded into the scale of Q.
+// Scores are in units of log 2, so that probabilities are powers of two: the scale of Q includes log2(e).
 inline constexpr double kLog2E = 1.4426950408889634;
 inline constexpr double kLog2 = 0.6931471805599453;
 
@@ -70,7 +71,8 @@ HWY_INLINE void MultiplyKeysByQueries(const AttentionTile& tile, const ConstMatr
   }
 }
 
-// out[i, d] = Σ_j weights[j, i] · rows[j, d]: the context from P and V, dQ from dS and K. `width`: columns of rows and out.
+// out[i, d] = Σ_j weights[j, i] · rows[j, d]: the context from P and V, dQ from dS and K. `width`: columns of rows and
+// out.
 HWY_INLINE void SumOverKeys(const AttentionTile& tile, const float* weights, const float* rows, int64_t width,
                             float* out) {
   const int64_t strip = tile.Strip(tile.queries);
@@ -127,8 +129,8 @@ struct QueryVector {
   HWY_INLINE hn::Mask<Tag> Sees(int64_t j) const { return hn::Ge(positions, hn::Set(Tag(), static_cast<float>(j))); }
 };
 
-// Walks the keys that a vector of queries sees, in ascending order: body(j, factor, masked). `factor` points to the dropout
-// factors of key j, a lane a query, or is null without dropout; `masked` says that not all lanes see the key.
+// Loops over the keys that a vector of queries sees, in ascending order: body(j, factor, masked). `factor` points to
+// the dropout factors of key j, one query a lane; null without dropout. `masked`: not all lanes see the key.
 template <typename Body>
 HWY_INLINE void ForKeys(const QueryVector& vector, const Dropout& dropout, uint64_t first_row, uint32_t heads,
                         uint32_t head, Body&& body) {

@@ -1,6 +1,6 @@
-// How attention's work is cut on CPUs: into (sentence, head) pairs, each computed from start to end by one thread with the
-// thread's own scratch; a pair into tiles of kAttentionTile queries.
-// Plain arithmetic shared by the forward, the backward and the size of the scratch; no vectors here.
+// How attention's work is cut on CPUs: into (sentence, head) pairs, each computed from start to end by one thread in
+// its own scratch; a pair into tiles of kAttentionTile queries.
+// Plain arithmetic, without vectors, shared by forward, backward and the size of the scratch.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct AttentionPair {
   int32_t head;
 };
 
-// Calls body(pair) for thread `thread`'s pairs: one contiguous range of the pairs in (sentence, head) order, cut where the work
-// (queries x keys) is shared out evenly. Every pair belongs to exactly one thread.
+// Calls body(pair) for the pairs of thread `thread`: one contiguous range of the pairs in (sentence, head) order, cut
+// so that all threads have about the same work (queries x keys). Every pair belongs to exactly one thread.
 template <typename Body>
 void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& body) {
   const int64_t sentences = shape.query_offsets.size - 1;
@@ -35,7 +35,7 @@ void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& bo
                          .head = 0};
   };
   const auto work_of = [](const AttentionPair& pair) {
-    return pair.queries * pair.keys + pair.queries + pair.keys + 1;  // the last terms: copies, and calls
+    return pair.queries * pair.keys + pair.queries + pair.keys + 1;  // the last terms: copies and calls
   };
   int64_t total = 0;
   for (int64_t n = 0; n < sentences; ++n) total += shape.heads * work_of(pair_of(n));
@@ -87,7 +87,8 @@ struct AttentionScratchLayout {
   int64_t d_keys, d_values;  // [L, W]
 };
 
-// Floats of one thread: room to start on a 64-byte boundary, so that speed does not hang on where the caller's scratch begins.
+// Floats of one thread, with room to start on a 64-byte boundary, so that speed does not depend on the scratch's
+// address.
 inline int64_t ThreadScratchFloats(const AttentionScratchLayout& layout) { return layout.total + 16; }
 
 // The part of `scratch` that is `thread`'s.  REQUIRES: scratch holds ThreadScratchFloats for each thread.

@@ -22,20 +22,20 @@ using Vec = hn::Vec<Tag>;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What one read of a row of logits gives.
+// What one pass over a row of logits computes.
 struct RowSums {
   float maximum;
   float exponentials;  // Σ_v e^(z_v − maximum)
   double logits;       // Σ_v z_v
 };
 
-// The same in each lane; lanes meet at the end of the row.
+// The same for each lane; lanes are combined at the end of the row.
 struct LaneSums {
   Vec maximum, exponentials, logits;
 };
 
-// Adds kVectors vectors. The running sum is rescaled once for all of them: 1 + 1/kVectors exponentials an element; and
-// their own sum is formed first, which keeps the chain of roundings kVectors times shorter.
+// Adds kVectors vectors. The running sum is rescaled once for all of them, which takes 1 + 1/kVectors exponentials an
+// element. Their own sum is formed first, which makes the chain of roundings kVectors times shorter.
 template <int kVectors>
 HWY_INLINE void AddBlock(const Vec (&z)[kVectors], LaneSums& sums) {
   const Tag d;

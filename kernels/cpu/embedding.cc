@@ -18,7 +18,8 @@ void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64
   const float multiplier = args.multiplier;
   const bool positions_given = !args.row_positions.empty();
   const int32_t* offsets_end = args.offsets.data + args.offsets.size;
-  // The sentence of row `begin`: the last that starts at or before it (empty sentences start there too, and hold no row).
+  // The sentence of row `begin`: the last that starts at or before it (empty sentences also start there, but have no
+  // row).
   const int32_t* sentence = positions_given ? nullptr : std::upper_bound(args.offsets.data, offsets_end, begin) - 1;
   DropoutWindow window(args.dropout, end * width);
   for (int64_t row = begin; row < end; ++row) {

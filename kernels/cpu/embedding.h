@@ -1,5 +1,5 @@
-// Token embedding on the CPU: the forward splits rows over threads, the backward columns, so that no two threads meet in a
-// row of the table. Arguments are checked by the caller (kernels/embedding.cc).
+// Token embedding on the CPU. Forward splits rows over threads. Backward splits columns, so that no two threads write
+// to the same elements of the table. Arguments are checked by the caller (kernels/embedding.cc).
 #pragma once
 
 #include "kernels/embedding.h"

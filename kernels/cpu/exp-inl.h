@@ -2,11 +2,12 @@
 //
 //   Exp(d, x)  = e^x        Exp2(d, x) = 2^x
 //
-// Method: x = n·log 2 + r with n whole and |r| ≤ log(2)/2 (Exp2: x = n + r, |r| ≤ 1/2); e^r by a polynomial of degree
-// 6, minimax in relative error (3e-9) under p(0) = 1; the product with 2^n is exact. Adding 1.5·2^23 + 127 to x/log 2
-// rounds it and leaves n + 127, the exponent field of 2^n, in the low bits. Why not Highway's math library: its Exp
-// turns NaN into 0, which would hide a diverged run. Numerics: error < 1 ulp with fused multiply-add, < 2 ulp without;
-// e^0 = 1 exactly; results below 2^-126 become 0; -inf gives 0; NaN stays NaN. REQUIRES: x ≤ 88 (Exp), x ≤ 127 (Exp2).
+// Method: x = n·log 2 + r with n whole and |r| ≤ log(2)/2 (Exp2: x = n + r, |r| ≤ 1/2). A polynomial of degree 6 gives
+// e^r, minimax in relative error (3e-9) under p(0) = 1; the product with 2^n is exact. Adding 1.5·2^23 + 127 to x/log 2
+// rounds it and leaves n + 127, the exponent field of 2^n, in the low bits.
+// Why not Highway's math library: its Exp turns NaN into 0, which would hide a diverged run.
+// Numerics: error < 1 ulp with fused multiply-add, < 2 ulp without; e^0 = 1 exactly; results below 2^-126 become 0;
+// -inf gives 0; NaN stays NaN. REQUIRES: x ≤ 88 (Exp), x ≤ 127 (Exp2).
 // A Highway "-inl" header: see dropout-inl.h.
 
 #if defined(HADAL_KERNELS_CPU_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)

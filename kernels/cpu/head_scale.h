@@ -1,4 +1,5 @@
-// Head scale on the CPU: rows (backward: blocks of rows) split over threads. Arguments are checked by kernels/head_scale.cc.
+// Head scale on the CPU: rows (backward: blocks of rows) split over threads. Arguments are checked by the caller
+// (kernels/head_scale.cc).
 #pragma once
 
 #include "kernels/head_scale.h"

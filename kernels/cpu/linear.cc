@@ -9,20 +9,20 @@
 namespace hadal::cpu {
 namespace {
 
-// No product has fewer rows unless the whole has: oneDNN sums products of ≤ 8 rows in another order.
+// Least rows of a product, unless the whole has fewer: oneDNN sums products of ≤ 8 rows in another order.
 constexpr int64_t kRowGrain = 16;
 
 // Rows of a product where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
 
-// Whether a row of a product of ≥ 16 rows has the same bits whatever rows stand around it. Measured for oneDNN 2.6 on
-// AVX-512 over the shapes of the tests; its AVX and AVX2 kernels differ.
+// Whether a row of a product of ≥ 16 rows has the same bits whatever its other rows. Measured for oneDNN 2.6 on AVX-512
+// with the shapes of the tests; its AVX and AVX2 kernels differ.
 bool RowsAreIndependent() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
-// Splits the output rows of a product over the stream's threads and calls product(begin, end) such that no bit depends on
-// their number: on whole thread ranges where rows are independent, else on blocks of rows whose bounds are fixed.
+// Splits the output rows of a product over the stream's threads and calls product(begin, end), such that the number of
+// threads changes no bit: one range a thread where rows are independent, else blocks of rows with fixed bounds.
 template <typename Product>
 void ForProductRows(const Stream& stream, int64_t rows, const Product& product) {
   if (RowsAreIndependent()) {

@@ -1,4 +1,4 @@
-// Linear layers on the CPU: oneDNN's sgemm called serially on each thread's own output rows, then the epilogue.
+// Linear layers on the CPU: each thread calls oneDNN's sgemm serially for its own output rows, then the epilogue.
 // Arguments are checked by the caller (kernels/linear.cc).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Loads and stores of the first few lanes of a vector, where an array's end is nearer than a whole vector.
+// Loads and stores the first few lanes of a vector, where an array ends before a whole vector does.
 // Both go through a small buffer on the stack: no byte beyond the array is touched on any instruction set.
 // A Highway "-inl" header: see dropout-inl.h.
 

@@ -1,5 +1,6 @@
-// The residual connection on the CPU: one row at a time, its passes in cache; rows (backward: blocks of rows) split over
-// threads. Arguments are checked by the caller (kernels/residual_norm.cc). Two files: residual_norm_{forward,backward}.cc.
+// The residual connection on the CPU: one row at a time, with its passes in cache; rows (backward: blocks of rows) are
+// split over threads. Arguments are checked by the caller (kernels/residual_norm.cc). Two files:
+// residual_norm_{forward,backward}.cc.
 #pragma once
 
 #include "kernels/residual_norm.h"

@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-// What one block of rows adds to each column sum: [kResidualNormSums, W] of the block in ResidualNormBackwardArgs::partials,
-// in the order of the fields. Null where it is not asked for.
+// What one block of rows adds to each column sum: the block's [kResidualNormSums, W] in
+// ResidualNormBackwardArgs::partials, in the order of the fields. Null where that sum is not wanted.
 struct BlockSums {
   BlockSums(const ResidualNormBackwardArgs& args, int64_t block)
       : width(args.d_stream.columns), base(args.partials.data + block * kResidualNormSums * width) {
@@ -60,8 +60,8 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
   return means;
 }
 
-// ds of one row, and from it d_stream, d_branch, d_skip and the block's sums over it. Reads before it writes at each column,
-// so that d_stream may lie over d_normed or d_sum.
+// ds of one row; from it d_stream, d_branch, d_skip and the block's sums. Reads each column before it writes it, so
+// that d_stream may alias d_normed or d_sum.
 HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, const RowMeans means,
                             DropoutWindow& window, const BlockSums& sums) {
   const int64_t width = args.d_stream.columns;
@@ -146,7 +146,7 @@ void MergeBlocks(const float* partials, int64_t blocks, int64_t width, float* su
   });
 }
 
-// Σ over the columns of such sums.
+// Sums of that kind, added over the columns.
 float SumBlocks(const float* partials, int64_t blocks, int64_t width) {
   return SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
     auto total = hn::LoadU(d, partials + c);

@@ -64,7 +64,7 @@ void ResidualNormForwardRows(const ResidualNormForwardArgs& args, int64_t begin,
   for (int64_t row = begin; row < end; ++row) {
     const float* s = args.stream.floats().row(row);
     if (!args.branch.empty()) {
-      // Where s is not wanted, the row of n holds it until it is normalised in place.
+      // Where s is not wanted, n's row holds s until it is normalised in place.
       float* to = args.sum.empty() ? args.normed.floats().row(row) : args.sum.floats().row(row);
       ResidualRow(args, row, window, to);
       s = to;

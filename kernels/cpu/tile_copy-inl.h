@@ -56,8 +56,8 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
 
 #else
 
-// Block b of the vector (four lanes) holds columns [column, column + 4) of row first + 4·b; a row beyond the matrix stands for
-// the last one.
+// Four-lane block b of the vector is columns [column, column + 4) of row first + 4·b; rows after the matrix's last
+// repeat the last.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -69,7 +69,7 @@ HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first,
   }
 }
 
-// Transposes one vector's worth of rows by four columns: four loads of row blocks, then 4x4 within each block of lanes.
+// Transposes one vector's worth of rows by four columns: loads four row blocks, then transposes each 4x4 block.
 HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
                                      float* HWY_RESTRICT to, int64_t to_stride) {
   const hn::ScalableTag<float> d;
@@ -92,7 +92,8 @@ HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64
   store(hn::InterleaveUpper(wide, high01, high23), 3);
 }
 
-// Columns [from.rows, RoundUpToLanes(from.rows)) of `to` repeat the last row.  REQUIRES: from.rows ≥ 1; `to_stride` covers them.
+// Columns [from.rows, RoundUpToLanes(from.rows)) of `to` repeat the last row. REQUIRES: from.rows ≥ 1; `to_stride`
+// covers these columns.
 HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_RESTRICT to, int64_t to_stride) {
   const int64_t padded_rows = RoundUpToLanes(from.rows);
   const int64_t lanes = RoundUpToLanes(1);

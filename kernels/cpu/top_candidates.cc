@@ -18,14 +18,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The best so far of one row, in descending order: tokens[0 … used) of `logits`.
+// The best tokens so far of one row, in descending order of `logits`: tokens[0 … used).
 struct Best {
   const float* logits;
   int32_t* tokens;
   int64_t capacity;
   int64_t used = 0;
 
-  // A logit must exceed this to enter; columns come in ascending order, so that an equal one stays behind.
+  // A logit must exceed this to enter. Columns come in ascending order, so of equal logits the earlier column stays.
   float threshold() const { return used < capacity ? -kInfinity : logits[tokens[used - 1]]; }
 
   void Insert(int32_t token) {

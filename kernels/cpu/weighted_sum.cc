@@ -45,7 +45,7 @@ void WeightedSumForwardRows(const WeightedSumForwardArgs& args, int64_t begin, i
   }
 }
 
-// partials[block·K + k]: Σ dy·x_k of the block. A row's gradient is written in the trip that sums it.
+// partials[block·K + k]: Σ dy·x_k of the block. The pass that sums a row also writes the row's gradient.
 void WeightedSumBackwardBlocks(const WeightedSumBackwardArgs& args, int64_t begin_block, int64_t end_block) {
   const int64_t rows = args.dy.rows, terms = args.weights.size, width = args.dy.columns;
   for (int64_t block = begin_block; block < end_block; ++block) {

@@ -24,7 +24,7 @@ std::vector<uintptr_t> Pieces(const std::vector<uintptr_t>& addresses, uint32_t 
   return pieces;
 }
 
-// The bytes that they want, each once.
+// The bytes that the lanes need, each counted once.
 int64_t BytesOf(const std::vector<uintptr_t>& addresses, uint32_t bytes) {
   uintptr_t end = 0;
   int64_t total = 0;
@@ -35,7 +35,7 @@ int64_t BytesOf(const std::vector<uintptr_t>& addresses, uint32_t bytes) {
   return total;
 }
 
-// Of lanes that go together.
+// Counts one group of lanes.
 void AddWavefronts(const std::vector<uintptr_t>& addresses, uint32_t bytes, AccessCount& count) {
   const std::vector<uintptr_t> words = Pieces(addresses, bytes, kWordBytes);
   std::array<int64_t, kBanks> of_bank{};

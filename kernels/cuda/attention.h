@@ -1,19 +1,20 @@
 // Attention over packed sentences on the device: the formulas of kernels/attention.h; scores never reach memory.
 //
-// A block takes one head and a tile of queries (for d_k and d_v: of keys) of one sentence, and walks over the other side 32 rows at a
-// time with an online softmax. What tile a block has is read from a list in device memory that the host makes once a
-// batch (AttentionTiles); the grid has a block for each tile of the batch's capacity, and blocks behind the list's end return: a
-// captured graph serves every batch.
-// Backward: d_q first, which also leaves two numbers a query and head in `row_terms`, then d_k and d_v. Both recompute P from the
-// forward's log-sum-exp. Numbers of a query and head lie head by head, [H, Rq]: a block has one head, and its rows' numbers are then
-// neighbours. row_terms holds r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of kernels/attention.md, which
-// keep the gradient accurate where a sentence's keys are alike.
-// Numerics: fp32 in shared memory and registers, whatever T is; keys and queries in ascending order within a thread; no atomics: the
-// same bits every time, whatever lies beside a sentence. Exponentials are exact to an ulp or two for float, ex2.approx for BFloat16.
-// Dropout's masks are those of random.h.
-// Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (tensor_attention.h, which says what rounds there); everything else is plain
-// fp32 arithmetic. Which of them runs is a function of the type and the head's width alone.
-// REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens where dropout is active; causal: equal offsets. Asynchronous.
+// A block computes one head and one tile of queries (for d_k and d_v: of keys) of one sentence. It loops over the other
+// side 32 rows at a time with an online softmax. The host makes the list of tiles once a batch (AttentionTiles), and
+// blocks read their tile from it in device memory. The grid has a block for each tile of the batch's capacity; blocks
+// after the end of the list return at once. So a captured graph serves every batch.
+// Backward: first d_q, which also writes two numbers a query and head to `row_terms`, then d_k and d_v. Both recompute
+// P from the forward's log-sum-exp. row_terms has r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of
+// kernels/attention.md, which keep the gradient accurate where a sentence's keys are alike. Numbers of a query and head
+// are stored [H, Rq], because a block has one head: those of its rows are then neighbours.
+// Numerics: fp32 in shared memory and registers, whatever T is. Within a thread keys and queries are in ascending
+// order; no atomics. The same bits every time, whatever the other sentences. Exponentials are exact to an ulp or two
+// for float, ex2.approx for BFloat16. Dropout's masks are those of random.h.
+// Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (tensor_attention.h says what is rounded there).
+// Everything else is plain fp32 arithmetic. The choice depends only on the type and the head's width.
+// REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens where dropout is active; causal: equal offsets.
+// Asynchronous.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 
 namespace hadal::cuda {
 
-// Rows [first, first + rows) of one side, and the whole sentence. A tile of 0 rows is none.
+// Rows [first, first + rows) of one side, and the whole sentence. 0 rows: no tile.
 struct AttentionTile {
   int32_t first = 0, rows = 0;
   int32_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;
@@ -34,7 +35,9 @@ inline constexpr int64_t kWidestHead = 128;
 
 inline constexpr int32_t kAttentionTileRows = 32;
 
-// The tiles of a batch's queries, and of its keys, in ascending order. At most rows / kAttentionTileRows + sentences each.
+// The tiles of a batch's queries, and of its keys, in ascending order. Each list has at most
+//   rows / kAttentionTileRows + sentences
+// tiles.
 struct AttentionTiles {
   std::vector<AttentionTile> of_queries, of_keys;
 };

@@ -19,16 +19,16 @@ HADAL_DEVICE float DProbability(const Pairs& pairs, int j, const DeviceDropout& 
   return pairs.kept >> j & 1 ? pairs.d_weight[j] * dropout.scale : 0.0f;
 }
 
-// What a thread of the d_q kernel knows of its block and its query.
+// A thread's view of its block and its query, in the d_q kernel.
 struct QueryThread {
   AttentionTile tile;
   int row, group, width;
-  int64_t head, query, keys_end, own_end;  // the walk's end, and behind the last key this query sees
+  int64_t head, query, keys_end, own_end;  // the loop ends at keys_end; this query sees no key from own_end on
   float log_sum_exp = 0.0f;
   RandomPosition position;
 };
 
-// Reads 32 keys and values from `first_key` on. Every thread of the block comes here.
+// Reads 32 keys and values from `first_key` on. Every thread of the block must call it.
 template <typename T, int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int64_t first_key,
                             Shared<float> queries, Shared<float> d_contexts, Shared<float> others, Pairs& pairs) {
@@ -51,8 +51,8 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThr
   DotRows<kWidth>(d_contexts, at.row, others, at.group, pairs.d_weight);
 }
 
-// One block: d_q of a tile of queries in one head, and their row_terms. Two walks over the keys; a sentence of at most 32 keys
-// keeps its pairs in registers for the second.
+// One block: d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at
+// most 32 keys keeps its pairs in registers for the second loop.
 template <typename T, int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
   constexpr int kRows = kBlockRows<kWidth>;
@@ -97,7 +97,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
       d_scores[j] = pairs.probability[j] * ((DProbability(pairs, j, args.dropout) - first) - mean);
     }
     StoreScores(gradients, at.row, at.group, d_scores);
-    Barrier();  // the values have been read, the gradients are there
+    Barrier();  // the values have been read, the gradients are written
     LoadTile<kWidth, kOtherRows>(others, args.k, key, at.tile.key_end, column, at.width, 1.0f);
     Barrier();
     AddWeightedRows<kWidth>(gradients, at.row, others, at.group, d_query);
@@ -109,7 +109,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
   Store(args.row_terms.row(2 * at.head + 1) + at.query, mean);
 }
 
-// What a thread of the d_k, d_v kernel knows of its block and its key.
+// A thread's view of its block and its key, in the d_k, d_v kernel.
 struct KeyThread {
   AttentionTile tile;
   int row, group, width;
@@ -117,8 +117,8 @@ struct KeyThread {
   RandomPosition position;
 };
 
-// Bit i: the pair of this thread's key with query first_query + 8·group + i is kept. A lane draws for one query and the warp's eight
-// keys, then the lanes trade.
+// Bit i: whether the pair of this thread's key with query first_query + 8·group + i is kept. A lane draws for one query
+// and the warp's eight keys; then the lanes exchange draws.
 template <typename T>
 HADAL_DEVICE uint32_t KeptQueries(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query) {
   const int64_t key_block = (at.tile.first - at.tile.key_begin + at.row) / kRowsOfThread;
@@ -132,7 +132,7 @@ HADAL_DEVICE uint32_t KeptQueries(const AttentionBackwardArgs<T>& args, const Ke
   return kept;
 }
 
-// Turns scores into probabilities; those of pairs that do not exist into 0.
+// Turns scores into probabilities, and those of pairs that do not exist into 0.
 template <typename T>
 HADAL_DEVICE void ToProbabilities(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query,
                                   Pairs& pairs) {
@@ -159,8 +159,8 @@ HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, cons
   StoreScores(gradients, at.row, at.group, d_scores);
 }
 
-// One block: d_k and d_v of a tile of keys in one head. Four blocks of the narrower heads fit a multiprocessor's shared memory (sm_80): its
-// registers have to be enough for them too. 0: nothing is asked.
+// One block: d_k and d_v of a tile of keys in one head. With the narrower heads four blocks fit into a multiprocessor's
+// shared memory (sm_80), so the launch bounds make its registers suffice for four too. 0: no bound.
 template <typename T, int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 ? 4 : 0)
     KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
@@ -213,7 +213,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 
   }
   if (at.row >= at.tile.rows) return;
   const int64_t key = at.tile.first + at.row;
-  StoreOwnColumns<kWidth>(d_key, 1.0f, args.d_k.row(key) + column, at.group, at.width);  // queries carried the scale
+  // queries already include the scale
+  StoreOwnColumns<kWidth>(d_key, 1.0f, args.d_k.row(key) + column, at.group, at.width);
   StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + column, at.group, at.width);
 }
 

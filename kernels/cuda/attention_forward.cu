@@ -8,14 +8,14 @@ namespace {
 
 constexpr float kLowest = -3.4028234663852886e38f;  // a row's maximum before its first key
 
-// A row's softmax so far; equal in its four threads.
+// A row's softmax so far; the same in its four threads.
 struct OnlineSoftmax {
   float maximum = kLowest;
   float sum = 0.0f;  // Σ_j e^(s_j − maximum)
 };
 
-// Turns a thread's eight scores into weights e^(s − maximum), 0 where `seen` has no bit; returns what older sums have to be
-// multiplied by.
+// Turns a thread's eight scores into weights e^(s − maximum), 0 where `seen` has no bit. Returns the factor for older
+// sums.
 template <typename T>
 HADAL_DEVICE float Advance(uint32_t seen, float (&scores)[kRowsOfThread], OnlineSoftmax& softmax) {
   float maximum = softmax.maximum;
@@ -52,14 +52,14 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
   LoadTile<kWidth, kRows>(queries, args.q, tile.first, tile.query_end, column, width, scale);
-  // Causal: query i of the sentence sees keys 0 … i, so the tile's last query bounds the walk.
+  // Causal: query i of the sentence sees keys 0 … i, so the loop ends with the tile's last query.
   const int64_t keys_end =
       args.shape.causal ? tile.key_begin + (tile.first + tile.rows - tile.query_begin) : int64_t{tile.key_end};
   const int64_t own_end = args.shape.causal ? tile.key_begin + (query - tile.query_begin) + 1 : int64_t{tile.key_end};
   OnlineSoftmax softmax;
   OwnColumns<kWidth> context;
   for (int64_t first_key = tile.key_begin; first_key < keys_end; first_key += kOtherRows) {
-    Barrier();  // the values of the round before have been read
+    Barrier();  // the previous iteration's values have been read
     LoadTile<kWidth, kOtherRows>(others, args.k, first_key, tile.key_end, column, width, 1.0f);
     Barrier();
     float scores[kRowsOfThread];
@@ -75,7 +75,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
       }
     }
     StoreScores(weights, row, group, scores);
-    Barrier();  // the keys have been read, the weights are there
+    Barrier();  // the keys have been read, the weights are written
     LoadTile<kWidth, kOtherRows>(others, args.v, first_key, tile.key_end, column, width, 1.0f);
     Barrier();
     AddWeightedRows<kWidth>(weights, row, others, group, context);

@@ -1,9 +1,10 @@
 // What attention's kernels share: tiles of rows in shared memory, and the products of one row with a tile's rows.
 //
-// Four threads hold one row of the block's tile (kGroups); each has eight rows of the other side in every 32 (scores), and every fourth
-// run of four columns (sums of rows). One Philox block is then a thread's eight keys.
-// A tile is [rows, kWidth] floats, columns behind the head's width 0. Rows lie kWidth + 4 floats apart and every eight rows another
-// four: the four threads of a row read rows 0, 8, 16 and 24 of the other side at once, each from its own banks.
+// Four threads hold one row of the block's tile (kGroups). For scores each has eight rows of every 32 of the other
+// side; so one Philox block is a thread's eight keys. For sums of rows each has every fourth run of four columns.
+// A tile is [rows, kWidth] floats; columns after the head's width are 0. Rows are kWidth + 4 floats apart, and every
+// eight rows add another four. So the four threads of a row, which read rows 0, 8, 16 and 24 of the other side at once,
+// use different banks.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,13 @@
 
 namespace hadal::cuda {
 
-// Rows of a block: with wide heads two blocks share a tile, so that shared memory is enough.
+// Rows of a block. With wide heads two blocks share a tile, so that shared memory suffices.
 template <int kWidth>
 inline constexpr int kBlockRows = kWidth <= 64 ? kAttentionTileRows : kAttentionTileRows / 2;
 template <int kWidth>
 inline constexpr int kBlocksOfTile = kAttentionTileRows / kBlockRows<kWidth>;
 
-// A block's head, and its part of the tile: 0 rows where it has none.
+// A block's head, and its part of the tile; 0 rows where it has none.
 template <int kWidth>
 HADAL_DEVICE int64_t HeadOfBlock() {
   return BlockY() / kBlocksOfTile<kWidth>;
@@ -37,7 +38,7 @@ HADAL_DEVICE AttentionTile PartOfBlock(AttentionTile tile) {
 }
 
 inline constexpr int kGroups = 4;      // threads of a row
-inline constexpr int kOtherRows = 32;  // rows of the other side at a time
+inline constexpr int kOtherRows = 32;  // rows of the other side per iteration
 inline constexpr int kRowsOfThread = kOtherRows / kGroups;
 inline constexpr int kScoreStride = kOtherRows + 1;
 
@@ -53,8 +54,8 @@ HADAL_DEVICE float AttentionExp(float x) {
   return std::is_same_v<T, float> ? Exp(x) : FastExp(x);
 }
 
-// Copies rows [first, first + kTileRows) and columns [column, column + width) of `from`, times `factor`. Rows from `end` on read as 0.
-// Every thread of the block comes here; a Barrier has to follow.
+// Copies rows [first, first + kTileRows) and columns [column, column + width) of `from`, times `factor`. Rows from
+// `end` on read as 0. Every thread of the block must call it; a Barrier must follow.
 template <int kWidth, int kTileRows, typename T>
 HADAL_DEVICE void LoadTile(Shared<float> tile, const DeviceMatrix<const T>& from, int64_t first, int64_t end,
                            int64_t column, int width, float factor) {
@@ -103,7 +104,7 @@ HADAL_DEVICE void DotRows(Shared<float> own, int row, Shared<float> other, int g
   }
 }
 
-// A thread's columns of a sum of rows: runs of four, the group's in every sixteen.
+// A thread's columns of a sum of rows: its group's run of four in every sixteen.
 template <int kWidth>
 struct OwnColumns {
   float v[kWidth / kGroups] = {};
@@ -145,19 +146,19 @@ HADAL_DEVICE void StoreScores(Shared<float> scores, int row, int group, const fl
       values[j];
 }
 
-// Bit j, j < 8: `first` + j < `end`.
+// Sets bit j, j < 8, if `first` + j < `end`.
 HADAL_DEVICE uint32_t BitsBelow(int64_t first, int64_t end) {
   const int64_t count = end - first;
   return count >= kRowsOfThread ? 0xFFu : count > 0 ? (1u << count) - 1 : 0u;
 }
 
-// Over the four threads of a row.
+// Sums over the four threads of a row.
 HADAL_DEVICE float SumOfRow(float x) {
   x += ShuffleXor(x, 1);
   return x + ShuffleXor(x, 2);
 }
 
-// Bit j: key 8·key_block + j of this query and head is kept.
+// Bit j: whether key 8·key_block + j of this query and head is kept.
 HADAL_DEVICE uint32_t KeptKeys(const DeviceDropout& dropout, const RandomPosition& at, int64_t query, int heads,
                                int64_t head, int64_t key_block) {
   const uint32_t block = static_cast<uint32_t>(query * heads + head);

@@ -7,13 +7,13 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // positions at a time
+constexpr int kThreads = 128;  // positions at a time; one a thread
 constexpr int kWarps = kThreads / kWarp;
-static_assert(kThreads >= kWidestCachedHead);  // a thread has a column
+static_assert(kThreads >= kWidestCachedHead);  // a thread has one column
 
 HADAL_DEVICE float MinusInfinity() { return FloatOf(0xFF800000u); }
 
-// Of a value a thread, over the block. `slots` [kWarps] may be written again behind another barrier.
+// Reduces one value a thread over the block. `slots` [kWarps] may be written again only after another barrier.
 HADAL_DEVICE float MaximumOfBlock(float x, Shared<float> slots) {
   HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
     const float other = ShuffleXor(x, mask);
@@ -35,7 +35,7 @@ HADAL_DEVICE float SumOfBlock(float x, Shared<float> slots) {
   return sum;
 }
 
-// Σ_j query[j] · key[j], j ascending; eight elements of the key a time, 16 bytes where they lie so.
+// Σ_j query[j] · key[j], j ascending; reads eight elements of the key at a time, as 16 bytes where aligned.
 template <bool kAligned, typename T>
 HADAL_DEVICE float Dot(Shared<float> query, DevicePointer<const T> key, int64_t width) {
   float dot = 0.0f;
@@ -59,7 +59,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
   const int thread = ThreadIndex();
   const int64_t width = args.heads * args.head_width, first_column = BlockY() * args.head_width;
   const bool has_column = thread < args.head_width;
-  const bool aligned = args.head_width % 8 == 0 && RowsOn16Bytes(args.cache);  // then every head's columns are
+  const bool aligned = args.head_width % 8 == 0 && RowsOn16Bytes(args.cache);  // then so are every head's columns
   if (has_column) query[thread] = ToFloat(Load(args.q.row(BlockX()) + first_column + thread));
   Barrier();
   const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));

@@ -1,9 +1,10 @@
 // One decoding step of attention on the device: the formula and shapes of kernels/cached_attention.h.
 //
-// A block has a head of a row. It takes the cached positions 128 at a time: a thread has a position's score, then a column of the values; the
-// softmax is rescaled from one 128 to the next.
-// Numerics: fp32, however q, cache and context are stored. A score adds the columns in ascending order; the sum of a 128's exponentials meets as a butterfly in each warp, then by warps;
-// a column adds positions in ascending order. A function of the row alone: the same bits for every batch. Asynchronous.
+// A block computes one head of one row, 128 cached positions at a time: first a thread computes a position's score,
+// then a column of the values. The softmax is rescaled from one 128 to the next.
+// Numerics: fp32, however q, cache and context are stored. A score adds columns in ascending order. The exponentials of
+// a 128 are added as a butterfly in each warp, then by warps. A column adds positions in ascending order. So a result
+// depends on its row alone: the same bits in every batch. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

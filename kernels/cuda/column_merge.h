@@ -1,8 +1,9 @@
-// The second stage of a sum over rows: the parts of all blocks of rows, added for each column.
+// The second stage of a sum over rows: adds the partial sums of all blocks of rows, for each column.
 //
-// A block takes kMergeColumns columns; warp w adds run w of the parts in ascending order, then the runs meet in ascending order: a function
-// of the number of parts alone. A run is as long as the loads that a thread has under way at a time, because waiting for memory is all
-// that it does here; only where 32 runs of them are not enough it is longer.
+// A block takes kMergeColumns columns. The parts are cut into runs: warp w adds run w in ascending order, then the runs
+// are added in ascending order. So the order depends only on the number of parts. A run has as many parts as a thread
+// can load at once, because all that a thread does here is wait for memory. Runs are longer only if 32 runs would not
+// be enough.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +16,18 @@ inline constexpr int kMergeColumns = kWarp;
 inline constexpr int kMostMergeThreads = 1024;
 inline constexpr int kLoadsAhead = 8;
 
-// Threads of a block that adds so many parts: a warp a run.
+// Threads of a block that adds `parts` parts: one warp a run.
 inline int MergeThreads(int64_t parts) {
   const int64_t runs = (parts + kLoadsAhead - 1) / kLoadsAhead, most = kMostMergeThreads / kWarp;
   return kWarp * static_cast<int>(runs < 1 ? 1 : runs < most ? runs : most);
 }
 
-// parts[part · stride] for every part below `count`, of one column.
+// One column's parts[part · stride] for every part below `count`.
 struct ColumnParts {
   DevicePointer<const float> parts;
   int64_t count = 0, stride = 0;
 
-  // Those from `begin` to `end`, in ascending order.
+  // The sum of parts [begin, end), in ascending order.
   HADAL_DEVICE float Sum(int64_t begin, int64_t end) const {
     float total = 0.0f;
     for (int64_t part = begin; part < end; part += kLoadsAhead) {
@@ -38,15 +39,15 @@ struct ColumnParts {
     }
     return total;
   }
-  // Run `run` of `runs`.
+  // The sum of run `run` of `runs`.
   HADAL_DEVICE float SumOfRun(int64_t run, int64_t runs) const {
     const int64_t length = (count + runs - 1) / runs, end = (run + 1) * length;
     return Sum(run * length, end < count ? end : count);
   }
 };
 
-// result += the sum of all parts. `mine`: whether the thread's column exists. `exchange` [kMostMergeThreads]. Every thread of the block
-// comes here.
+// result += the sum of all parts. `mine`: whether the thread's column exists. `exchange` [kMostMergeThreads]. Every
+// thread of the block must call it.
 HADAL_DEVICE void MergeColumn(const ColumnParts& column, bool mine, Shared<float> exchange,
                               DevicePointer<float> result) {
   const int run = ThreadIndex() / kMergeColumns, runs = ThreadsInBlock() / kMergeColumns;

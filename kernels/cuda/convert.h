@@ -1,6 +1,7 @@
-// A matrix stored as another type on the device: the rules of kernels/convert.h.
+// Copies a matrix into one of another type on the device: the rules of kernels/convert.h.
 //
-// Eight columns a thread; 16-byte accesses where every row starts on 16 bytes and the width is a multiple of 8. Asynchronous.
+// Eight columns a thread; 16-byte accesses where every row starts on 16 bytes and the width is a multiple of 8.
+// Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

@@ -12,9 +12,10 @@ constexpr int kMostThreads = 1024;
 constexpr int kMostWarps = kMostThreads / kWarp;
 static_assert(kMostWarps <= kWarp);  // one warp merges them
 
-// Threads of a block, one block a row. Wide rows get as many as there are: two such blocks fill a multiprocessor, and the rows under way
-// (264 on a GPU of 132, 17 MB of bf16 for 32,000 words) stay in its L2 until they are read again. Blocks of 256 would have 800 rows under
-// way, 50 MB, which no L2 holds: a third pass over memory instead of two.
+// Threads of a block; a block has one row. Wide rows get the most threads possible. Two such blocks fill a
+// multiprocessor, and the rows under way (264 on a GPU of 132, 17 MB of bf16 for 32,000 words) stay in its L2 until
+// they are read again. Blocks of 256 threads would have 800 rows under way, 50 MB, which no L2 holds: three passes over
+// memory instead of two.
 int ThreadsOf(int64_t vocabulary) { return vocabulary >= 8 * kMostThreads ? kMostThreads : 256; }
 
 constexpr float kLowest = -3.4028234663852886e38f;  // not -inf: a difference of two infinities would be NaN
@@ -24,7 +25,7 @@ HADAL_DEVICE float ExpOf(float x) {
   return std::is_same_v<T, float> ? Exp(x) : FastExp(x);
 }
 
-// The sums over some of a row's logits.
+// Sums over part of a row's logits.
 struct RowSums {
   float maximum = kLowest;
   float exponentials = 0.0f;  // Σ_v e^(z_v − maximum)
@@ -41,7 +42,7 @@ HADAL_DEVICE RowSums Merge(const RowSums& a, const RowSums& b) {
   return both;
 }
 
-// Adds `count` logits. A NaN does not become the maximum, but the exponentials' sum.
+// Adds `count` logits. A NaN never becomes the maximum, but goes into the sum of exponentials.
 template <typename T>
 HADAL_DEVICE void AddEight(const Eight& z, int count, RowSums& sums) {
   float maximum = sums.maximum;
@@ -72,7 +73,7 @@ HADAL_DEVICE RowSums MergeWarp(RowSums sums) {
   return sums;
 }
 
-// Merges the threads' sums: warps by themselves, then the first warp their sums. Every thread gets the result.
+// Combines the threads' sums: each warp its own, then the first warp the warps' sums. Every thread gets the result.
 template <typename T>
 HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
   sums = MergeWarp<T>(sums);
@@ -95,13 +96,13 @@ HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
   return get(kMostWarps);
 }
 
-// With 16-byte accesses there are always eight.
+// With 16-byte accesses always eight.
 template <bool kAligned>
 HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
   return kAligned || vocabulary - column >= 8 ? 8 : static_cast<int>(vocabulary - column);
 }
 
-// dz = scale · (softmax(z) − q), in place; q is `share` everywhere and target_weight more at the target.
+// dz = scale · (softmax(z) − q), in place. q is `share` everywhere, plus target_weight at the target.
 template <typename T, bool kAligned>
 HADAL_DEVICE void WriteGradient(const CrossEntropyArgs<T>& args, DevicePointer<T> row, int64_t target,
                                 const RowSums& sums, float share, float target_weight) {

@@ -1,9 +1,9 @@
-// Views of device memory as kernels take them: a pointer that only the thread layer may follow, and a matrix of it.
+// Views of device memory for kernels: a pointer that only the thread layer may dereference, and a matrix.
 //
-// A kernel reads and writes through Load and Store of thread_layer.h: that is where the executor checks bounds and alignment, so a
-// DevicePointer has no operator*. A default-constructed view is null and stands for "not given".
-// Layout: row-major, element (i, j) of a matrix is data + i · stride + j. Rows and columns stand in the kernel's argument struct.
-// BFloat16 is that of runtime/storage.h; a kernel's conversions are in eight.h.
+// A kernel reads and writes through Load and Store of thread_layer.h, where the executor checks bounds and alignment.
+// Therefore DevicePointer has no operator*. A default-constructed view is null and means "not given".
+// Layout: row-major; element (i, j) of a matrix is data + i · stride + j. Rows and columns are in the kernel's argument
+// struct. BFloat16 is that of runtime/storage.h; kernels convert with eight.h.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ namespace hadal::cuda {
 
 class FirstLaunches;  // first_launches.h
 
-// cudaStream_t, in a build for the executor the address of the Executor that runs the kernel; who counts what is launched on it, and who knows
-// what has been.
+// A stream to launch on: cudaStream_t, or, in a build for the executor, the address of the Executor that runs the
+// kernel. Also counts launches, and knows which kernels have been launched.
 struct StreamHandle {
-  // A stream; nobody counts where there is no `count`.
+  // A stream; without `count` launches are not counted.
   // NOLINTNEXTLINE(google-explicit-constructor)
   StreamHandle(CUstream_st* s, int64_t* count = nullptr, FirstLaunches* known = nullptr)
       : stream(s), launches(count), firsts(known) {}
-  operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
+  operator CUstream_st*() const { return stream; }  // as CUDA takes it
   void CountLaunch() const {
     if (launches != nullptr) ++*launches;
   }
 
   CUstream_st* stream;
-  int64_t* launches;      // null: nobody
-  FirstLaunches* firsts;  // null: nobody
+  int64_t* launches;      // null: not counted
+  FirstLaunches* firsts;  // null: not noted
 };
 
 using hadal::BFloat16;
@@ -43,7 +43,7 @@ struct DevicePointer {
 
   DevicePointer() = default;
   HADAL_HOST_DEVICE DevicePointer(T* a) : address(a) {}  // NOLINT(google-explicit-constructor)
-  // A pointer to what may be written serves as one to what is only read.
+  // A pointer to writable memory converts to a pointer to read-only memory.
   template <typename U>
   requires(std::is_same_v<T, const U>) HADAL_HOST_DEVICE
       DevicePointer(DevicePointer<U> other)  // NOLINT(google-explicit-constructor)
@@ -68,7 +68,7 @@ struct DeviceMatrix {
   HADAL_HOST_DEVICE DevicePointer<T> row(int64_t i) const { return data + i * stride; }
 };
 
-// Whether every row starts on a 16-byte boundary; a null view passes.
+// Whether every row starts on 16 bytes; true for a null view.
 template <typename T>
 HADAL_HOST_DEVICE bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
   return reinterpret_cast<uintptr_t>(m.data.address) % 16 == 0 && m.stride * sizeof(T) % 16 == 0;

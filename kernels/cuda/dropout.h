@@ -1,6 +1,7 @@
-// Counted dropout as kernels take it: the masks of runtime/random.h, drawn again wherever they are needed (dropout_draws.h).
+// Counted dropout as kernels take it: the masks of runtime/random.h, drawn again wherever needed (dropout_draws.h).
 //
-// The seed, step and micro-batch are read from device memory, so that a captured graph can be replayed for another micro-batch.
+// The seed, step and micro-batch are read from device memory, so that a captured graph can be replayed for another
+// micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,24 @@
 
 namespace hadal::cuda {
 
-using hadal::RandomPosition;  // what changes from one replay of a graph to the next
+using hadal::RandomPosition;  // changes from one replay of a graph to the next
 
 struct DeviceDropout {
   DevicePointer<const RandomPosition> position;  // null: no dropout
   uint32_t site = 0;                             // word 1 of the counter, key_block 0
   uint32_t threshold = 0;
-  float scale = 1.0f;  // of an element that is kept
+  float scale = 1.0f;  // factor of a kept element
 
   HADAL_HOST_DEVICE bool active() const { return threshold != 0; }
 };
 
-// Where `dropout` stands in the run, to be copied to device memory.
+// The position of `dropout` in the run, to be copied to device memory.
 inline RandomPosition PositionOf(const Dropout& dropout) {
   const RandomCounter& c = dropout.counter;
   return {static_cast<uint32_t>(c.seed), static_cast<uint32_t>(c.seed >> 32), c.micro_batch, c.step};
 }
 
-// The rest of `dropout`.  REQUIRES: `position` is not null where dropout is active.
+// Everything else of `dropout`. REQUIRES: `position` is not null where dropout is active.
 inline DeviceDropout MakeDeviceDropout(const Dropout& dropout, DevicePointer<const RandomPosition> position) {
   return {position, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
 }

@@ -1,9 +1,10 @@
-// The draws of counted dropout on the device: Philox4x32-10 for eight elements at a time, bit for bit DropoutFactor (runtime/random.h).
+// The draws of counted dropout on the device: Philox4x32-10 for eight elements at a time, bit for bit DropoutFactor
+// (runtime/random.h).
 //
-// Cost: 80 to 100 instructions for a block of eight elements, as ptxas of CUDA 13.0 makes them for sm_80 and sm_90 (19 wide products, about
-// as many three-input xors and additions of the key, 8 comparisons, selections and factors), 10 to 13 an element. residual_norm.md
-// has what that means beside the memory's time. One block an element instead of one for eight would take as many slots as an H100
-// has: hence eight elements a thread, and each block drawn once.
+// Cost: a block of eight elements takes 80 to 100 instructions, as ptxas of CUDA 13.0 makes them for sm_80 and sm_90
+// (19 wide products, about as many three-input xors and additions of the key, 8 comparisons, selections and factors):
+// 10 to 13 an element. residual_norm.md compares that with the time for memory. One block for each element would take
+// all issue slots of an H100. Hence a thread has eight elements and draws each block once.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ HADAL_DEVICE uint32_t KeptBits(const EightDraws& draws, uint32_t threshold) {
   return kept;
 }
 
-// Multiplies elements first .. first + 7 of a packed tensor by their factors, 0 or scale. With kAligned, first % 8 = 0: then a draw is
-// compared where it stands in its word, in the upper half, which takes fewer instructions than gathering bits.
+// Multiplies elements first .. first + 7 of a packed tensor by their factors, 0 or scale. kAligned: first % 8 = 0. Then
+// each draw is compared in the upper half of its word, which takes fewer instructions than gathering bits.
 template <bool kAligned>
 HADAL_DEVICE void ApplyDropout(const DeviceDropout& dropout, const RandomPosition& at, uint64_t first, Eight& x) {
   const uint32_t block = static_cast<uint32_t>(first / 8);

@@ -1,8 +1,8 @@
 // Eight neighbouring elements in registers: the unit in which kernels move tensors.
 //
-// Eight, because one 16-byte access holds eight BFloat16, two hold eight floats, and one Philox block draws for eight elements.
-// Loads widen to float; stores round to nearest even. With kAligned an access is 16 bytes wide and `count` must be 8; without it
-// the first `count` ≤ 8 elements move one by one and the rest read as 0.
+// Eight, because one 16-byte access holds eight BFloat16, two hold eight floats, and one Philox block draws for eight
+// elements. Loads widen to float; stores round to nearest even. kAligned: accesses are 16 bytes wide, and `count` must
+// be 8. Otherwise the first `count` ≤ 8 elements move one by one, and the others read as 0.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ HADAL_DEVICE BFloat16 FromFloat<BFloat16>(float x) {
   return {static_cast<uint16_t>(RoundPair(x, 0.0f))};
 }
 
-// What x becomes when it is stored as T and read again; two at a time, as they are rounded.
+// Rounds x as if it were stored as T and read again; two elements at a time.
 template <typename T>
 HADAL_DEVICE void RoundTo(Eight& x) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -92,7 +92,7 @@ HADAL_DEVICE void StoreEightAligned(DevicePointer<BFloat16> to, const Eight& val
   StoreVector(to, all);
 }
 
-// Four neighbours as they are stored.
+// Stores four neighbours.
 HADAL_DEVICE void StoreFourAligned(DevicePointer<float> to, const float* values) {
   StoreVector(to, Vector16{{BitsOf(values[0]), BitsOf(values[1]), BitsOf(values[2]), BitsOf(values[3])}});
 }
@@ -100,9 +100,10 @@ HADAL_DEVICE void StoreFourAligned(DevicePointer<BFloat16> to, const float* valu
   StoreVector(to, Vector8{{RoundPair(values[0], values[1]), RoundPair(values[2], values[3])}});
 }
 
-// Eight floats of a block's shared memory, `at` a multiple of four from its start, in two accesses of 16 bytes. Where neighbouring threads
-// have neighbouring eights, four lanes of each eight move their upper half first: the eight lanes that go together then reach all banks,
-// where eight lower halves would want every other four banks twice.
+// Moves eight floats of a block's shared memory in two accesses of 16 bytes; `at` is a multiple of four from the
+// block's start. Where neighbouring threads have neighbouring eights, four lanes of every eight move their upper half
+// first. Then the eight lanes that are served together use all banks; with eight lower halves every second run of four
+// banks would be used twice.
 HADAL_DEVICE bool UpperHalfFirst() { return ThreadIndex() / 4 % 2 != 0; }
 HADAL_DEVICE void StoreEightShared(const Shared<float>& at, const Eight& value) {
   const bool upper = UpperHalfFirst();

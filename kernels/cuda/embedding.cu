@@ -33,7 +33,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   }
 }
 
-// Block x: the rows of group x. `exchange` carries the teams' sums to the first team.
+// Block x: the rows of group x. `exchange` passes the teams' sums to the first team.
 template <typename Stream, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     EmbeddingBackwardKernel(EmbeddingBackwardArgs<Stream> args, int team_threads) {

@@ -16,7 +16,7 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr int kLanes = 32;
 constexpr int kPoison = 0xFF;
 
-// The executor whose kernel this OS thread is in: a kernel's functions have no argument that could name it.
+// The executor whose kernel runs in this OS thread. Global, because a kernel's functions have no argument to name it.
 thread_local Executor* current_executor = nullptr;
 
 bool SamePlace(const std::source_location& a, const std::source_location& b) {
@@ -37,7 +37,7 @@ Executor& Executor::Current() {
 }
 
 void* Executor::Allocate(int64_t bytes) {
-  constexpr int64_t kBoundary = 256;  // cudaMalloc's
+  constexpr int64_t kBoundary = 256;  // as cudaMalloc's
   void* start = std::aligned_alloc(kBoundary, (bytes + kBoundary) / kBoundary * kBoundary);
   HADAL_CHECK(start != nullptr);
   std::memset(start, kPoison, bytes);
@@ -104,7 +104,7 @@ void Executor::StartBlock() {
   }
 }
 
-// A fiber is a thread of block after block. Between them it holds nothing that would have to be destroyed.
+// A fiber runs one thread of block after block. Between blocks it holds nothing that would have to be destroyed.
 void Executor::FiberMain() {
   Executor& executor = Current();
   while (true) {
@@ -137,7 +137,7 @@ void Executor::RunBlock() {
   if (counter_ != nullptr) counter_->Meet(0, shape_.threads);
 }
 
-// Returns when the fiber waits or has returned.
+// Returns when the fiber waits or has ended.
 void Executor::Resume(int thread) {
   Fiber& fiber = fibers_[thread];
   running_ = thread;
@@ -162,7 +162,7 @@ void Executor::Wait(State state, const std::source_location& where) {
   if (_setjmp(fiber.jump) == 0) _longjmp(scheduler_, 1);
 }
 
-// Lets threads [first, first + count) go on when all of them wait at the same place.
+// Lets threads [first, first + count) continue once all of them wait at the same place.
 void Executor::ReleaseIfComplete(int first, int count, State state) {
   const auto begin = fibers_.begin() + first, end = begin + count;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return fiber.state == state; })) return;
@@ -248,7 +248,7 @@ void Executor::Fail(const char* format, ...) const {
   std::abort();
 }
 
-// Names every place where threads wait, and the first and the number of those who do.
+// Lists every place where threads wait, with the first of these threads and their number.
 void Executor::Diverged() const {
   std::fprintf(stderr, "CUDA executor: the threads of block (%ld, %ld) do not meet:\n", static_cast<long>(block_x()),
                static_cast<long>(block_y()));

@@ -1,16 +1,16 @@
-// Runs CUDA kernels on the CPU, for tests: one fiber a thread, and a clear abort for what CUDA leaves undefined.
+// Runs CUDA kernels on the CPU, for tests: one fiber a thread. Aborts with words where CUDA's behaviour is undefined.
 //
-// The blocks of a launch run one after another in random order; within a block a random runnable thread runs until it has to
-// wait. So whatever depends on an order that CUDA does not promise differs between two seeds, and
-//   - shared memory is NaN when a block starts, device memory when it is allocated: what is read before it is written shows;
-//   - a missing barrier lets one thread read what another has not yet written: NaN, or bits that change with the seed.
+// The blocks of a launch run one after another in random order. Within a block a random runnable thread runs until it
+// has to wait. So results that depend on an order which CUDA does not promise differ between two seeds.
+//   - Shared memory is NaN when a block starts, device memory when it is allocated: a read before a write shows.
+//   - Without a needed barrier a thread may read what another has yet to write: NaN, or bits that vary with the seed.
 // Aborts with the threads and source lines at fault when
-//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle or fragment operation (divergence);
-//   - an access leaves its allocation or its shared array, or is not aligned as its width asks.
-// On request it counts what accesses ask of a GPU's memory (access_counter.h).
-// Limitations: warps have 32 lanes and all take part in a shuffle; nothing runs at the same time, so data races are found by their
-// effect, over seeds, not by their possibility; timing means nothing; atomics and asynchronous copies do not exist; a tensor core is
-// plain arithmetic (fragment.h).
+//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle or fragment operation;
+//   - an access leaves its allocation or its shared array, or lacks the alignment that its width needs.
+// On request counts memory accesses (access_counter.h).
+// Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs at the same time, so a data race is
+// found only if it changes a result under some seed. Timing means nothing. There are no atomics and no asynchronous
+// copies. A tensor core is plain arithmetic (fragment.h).
 // Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
@@ -46,59 +46,61 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();
 
-  // The executor as a kernel's launch code knows it, and back.
+  // The executor as launch code sees it, and back.
   StreamHandle stream() { return {reinterpret_cast<CUstream_st*>(this), &launches_}; }
   static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream.stream); }
-  // The one that runs the calling kernel.
+  // The executor that runs the calling kernel.
   static Executor& Current();
 
   // `bytes` of device memory on a 256-byte boundary, every byte 0xFF: NaN in each float type. Freed with the executor.
   void* Allocate(int64_t bytes);
 
-  // Lets kernels touch memory that somebody else has allocated, and no longer.
+  // Lets kernels access memory that somebody else has allocated, and ends that.
   void Register(const void* memory, int64_t bytes);
   void Unregister(const void* memory);
-  // What is called before the first and after the last thread of each launch: a device opens and closes its memory there.
+  // Sets what is called before and after the threads of each launch; a device opens and closes its memory there.
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
 
-  // Launches go to `to`, to be run later or never, by whoever calls what it is given; null: they run at once.
+  // From now on launches are not run but passed to `to`, which may call them later or never. Null: launches run at
+  // once.
   void Divert(std::function<void(std::function<void()> launch)> to) { divert_ = std::move(to); }
   // The number of launches on stream().
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
-  // Launches from here on are counted there; null: not.
+  // From now on counts the accesses of launches there; null: stops.
   void CountAccesses(AccessCounter* counter) { counter_ = counter; }
 
-  // Runs body() as each thread of each block, and returns when all have returned; or diverts it.
+  // Runs body() as each thread of each block and returns when all have returned; or diverts the launch.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
 
-  // What a thread asks through thread_layer.h.
+  // What thread_layer.h calls for a thread.
   int thread() const { return running_; }
   const LaunchShape& shape() const { return shape_; }
   int64_t block_x() const { return block_ % shape_.blocks_x; }
   int64_t block_y() const { return block_ / shape_.blocks_x; }
   void Barrier(const std::source_location& where);
   uint64_t Shuffle(uint64_t value, int source_lane, const std::source_location& where);
-  // What a warp does as one: when all its lanes are here, `work` runs once, with what each lane has brought, and all go on.
+  // An operation of a whole warp: when all lanes have called it, `work` runs once with the argument of each lane; then
+  // all lanes continue.
   using WarpWork = void (*)(const std::array<void*, 32>& brought);
   void Together(void* brought, WarpWork work, const std::source_location& where);
   void CheckAccess(AccessKind kind, const void* address, size_t bytes, size_t alignment,
                    const std::source_location& where);
-  // The block's array that is known by `identity`, the same for each of its threads; NaN when first asked for.
+  // The block's array with this identity, the same for all of its threads; NaN at first.
   void* SharedStorage(const void* identity, size_t bytes);
   AccessCounter* counter() const { return counter_; }
-  // Ends the process, saying which thread of which block did what.
+  // Ends the process, and says which thread of which block did what.
   [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:
   enum class State { kRunnable, kAtBarrier, kInWarpWork, kReturned };
   struct Fiber {
-    ucontext_t entry;  // for the first switch to the fiber; later ones jump, which makes no system call
+    ucontext_t entry;  // for the first switch to the fiber; later switches jump, without a system call
     jmp_buf jump;
-    std::unique_ptr<std::byte[]> stack;  // null until then
+    std::unique_ptr<std::byte[]> stack;  // null until the first switch
     State state = State::kReturned;
     std::source_location where;
-    void* brought = nullptr;  // to the warp's work
+    void* brought = nullptr;  // the argument of Together
     WarpWork work = nullptr;
   };
 
@@ -113,7 +115,7 @@ class Executor {
 
   std::mt19937_64 random_;
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
-  std::vector<void*> own_;                           // of them, those to be freed here
+  std::vector<void*> own_;                           // those of allocations_ to be freed here
   std::function<void()> before_, after_;
   std::function<void(std::function<void()>)> divert_;
   int64_t launches_ = 0;
@@ -134,7 +136,7 @@ class Executor {
 template <typename T>
 class SharedArray {
  public:
-  // An index, and where in the source it stands: operator[] can have no default argument.
+  // An index, and the source line where it is used: operator[] can have no default argument.
   struct Place {
     Place(int64_t i,
           const std::source_location& w = std::source_location::current())  // NOLINT(google-explicit-constructor)
@@ -157,7 +159,7 @@ class SharedArray {
     Check(i, 0);
     return SharedArray(data_ + i, size_ - i, counter_);
   }
-  // The first four elements, moved at once.
+  // The first four elements, in one access.
   std::array<T, 4>& Four(const std::source_location& where) const {
     Check(0, 4);
     if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
@@ -165,7 +167,7 @@ class SharedArray {
     Note(data_, 4 * sizeof(T), where);
     return *reinterpret_cast<std::array<T, 4>*>(data_);
   }
-  // Four bytes of the first element: its word `word`, moved by itself.
+  // Word `word` (four bytes) of the first element, in one access.
   uint32_t& Word(int word, const std::source_location& where) const {
     Check(0, 1);
     Note(&data_->word[word], sizeof(uint32_t), where);
@@ -187,7 +189,7 @@ class SharedArray {
 
   T* data_;
   int64_t size_;
-  AccessCounter* counter_;  // null: nobody counts
+  AccessCounter* counter_;  // null: not counted
 };
 
 }  // namespace hadal::cuda

@@ -1,5 +1,6 @@
-// Which kernels have been launched on a device: CUDA loads a kernel when it is launched first (CUDA_MODULE_LOADING is LAZY by default), may
-// then need a larger stack for it, and may wait for all of the device's work to do so (runtime/device.h: a standstill).
+// Which kernels have been launched on a device. CUDA loads a kernel at its first launch (CUDA_MODULE_LOADING is LAZY by
+// default). It may then need a larger stack, and may wait for all of the device's work: a standstill
+// (runtime/device.h).
 // Threads: the device's one.
 #pragma once
 
@@ -15,11 +16,11 @@ class FirstLaunches {
   // `before`: called before each first launch.
   explicit FirstLaunches(std::function<void()> before) : before_(std::move(before)) {}
 
-  // `kernel`, the address of its function on the host, is about to be launched.
+  // Call this before a launch of `kernel`, the address of the kernel's function on the host.
   void Note(uintptr_t kernel) {
     if (kernels_.insert(kernel).second) before_();
   }
-  // Something is about to be launched of which its library knows that it is new.
+  // Call this before a launch that a library knows to be a first one.
   void NoteNew() { before_(); }
 
  private:

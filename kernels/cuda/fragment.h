@@ -1,24 +1,25 @@
-// Products of small tiles of BFloat16 on the tensor cores, with fp32 sums, and how such tiles come from shared memory.
+// Products of small tiles of BFloat16 on tensor cores, with fp32 sums, and loads of such tiles from shared memory.
 //
 //   MultiplyAdd                 C[16, 8] += A[16, 16] · B[16, 8]                  mma.sync.m16n8k16
 //   LoadMatrices                four 8 x 8 matrices from shared memory            ldmatrix.x4
 //   LoadMatricesTransposed      the same, each transposed                         ldmatrix.x4.trans
 //
-// A warp holds a tile together: each lane has some of its elements. Which, is documented (PTX ISA, "Matrix Fragments for mma.m16n8k16
-// with floating point type" and "ldmatrix"); with g = lane / 4 and t = lane % 4, two neighbours a word, the first in the lower half:
+// A warp holds a tile together. Which lane has which elements is documented in PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type" and "ldmatrix". With g = lane / 4 and t = lane % 4, two neighbours a word, the
+// first in the lower half:
 //
-//   A      word 0: row g, columns 2t, 2t + 1      word 1: row g + 8        words 2, 3: the same rows, columns 2t + 8, 2t + 9
+//   A      word 0: row g, columns 2t, 2t + 1      word 1: row g + 8      words 2, 3: as 0, 1, columns 2t + 8, 2t + 9
 //   B      word 0: rows 2t, 2t + 1 of column g    word 1: rows 2t + 8, 2t + 9
 //   C      0, 1: row g, columns 2t, 2t + 1        2, 3: row g + 8
-//   8 x 8  row g, columns 2t, 2t + 1; transposed: rows 2t, 2t + 1 of column g.  Matrix i comes from the 16-byte rows that lanes
-//          8i … 8i + 7 point to.
+//   8 x 8  row g, columns 2t, 2t + 1; transposed: rows 2t, 2t + 1 of column g. Lanes 8i … 8i + 7 point to the 16-byte
+//          rows of matrix i.
 //
-// On the executor the warp's lanes meet and the same is done from the same registers, so that a kernel's index arithmetic is checked there.
-// Numerics: products of BFloat16 are exact in fp32; in which order a tensor core adds the sixteen of a sum, and how it rounds between
-// them, is not documented: equal bits on one kind of device, not across kinds. The executor rounds as such units were measured to (Fasi et
-// al., "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without their guard bits: it adds eight products and the sum at once, each
-// cut off below 2^-23 of the largest, and cuts the result off to fp32.
-// REQUIRES: all lanes of the warp come to the same call. sm_80 or later.
+// On the executor the lanes of a warp meet and the same is computed from the same registers: tests check indices there.
+// Numerics: products of BFloat16 are exact in fp32. How a tensor core orders and rounds the sum of sixteen products is
+// not documented: equal bits on one kind of device, not across kinds. The executor rounds as measured by Fasi et al.
+// ("Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without guard bits: it adds eight products and the sum
+// at once, truncates each below 2^-23 of the largest, and truncates the result to fp32.
+// REQUIRES: all lanes of the warp make the same call. sm_80 or later.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +84,7 @@ using Lanes = std::array<void*, kWarp>;
 inline float LowerHalf(uint32_t word) { return FloatOf(word << 16); }
 inline float UpperHalf(uint32_t word) { return FloatOf(word & 0xFFFF0000u); }
 
-// What a lane brings to a product.
+// A lane's arguments of a product.
 struct ProductLane {
   FragmentC* c;
   const FragmentA* a;
@@ -141,7 +142,7 @@ inline void MultiplyAdd(FragmentC& c, const FragmentA& a, const FragmentB& b, co
   Executor::Current().Together(&mine, MultiplyAddTogether, where);
 }
 
-// What a lane brings to a load, and gets from it.
+// A lane's argument of a load, and its result.
 struct MatrixLane {
   Vector16 row;
   FourMatrices loaded;

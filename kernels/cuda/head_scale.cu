@@ -10,13 +10,13 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-// Eights of columns that a head has, the last one of fewer where D is no multiple of eight.
+// How many eights of columns a head has; the last one is shorter where D is no multiple of eight.
 HADAL_DEVICE int64_t EightsOf(int64_t head_width) { return (head_width + 7) / 8; }
 HADAL_DEVICE int CountAt(int64_t column, int64_t head_width) {
   return static_cast<int>(head_width - column < 8 ? head_width - column : 8);
 }
 
-// Eight columns of a head a thread.
+// One thread has eight columns of a head.
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HeadScaleKernel(HeadScaleForwardArgs<T> args) {
   const int64_t eights = EightsOf(args.head_width), i = BlockX() * kThreads + ThreadIndex();

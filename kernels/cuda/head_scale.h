@@ -1,12 +1,13 @@
 // Head scale on the device: the formulas of kernels/head_scale.h.
 //
 //   forward    y[r, h·D + j] = g[h]·x[r, h·D + j]
-//   backward   dx = g·dy and, of the same trip over dy, d_gain[h] += Σ_r Σ_j dy·x
+//   backward   dx = g·dy, and in the same pass over dy d_gain[h] += Σ_r Σ_j dy·x
 //
 // T is how x, y and their gradients are stored, float or BFloat16.
-// Numerics: fp32. A head's sum is taken over blocks of kHeadScaleRowBlock rows. In a block thread t adds eights of columns t, t + 256, … in the
-// order of rows, a warp meets as a butterfly, warps in ascending order. A warp a head adds the blocks: lane l those of l, l + 32, …, then a
-// butterfly. All of it is a function of the shape alone: the same bits every time. Asynchronous.
+// Numerics: fp32. A head's sum is taken over blocks of kHeadScaleRowBlock rows. In a block thread t adds eights of
+// columns t, t + 256, … in the order of rows; the lanes of a warp are added as a butterfly, then warps in ascending
+// order. One warp a head adds the blocks: lane l adds blocks l, l + 32, …, then the lanes are added as a butterfly. So
+// the order depends only on the shape: the same bits every time. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -20,7 +21,7 @@ struct HeadScaleForwardArgs {
   int64_t rows = 0, heads = 1, head_width = 1;  // R, H, D
   DeviceMatrix<const T> x;                      // [R, H·D]
   DevicePointer<const float> gain;              // g [H]
-  DeviceMatrix<T> y;                            // [R, H·D] (=); may lie over x
+  DeviceMatrix<T> y;                            // [R, H·D] (=); may alias x
 };
 template <typename T>
 void HeadScaleForward(StreamHandle stream, const HeadScaleForwardArgs<T>& args);
@@ -30,7 +31,7 @@ struct HeadScaleBackwardArgs {
   int64_t rows = 0, heads = 1, head_width = 1;
   DeviceMatrix<const T> dy, x;      // [R, H·D]
   DevicePointer<const float> gain;  // [H]
-  DeviceMatrix<T> dx;               // [R, H·D] (=); may lie over dy
+  DeviceMatrix<T> dx;               // [R, H·D] (=); may alias dy
   DevicePointer<float> d_gain;      // [H] (+=)
   DevicePointer<float> partials;    // scratch [⌈R / kHeadScaleRowBlock⌉ · H]
 };

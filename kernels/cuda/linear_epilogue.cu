@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 // A thread's eight columns of one row.
 struct EightPlace {
   int64_t row, column;
-  int count;  // of them that exist; 0: none
+  int count;  // how many of them exist
 };
 HADAL_DEVICE EightPlace ThisEight(int64_t rows, int64_t width) {
   const int64_t eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
@@ -64,10 +64,10 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ReluMaskKernel(ReluMaskArgs<T> a
 
 constexpr int kColumnWarps = kThreads / kWarp;
 constexpr int kColumnsOfBlock = 8 * kWarp;
-constexpr int kRowsAhead = 4;  // that a warp reads before it adds them
+constexpr int kRowsAhead = 4;  // rows that a warp reads before it adds them
 
-// Block (x, y): columns [256·x, 256·x + 256) of block y of rows, eight a lane; its sums go to `partials`, or, where it is the only block of
-// rows, to the result.
+// Block (x, y): columns [256·x, 256·x + 256) of row block y, eight a lane. The sums go to `partials`, or, where there
+// is only one row block, to the result.
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<T> args, int64_t row_block, bool only) {
   HADAL_SHARED(float, exchange, kColumnWarps* kColumnsOfBlock);
@@ -79,7 +79,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<
   for (int64_t row = first + warp; row < end && count > 0; row += kRowsAhead * kColumnWarps) {
     Eight ahead[kRowsAhead];
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
-      const int64_t at = row + i * kColumnWarps;  // behind the end the last row is read again, and not added
+      const int64_t at = row + i * kColumnWarps;  // after the end the last row is read again, and not added
       ahead[i] = LoadEight<kAligned>(args.x.row(at < end ? at : end - 1) + column, count);
     }
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
@@ -100,7 +100,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<
     Store(args.partials + (BlockY() * args.width + mine), total);
   }
 }
-static_assert(kColumnsOfBlock == kThreads);  // a thread a column in the end
+static_assert(kColumnsOfBlock == kThreads);  // at the end one column a thread
 
 // Block x: columns [32·x, 32·x + 32).
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)

@@ -1,5 +1,6 @@
-// What stands beside a linear layer's product on the device: dropout behind it; and, where the product's library does not offer them as
-// riding on it (matmul.h) or something stands between, bias and ReLU, the ReLU's mask in front of its gradient, and the bias's gradient.
+// Kernels next to a linear layer's product on the device: dropout after it, and what the product's library does not do
+// in the product (matmul.h), or cannot because another operation comes between: bias and ReLU, ReLU's mask on the
+// gradient, and the bias's gradient.
 //
 //   BiasRows      y[r, c] = relu(y[r, c] + bias[c])                         in place; relu where asked: a NaN stays
 //   DropoutRows   y[r, c] = factor(r·W + c) · y[r, c]                      in place; masks of runtime/random.h
@@ -7,9 +8,10 @@
 //   ColumnSums    sums[c] += Σ_r x[r, c]
 //
 // T is how activations and their gradients are stored, float or BFloat16; sums of columns are fp32.
-// Numerics: fp32. A column's rows are cut into blocks of ColumnRowBlock(R, W); in a block warp w adds rows w, w + 8, … in ascending order,
-// warps meet in ascending order, then the blocks (column_merge.h): a function of the shape alone, the same bits every time. 16-byte accesses where every row starts on 16 bytes and the
-// width is a multiple of 8. Asynchronous.
+// Numerics: fp32. A column's rows are cut into blocks of ColumnRowBlock(R, W). In a block warp w adds rows w, w + 8, …
+// in ascending order; then warps are added in ascending order, then the blocks (column_merge.h). So the order depends
+// only on the shape: the same bits every time. 16-byte accesses where every row starts on 16 bytes and the width is a
+// multiple of 8. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -46,8 +48,8 @@ struct ReluMaskArgs {
 template <typename T>
 void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args);
 
-// Rows of a block: 32, so that 4,096 rows give a GPU work everywhere, or more where the blocks' sums would not fit into kColumnPartials
-// floats of scratch.
+// Rows of a block: 32, so that 4,096 rows keep a whole GPU busy; more where the blocks' sums would not fit into
+// kColumnPartials floats of scratch.
 inline constexpr int64_t kColumnPartials = int64_t{1} << 18;
 constexpr int64_t ColumnRowBlock(int64_t rows, int64_t width) {
   const int64_t least = 32, most_blocks = width < kColumnPartials ? kColumnPartials / width : 1;

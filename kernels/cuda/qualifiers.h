@@ -1,6 +1,6 @@
 // Where a function runs: CUDA's qualifiers under nvcc, nothing under a C++ compiler.
-// HADAL_UNROLL, HADAL_UNROLL_BY(count): before a loop, all of it or so many rounds at a time.
-// HADAL_LAUNCH_BOUNDS(threads of a block at most, blocks that should fit on a multiprocessor at least): bounds the registers.
+// HADAL_UNROLL, HADAL_UNROLL_BY(count): before a loop; unrolls it completely, or `count` iterations at a time.
+// HADAL_LAUNCH_BOUNDS(most threads of a block, least blocks on a multiprocessor): limits the registers.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,21 +1,24 @@
-// The residual connection on the device: the rules of kernels/residual_norm.h, and these differences.
+// The residual connection on the device: the rules of kernels/residual_norm.h, with these differences.
 //
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = LayerNorm(s)
-// Types: Residual is the stored type of the stream (x, s, e and their gradients), Compute that of what touches a matrix product (y, n).
-//   fp32 runs <float, float>; bf16 post-norm <BFloat16, BFloat16>; bf16 with an fp32 stream (pre-norm, no norm) <float, BFloat16>.
-//   <BFloat16, float>, forward only, adds an fp32 gradient (a skip's) to the stream's.
-//   Bias, gains, statistics and sums are fp32. s is rounded to Residual before it is normalised, whether it is stored or not, so that
-//   the norm alone on a stored s has the same bits; d_skip is fp32, because several readers add to it.
-// Why one trip: with bf16 the forward reads x and y and writes s and n, 8 bytes an element, and there is nothing else to do.
-// Layout: a team of threads holds a row in registers, eight columns a thread (row_team.h), 16-byte accesses where every row
-//   starts on 16 bytes and the width is a multiple of 8, single elements otherwise.
-// Numerics: sums along a row as in row_team.h, mean and variance in two passes over the registers. Column sums in two stages: a block
-//   adds rows of DeviceRowBlock(R), each team its rows in ascending order, teams in ascending order; a second kernel adds the blocks,
-//   in runs of ascending order merged in ascending order (column_merge.h). A function of shapes alone: no atomics, the same bits every time.
-// Learned gains (ω, g) have kernels of their own, so that methods without them keep their registers; g's gradient is one number: a block
-//   adds its threads' eight columns in ascending order, a warp as a butterfly, warps in ascending order; then the blocks likewise.
-// What changes between steps (dropout's place, the branch gain) is read from device memory, so a captured graph can be replayed.
-// REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; as kernels/residual_norm.h for what is given with what (aborts otherwise). Asynchronous.
+// Types: Residual is the stored type of x, s, e and their gradients, Compute that of y, n and their gradients.
+//   <float, float>        fp32
+//   <BFloat16, BFloat16>  bf16 post-norm
+//   <float, BFloat16>     bf16 with an fp32 stream (pre-norm, no norm)
+//   <BFloat16, float>     forward only: adds an fp32 gradient (of a skip) to the stream's gradient
+// Bias, gains, statistics and sums are fp32, and so is d_skip, because several readers add to it. s is rounded to
+// Residual before the norm even if it is not stored; so the norm alone of a stored s has the same bits.
+// Layout: a team of threads holds a row in registers, eight columns a thread (row_team.h). 16-byte accesses where every
+// row starts on 16 bytes and the width is a multiple of 8, else single elements.
+// Numerics: sums along a row as in row_team.h; mean and variance in two passes over the registers. Column sums in two
+// stages: a block adds DeviceRowBlock(R) rows, each team its rows in ascending order, then teams in ascending order; a
+// second kernel adds the blocks (column_merge.h). g's gradient is one number: a block adds the eight columns of a
+// thread in ascending order, a warp as a butterfly, warps in ascending order; then the blocks in the same way. All
+// orders depend only on shapes; no atomics. The same bits every time.
+// Learned gains (ω, g) have kernels of their own, so that other methods do not pay with registers.
+// What changes between steps (dropout's position, the branch gain) is read from device memory, for graphs.
+// REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; arguments present and absent as in kernels/residual_norm.h (aborts otherwise).
+// Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -24,10 +27,11 @@
 
 namespace hadal::cuda {
 
-// Rows that a block of the backward adds up before its sums go to memory. 4,096 rows must give every multiprocessor (132 at most) two
-// blocks, or it waits for memory half its time; and many rows should cost few sums: those of a block of 32 rows are 9% of its bf16
-// traffic, of 128 rows 2%. At most 1,584 blocks: a multiprocessor holds three, so that they are four whole rounds of an H100's 132 and nearly
-// five of an A100's 108, and no round is nearly empty. A multiple of eight rows, the teams of a block at most.
+// Rows that a block of the backward adds up before it writes its sums. 4,096 rows must give each of up to 132
+// multiprocessors two blocks, or a multiprocessor waits for memory half the time. Many rows should write few sums: a
+// block's sums are 9% of its bf16 traffic with 32 rows, 2% with 128.
+// At most 1,584 blocks. A multiprocessor holds three, so these are four whole rounds on an H100's 132 multiprocessors
+// and nearly five on an A100's 108; no round is nearly empty. A multiple of eight rows, the most teams of a block.
 constexpr int64_t DeviceRowBlock(int64_t rows) {
   constexpr int64_t kMostBlocks = 1584, kTeams = 8;
   if (rows <= 8192) return 16;
@@ -81,7 +85,7 @@ struct ResidualNormBackwardArgs {
 template <typename Residual, typename Compute>
 void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args);
 
-// Floats of scratch that the backward needs: of each block of rows d_bias, d_scale, d_shift and d_ω, and d_g, one number.
+// Floats of scratch for the backward: for each block of rows d_bias, d_scale, d_shift, d_ω, and d_g, one number.
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
   return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (4 * width + 1);
 }

@@ -11,20 +11,20 @@ namespace {
 constexpr int kColumnSums = 3;   // d_bias, d_scale, d_shift
 constexpr int kLearnedSums = 4;  // and d_ω
 
-// What one thread adds up over its rows.
+// The sums of one thread over its rows.
 struct ColumnSums {
   Eight bias, scale, shift;
-  Eight residual_gain;  // of learned gains
+  Eight residual_gain;  // for learned gains
   float branch_gain = 0.0f;
 };
 
-// What a thread keeps of a row between its two means and its gradient.
+// What a thread keeps of a row between computing its two means and its gradient.
 struct NormTerms {
   Eight gradient;    // dh = dn ⊙ scale
   Eight normalised;  // h = (s − mean)·rstd
 };
 
-// Reads a row's dn and s; adds it to d_scale and d_shift.
+// Reads a row's dn and s; adds the row to d_scale and d_shift.
 template <bool kAligned, typename Args>
 HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int64_t row, float rstd, ColumnSums& sums) {
   NormTerms terms;
@@ -53,7 +53,7 @@ HADAL_DEVICE void AddBranchGain(const Args& args, const RowTeam& team, int64_t r
   }
 }
 
-// From `scaled` = r·ds of a row: adds r·ds ⊙ x to d_ω and makes it r·ω ⊙ ds.
+// Takes `scaled` = r·ds of a row: adds r·ds ⊙ x to d_ω and turns `scaled` into r·ω ⊙ ds.
 template <bool kAligned, typename Args>
 HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64_t row, Eight& scaled,
                                     ColumnSums& sums) {
@@ -65,7 +65,7 @@ HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64
   }
 }
 
-// From ds of a row: d_stream, d_branch, d_skip and the thread's part of d_bias and the learned gains'.
+// From ds of a row: d_stream, d_branch, d_skip, and the thread's part of d_bias and of the learned gains' gradients.
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Compute>& args, const RowTeam& team,
                                  int64_t row, Eight ds, float branch_gain, const RandomPosition& position,
@@ -86,7 +86,7 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
     }
     StoreEight<kAligned>(args.d_branch.row(row) + team.column, d_branch, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-      sums.bias.v[c] += d_branch.v[c];  // of columns that do not exist too: nobody reads those
+      sums.bias.v[c] += d_branch.v[c];  // also for columns that do not exist; nobody reads these
       ds.v[c] *= args.residual_gain;
     }
     if (kLearned && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
@@ -94,11 +94,11 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
   StoreEight<kAligned>(args.d_stream.row(row) + team.column, ds, team.columns);
 }
 
-// Adds the teams' sums in ascending order and stores the block's part. Every thread of the block comes here.
+// Adds the teams' sums in ascending order and stores the block's part. Every thread of the block must call it.
 HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_t width, Shared<float> exchange,
                                   DevicePointer<float> part) {
   const int team_columns = 8 * team.warps * kWarp;
-  Barrier();  // the exchange may still be read for the sums before
+  Barrier();  // the exchange may still be read for the previous sums
   StoreEightShared(exchange + 8 * ThreadIndex(), sums);
   Barrier();
   for (int64_t column = ThreadIndex(); column < width; column += ThreadsInBlock()) {
@@ -108,7 +108,8 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
   }
 }
 
-// Adds a number of each thread: a warp as a butterfly, warps in ascending order; thread 0 stores the sum. Every thread comes here.
+// Adds one number of each thread: a warp as a butterfly, warps in ascending order; thread 0 stores the sum. Every
+// thread must call it.
 HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<float> to) {
   x = SumOfWarp(x);
   Barrier();  // the exchange may still be read
@@ -119,7 +120,7 @@ HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<f
   Store(to, x);
 }
 
-// Floats of one block's sums among the partials.
+// Floats that one block's sums take in `partials`.
 HADAL_HOST_DEVICE int64_t PartOfBlock(bool learned, int64_t width) {
   return learned ? kLearnedSums * width + 1 : kColumnSums * width;
 }

@@ -7,14 +7,14 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int64_t kRowsOfBlock = 8;  // so that 4,096 rows fill a device
+constexpr int64_t kRowsOfBlock = 8;  // 4,096 rows fill a device
 static_assert(kWidestRow == kMaxTeamWidth);
 
 // s of a thread's columns in one row, rounded to the stream's type: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)).
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
                                float branch_gain, const RandomPosition& position) {
-  // All loads stand before the first use and the first branch, so that they are on their way at the same time.
+  // All loads come before the first use and the first branch, so that they are under way at the same time.
   Eight y, skip, bias;
   Eight s = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
   if (args.branch) y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
@@ -35,7 +35,8 @@ HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>&
   return s;
 }
 
-// Mean and 1 / sqrt(variance + epsilon) of a row whose threads hold s; columns that do not exist hold 0. `share`: 1 / W.
+// Mean and 1 / sqrt(variance + epsilon) of a row whose threads hold s; columns that do not exist hold 0. `share`: 1 /
+// W.
 struct Statistics {
   float mean, rstd;
 };
@@ -50,7 +51,7 @@ HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, float 
     const float centred = kAligned || i < team.columns ? s.v[i] - mean : 0.0f;
     squares[0] = MulAdd(centred, centred, squares[0]);
   }
-  if (kAligned && team.columns == 0) squares[0] = 0.0f;  // all eight exist, or none
+  if (kAligned && team.columns == 0) squares[0] = 0.0f;  // with kAligned all eight columns exist, or none
   sums.Add(team, squares);
   return {mean, 1.0f / SquareRoot(MulAdd(squares[0], share, kLayerNormEpsilon))};
 }
@@ -67,7 +68,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   if (args.dropout.active()) position = Load(args.dropout.position);
   const float share = 1.0f / static_cast<float>(args.width);
   for (int64_t i = 0; i < kRowsOfBlock; i += team.teams) {
-    // Every team goes round as often, because they meet at barriers; a team without a row holds zeros and stores nothing.
+    // Every team does the same number of iterations, because of the barriers; a team without a row has zeros and stores
+    // nothing.
     const int64_t row = BlockX() * kRowsOfBlock + i + team.index;
     const bool mine = i + team.index < kRowsOfBlock && row < args.rows && team.columns > 0;
     Eight s;

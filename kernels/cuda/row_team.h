@@ -1,9 +1,10 @@
-// A team of threads that holds one row of a tensor, eight columns a thread, and adds up along it.
+// A team of threads that holds one row of a tensor, eight columns a thread, and sums along the row.
 //
-// A block of kTeamBlockThreads or a few more threads is cut into teams of whole warps; team t of a block takes rows t, t + teams, …
-// Every sum along a row has one order, a function of the width alone: eight columns of a thread in ascending order, the lanes of a
-// warp as a butterfly (each lane ends with the same bits, because a + b = b + a), the warps of a team in ascending order.
-// REQUIRES: 1 ≤ width ≤ kMaxTeamWidth.
+// A block of kTeamBlockThreads or a few more threads is cut into teams of whole warps. Team t takes rows t,
+// t + teams, t + 2·teams and so on.
+// Every sum along a row has one order, which depends only on the width: the eight columns of a thread in ascending
+// order, the lanes of a warp as a butterfly (each lane ends with the same bits, because a + b = b + a), the warps of a
+// team in ascending order. REQUIRES: 1 ≤ width ≤ kMaxTeamWidth.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace hadal::cuda {
 
-inline constexpr int kTeamBlockThreads = 256;     // of a block whose rows are up to 8 · 256 columns wide
+inline constexpr int kTeamBlockThreads = 256;     // of a block with rows of up to 8 · 256 columns
 inline constexpr int kMaxTeamBlockThreads = 384;  // of a block with one wider row
 inline constexpr int kMaxTeamWarps = kMaxTeamBlockThreads / kWarp;
 inline constexpr int64_t kMaxTeamWidth = 8 * kMaxTeamBlockThreads;
@@ -31,7 +32,7 @@ inline RowTeamShape RowTeamShapeOf(int64_t width) {
   return shape;
 }
 
-// Where a thread stands.
+// A thread's place in its team and block.
 struct RowTeam {
   int index;       // of the team in the block
   int teams;       // of the block
@@ -58,8 +59,9 @@ HADAL_DEVICE float SumOfWarp(float x) {
   return x;
 }
 
-// Adds up each of kSums values over the team; every thread of the team gets the totals. `slots` holds two sets, used in turn, so that
-// one barrier a call is enough: a thread writes a set again only behind the barrier that follows everyone's last read of it.
+// Sums each of kSums values over the team; every thread of the team gets the totals. `slots` holds two sets, used in
+// turn, so that one barrier a call suffices: a thread writes to a set again only after the barrier that follows
+// everyone's last read of that set.
 template <int kSums>
 struct TeamSums {
   Shared<float> slots;  // [2 · kMaxTeamWarps · kSums]

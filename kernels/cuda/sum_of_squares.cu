@@ -18,7 +18,7 @@ HADAL_DEVICE Range ChunkOfSlice(const SumOfSquaresArgs& args, int64_t slice, int
   return {begin, begin + kSquaresChunk < end ? begin + kSquaresChunk : end};
 }
 
-// Block (x, y): chunk x of slice y. Chunks behind a slice's end store 0, which the second kernel does not read.
+// Block (x, y): chunk x of slice y. Chunks after a slice's end store 0, which the second kernel does not read.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SquaresOfChunksKernel(SumOfSquaresArgs args) {
   HADAL_SHARED(double, warps, kWarps);
   const Range range = ChunkOfSlice(args, BlockY(), BlockX());

@@ -1,10 +1,11 @@
-// Σ x_i² of each slice of a flat range, in double: what kernels/sum_of_squares.h gives for one slice.
+// Σ x_i² of each slice of a flat range, in double: on the device what kernels/sum_of_squares.h computes for one slice.
 //
-// Why slices: norms are added in (parameter, slice) order by the caller, so the pieces may not depend on the layout of the run.
-// Numerics: x is widened to double, where its square is exact. A slice is cut into chunks of kSquaresChunk elements; thread t of a chunk
-// adds elements t, t + 256, …, a warp meets as a butterfly, warps in ascending order, chunks in ascending order: a function of the
-// values alone (not the CPU's order: the last bits differ between device kinds). A non-finite element makes its slice's sum
-// non-finite; the step's finite check rides on this. An empty slice gives 0. Asynchronous.
+// Why slices: the caller adds them in (parameter, slice) order, so the sums may not depend on the layout of the run.
+// Numerics: x is widened to double, where its square is exact. A slice is cut into chunks of kSquaresChunk elements.
+// Thread t of a chunk adds elements t, t + 256, …, then a warp is added as a butterfly, then warps, then chunks, in
+// ascending order. So a sum depends only on the values. (This is not the CPU's order: the last bits differ between
+// kinds of device.) A non-finite element makes its slice's sum non-finite, which the step's finite check uses. An empty
+// slice gives 0. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

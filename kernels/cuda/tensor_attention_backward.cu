@@ -23,11 +23,11 @@ HADAL_DEVICE float DProbability(const Pairs& pairs, int j, int i, const DeviceDr
   return pairs.kept >> (4 * j + i) & 1 ? pairs.d_weight.c[j].v[i] * dropout.scale : 0.0f;
 }
 
-// What a lane of the d_q kernel knows of its block and its two queries.
+// A lane's view of its block and its two queries, in the d_q kernel.
 struct QueryLane {
   AttentionTile tile;
-  int64_t head, keys_end;  // behind the last key that the block's queries see
-  int64_t own_end[2];      // behind the last key that each of the lane's queries sees
+  int64_t head, keys_end;  // the block's queries see no key from keys_end on
+  int64_t own_end[2];      // each of the lane's queries sees no key from here on
   float log_sum_exp[2] = {};
   RandomPosition position;
 };
@@ -50,13 +50,13 @@ struct Tiles {
   Shared<Vector16> queries, d_contexts, keys, values;
 };
 
-// Reads 32 keys and values from `first_key` on. Every thread of the block comes here.
+// Reads 32 keys and values from `first_key` on. Every thread of the block must call it.
 template <int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const QueryLane& at, int64_t first_key,
                             const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_contexts, const Tiles& tiles,
                             Pairs& pairs) {
   const FragmentLane lane;
-  Barrier();  // the round before has read its keys and values
+  Barrier();  // the previous iteration's keys and values have been read
   LoadUnits<kWidth>(tiles.keys, args.k, first_key, at.tile.key_end, at.head * kWidth);
   LoadUnits<kWidth>(tiles.values, args.v, first_key, at.tile.key_end, at.head * kWidth);
   Barrier();
@@ -75,7 +75,8 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const Q
   pairs.d_weight = DotFragments(d_contexts, tiles.values);
 }
 
-// Of each of a lane's queries: r, the first key's dA, and Σ P (dP − r) / Σ P (kernels/attention.md); equal in the four lanes of a row.
+// For each of a lane's queries r (the first key's dA) and Σ P (dP − r) / Σ P (kernels/attention.md); the same in the
+// four lanes of a row.
 struct RowTerms {
   float first[2] = {}, probabilities[2] = {}, products[2] = {};
 
@@ -94,11 +95,11 @@ struct RowTerms {
   HADAL_DEVICE float Mean(int h) const { return probabilities[h] == 0.0f ? 0.0f : products[h] / probabilities[h]; }
 };
 
-// Block (x, head): d_q of a tile of queries, and their row_terms. Two walks over the keys; a sentence of at most 32 keys keeps its pairs
-// in registers for the second.
+// Block (x, head): d_q of a tile of queries, and their row_terms. Loops over the keys twice; a sentence of at most 32
+// keys keeps its pairs in registers for the second loop.
 template <int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(AttentionBackwardArgs<BFloat16> args) {
-  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // in the end d_q
+  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // at the end d_q
   HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
@@ -139,7 +140,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
   PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, queries);  // a warp's own rows
   Barrier();
   StoreUnits<kWidth>(queries, args.d_q, tile.first, tile.rows, at.head * kWidth);
-  // Behind the last product: those want the whole warp at one place.
+  // After the last product, because products need the whole warp at one place.
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
     Store(args.row_terms.row(2 * at.head) + (tile.first + lane.row(h)), terms.first[h]);
@@ -149,7 +150,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
 
 constexpr int32_t kNone = 0x7FFFFFFF;
 
-// What a lane of the d_k, d_v kernel knows of its block and its two keys.
+// A lane's view of its block and its two keys, in the d_k, d_v kernel.
 struct KeyLane {
   AttentionTile tile;
   int64_t head, key_block;  // of the warp's first key
@@ -172,7 +173,7 @@ HADAL_DEVICE KeyLane ThisKeyLane(const AttentionBackwardArgs<BFloat16>& args, co
 
 inline constexpr int kLogSumExp = 0, kFirst = kTensorRows, kMean = 2 * kTensorRows, kQueryNumbers = 3 * kTensorRows;
 
-// Reads what the block needs of 32 queries from `query` on; behind the sentence zeros.
+// Reads what the block needs of 32 queries from `query` on; zeros after the sentence.
 template <int kWidth>
 HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int64_t query,
                               const Tiles& tiles, Shared<float> numbers) {
@@ -186,7 +187,7 @@ HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const
   numbers[kMean + i] = exists ? Load(args.row_terms.row(2 * at.head + 1) + (query + i)) : 0.0f;
 }
 
-// Turns scores into probabilities; those of pairs that do not exist into 0.
+// Turns scores into probabilities, and those of pairs that do not exist into 0.
 template <int kWidth>
 HADAL_DEVICE void ToProbabilities(const KeyLane& at, int64_t query, Shared<float> numbers, PairFragments& scores) {
   const FragmentLane lane;
@@ -202,7 +203,7 @@ HADAL_DEVICE void ToProbabilities(const KeyLane& at, int64_t query, Shared<float
   }
 }
 
-// d_v without dropout's scale, and d_k without the scores', of 32 queries.
+// Adds 32 queries to d_v without dropout's scale, and to d_k without the scores' scale.
 template <int kWidth>
 HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int64_t query,
                              const Tiles& tiles, Shared<float> numbers, RowSums<kWidth>& d_key,
@@ -237,8 +238,8 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
 // Block (x, head): d_k and d_v of a tile of keys.
 template <int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
-  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);    // in the end d_k
-  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);  // in the end d_v
+  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);    // at the end d_k
+  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);  // at the end d_v
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
   HADAL_SHARED(float, numbers, kQueryNumbers);
@@ -254,12 +255,12 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(Atten
   // Causal: no query before the tile's first key sees any of its keys.
   const int64_t begin = tile.query_begin + (args.shape.causal ? place / kTensorRows * kTensorRows : 0);
   for (int64_t query = begin; query < tile.query_end; query += kTensorRows) {
-    Barrier();  // the round before has read its queries
+    Barrier();  // the previous iteration's queries have been read
     LoadQueries<kWidth>(args, at, query, tiles, numbers);
     Barrier();
     AddQueries<kWidth>(args, at, query, tiles, numbers, d_key, d_value);
   }
-  Barrier();  // everybody's keys and values have been read, or, without queries, written
+  Barrier();  // all keys and values have been read, or, without queries, written
   const float kept = args.dropout.active() ? args.dropout.scale : 1.0f;
   PutSums<kWidth>(d_key, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, keys);
   PutSums<kWidth>(d_value, {kept, kept}, values);

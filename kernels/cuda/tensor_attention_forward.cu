@@ -7,18 +7,18 @@ namespace {
 
 constexpr float kLowest = -3.4028234663852886e38f;  // a row's maximum before its first key
 
-// The softmax so far of a lane's two rows; equal in the four lanes of a row.
+// The softmax so far of a lane's two rows; the same in the four lanes of a row.
 struct OnlineSoftmax {
   float maximum[2] = {kLowest, kLowest};
   float sum[2] = {};         // Σ_j e^(s_j − maximum)
-  float correction[2] = {};  // what older sums have to be multiplied by
+  float correction[2] = {};  // factor for older sums
 };
 
-// What a lane knows of its block and its queries.
+// A lane's view of its block and its queries.
 struct QueryLane {
   AttentionTile tile;
-  int64_t head, keys_end;  // behind the last key that the block's queries see
-  int64_t own_end[2];      // behind the last key that each of the lane's queries sees
+  int64_t head, keys_end;  // the block's queries see no key from keys_end on
+  int64_t own_end[2];      // each of the lane's queries sees no key from here on
   RandomPosition position;
 };
 
@@ -75,7 +75,8 @@ HADAL_DEVICE void DropPairs(uint32_t kept, PairFragments& weights) {
   }
 }
 
-// The context of the warp's queries before it is divided by the softmax's sum and, with dropout, by the share that is kept.
+// The context of the warp's queries, before the division by the softmax's sum and, with dropout, by the share that is
+// kept.
 template <int kWidth>
 HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const QueryLane& at,
                            const HeldRows<kWidth>& queries, Shared<Vector16> keys, Shared<Vector16> values,
@@ -83,7 +84,7 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Que
   const int64_t column = at.head * kWidth;
   const float scale = 1.0f / SquareRoot(static_cast<float>(kWidth));
   for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kTensorRows) {
-    Barrier();  // the round before has read its keys and values
+    Barrier();  // the previous iteration's keys and values have been read
     LoadUnits<kWidth>(keys, args.k, key, at.tile.key_end, column);
     LoadUnits<kWidth>(values, args.v, key, at.tile.key_end, column);
     Barrier();
@@ -103,7 +104,7 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Que
 
 template <int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(AttentionForwardArgs<BFloat16> args) {
-  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // in the end their context
+  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // at the end their context
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
   const AttentionTile tile = Load(args.query_tiles + BlockX());
@@ -126,7 +127,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(Attent
       Store(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)), softmax.maximum[h] + Log(softmax.sum[h]));
     }
   }
-  PutSums<kWidth>(context, factor, queries);  // a warp's own rows, which it alone has read
+  PutSums<kWidth>(context, factor, queries);  // a warp's own rows, which only it has read
   Barrier();
   StoreUnits<kWidth>(queries, args.context, tile.first, tile.rows, column);
 }

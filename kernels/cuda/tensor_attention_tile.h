@@ -1,10 +1,12 @@
-// What attention's kernels for tensor cores share: tiles of BFloat16 rows in shared memory, and products of a warp's rows with them.
+// What the attention kernels for tensor cores share: tiles of BFloat16 rows in shared memory, and products of a warp's
+// rows with tiles.
 //
-// A block has two warps; a warp holds 16 rows of the block's tile and meets 32 rows of the other side at a time. Its 16 x 32 pairs lie in
-// four C fragments: lane 4g + t has, in fragment j, pair (row g + 8h, other 8j + 2t + e) at v[2h + e]; h, e ∈ {0, 1}. Bit 4j + 2h + e of
-// a lane's masks is that pair's.
-// A tile is [kTensorRows, kWidth], eight columns (16 bytes) a unit. Unit u of row r lies where u ^ r would, in r's bits that choose a bank:
-// the eight rows that a load of matrices reads at once then come from different banks.
+// A block has two warps. A warp holds 16 rows of the block's tile and processes 32 rows of the other side at a time.
+// Its 16 x 32 pairs are four C fragments: lane 4g + t has in fragment j the pair (row g + 8h, other 8j + 2t + e) at
+// v[2h + e]; h, e ∈ {0, 1}. Bit 4j + 2h + e of a lane's masks is for that pair.
+// A tile is [kTensorRows, kWidth], in units of eight columns (16 bytes). Unit u of row r is stored at the place of unit
+// u ^ r, using the bits of r that choose a bank. So the eight rows that one load of matrices reads come from different
+// banks.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +18,23 @@
 
 namespace hadal::cuda {
 
-inline constexpr int kTensorRows = kAttentionTileRows;  // of a tile, and of the other side at a time
+inline constexpr int kTensorRows = kAttentionTileRows;  // of a tile; also rows of the other side per iteration
 inline constexpr int kTensorThreads = kTensorRows / 16 * kWarp;
 inline constexpr int kPairFragments = kTensorRows / 8;
 
 template <int kWidth>
 inline constexpr int kTileUnits = kTensorRows* kWidth / 8;
 
-// Of unit `unit` of row `row`. UnitPlace(r + 8, u) = UnitPlace(r, u) + kWidth, and UnitPlace(r, u ^ v) = UnitPlace(r, u) ^ v: kernels
-// compute a lane's place once and reach the others by constants, which keeps addresses out of registers.
+// The place of unit `unit` of row `row`. Kernels compute a lane's place once and reach the others by constants, which
+// saves registers:
+//   UnitPlace(r + 8, u) = UnitPlace(r, u) + kWidth    UnitPlace(r, u ^ v) = UnitPlace(r, u) ^ v
 template <int kWidth>
 HADAL_DEVICE int UnitPlace(int row, int unit) {
   constexpr int kUnits = kWidth / 8;
   return (row * kUnits + (kUnits >= 8 ? row & 7 : row >> 1 & 3)) ^ unit;
 }
 
-// Where a lane stands in its warp's fragments.
+// A lane's place in its warp's fragments.
 struct FragmentLane {
   int g = ThreadIndex() % kWarp / 4, t = ThreadIndex() % 4;
   int first_row = ThreadIndex() / kWarp * 16;  // of the warp in the block's tile
@@ -40,7 +43,7 @@ struct FragmentLane {
   HADAL_DEVICE int other(int j, int e) const { return 8 * j + 2 * t + e; }
 };
 
-// Eight neighbouring elements, each read by itself.
+// Reads eight neighbouring elements one by one.
 HADAL_DEVICE Vector16 LoadUnitSingly(DevicePointer<const BFloat16> source) {
   Vector16 values;
   HADAL_UNROLL for (int c = 0; c < 4; ++c) {
@@ -49,8 +52,9 @@ HADAL_DEVICE Vector16 LoadUnitSingly(DevicePointer<const BFloat16> source) {
   return values;
 }
 
-// Copies rows [first, first + kTensorRows), columns [column, column + kWidth) of `from`; rows from `end` on read as 0. Every thread of the
-// block comes here; a Barrier has to follow. A thread reads kUnitsAhead units before it writes the first, so that memory is waited for once.
+// Copies rows [first, first + kTensorRows), columns [column, column + kWidth) of `from`; rows from `end` on read as 0.
+// Every thread of the block must call it; a Barrier must follow. A thread reads kUnitsAhead units before it writes the
+// first one, so that it waits for memory once.
 template <int kWidth>
 HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFloat16>& from, int64_t first, int64_t end,
                             int64_t column) {
@@ -80,10 +84,10 @@ HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFlo
   }
 }
 
-// The warp's 16 rows of a tile, sixteen columns a fragment: read from the tile each time, or held in registers.
+// The warp's 16 rows of a tile, sixteen columns a fragment: read from the tile each time (this), or held in registers.
 template <int kWidth>
 struct RowsInTile {
-  // Loops over columns take so many at a time: with all eight of a width of 128 ptxas reads so far ahead that it spills.
+  // Columns per iteration. With all eight at a width of 128 ptxas reads so far ahead that it spills.
   static constexpr int kAtATime = 4;
   Shared<Vector16> tile;
 
@@ -96,7 +100,7 @@ struct RowsInTile {
 };
 template <int kWidth>
 struct HeldRows {
-  static constexpr int kAtATime = kWidth / 16;  // all: registers have no number that could be computed
+  static constexpr int kAtATime = kWidth / 16;  // all, because registers cannot be indexed at run time
   FragmentA k[kWidth / 16];
 
   HADAL_DEVICE explicit HeldRows(const RowsInTile<kWidth>& rows) {
@@ -105,7 +109,7 @@ struct HeldRows {
   HADAL_DEVICE FragmentA Columns(int i) const { return k[i]; }
 };
 
-// The warp's pairs with the other side.
+// The warp's pairs with 32 rows of the other side.
 struct PairFragments {
   FragmentC c[kPairFragments];
 };
@@ -127,7 +131,7 @@ HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16
   return products;
 }
 
-// A sum of the other side's rows for each of the warp's.
+// For each of the warp's rows a sum of rows of the other side.
 template <int kWidth>
 struct RowSums {
   FragmentC c[kWidth / 8];
@@ -139,7 +143,7 @@ HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vect
   const int lane = ThreadIndex() % kWarp;
   const int place = UnitPlace<kWidth>(lane % 16, lane / 16);
   HADAL_UNROLL for (int k = 0; k < kTensorRows / 16; ++k) {
-    // What a lane has of two neighbouring C fragments is what it needs of an A fragment.
+    // A lane's elements of two neighbouring C fragments are its elements of an A fragment.
     const float(&low)[4] = weights.c[2 * k].v;
     const float(&high)[4] = weights.c[2 * k + 1].v;
     const FragmentA a = {{RoundPair(low[0], low[1]), RoundPair(low[2], low[3]), RoundPair(high[0], high[1]),
@@ -152,7 +156,7 @@ HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vect
   }
 }
 
-// Writes sums · factor[h] to the warp's rows of `tile`. Nobody may still read them.
+// Writes sums · factor[h] to the warp's rows of `tile`. No thread may still read these rows.
 template <int kWidth>
 HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2], Shared<Vector16> tile) {
   const FragmentLane at;
@@ -165,8 +169,8 @@ HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2],
   }
 }
 
-// Copies `rows` rows of a tile to rows [first, first + rows), columns [column, column + kWidth) of `to`. Every thread of the block comes here,
-// behind a Barrier.
+// Copies `rows` rows of a tile to rows [first, first + rows), columns [column, column + kWidth) of `to`. Every thread
+// of the block must call it, after a Barrier.
 template <int kWidth>
 HADAL_DEVICE void StoreUnits(Shared<Vector16> tile, const DeviceMatrix<BFloat16>& to, int64_t first, int rows,
                              int64_t column) {
@@ -187,8 +191,9 @@ HADAL_DEVICE void StoreUnits(Shared<Vector16> tile, const DeviceMatrix<BFloat16>
   }
 }
 
-// The mask of pairs that dropout keeps, where the warp's rows are queries, from `query` on, and the others keys, from key block
-// `key_block` on. A lane draws for its two rows and one block of keys, then the four lanes of a row trade.
+// The mask of the pairs that dropout keeps, where the warp's rows are queries from `query` on and the others are keys
+// from key block `key_block` on. A lane draws for its two rows and one block of keys; then the four lanes of a row
+// exchange draws.
 HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, const RandomPosition& position, int64_t query,
                                     int heads, int64_t head, int64_t key_block) {
   const FragmentLane at;
@@ -202,8 +207,8 @@ HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, const RandomPo
   return kept;
 }
 
-// The same where the warp's rows are keys, of blocks `key_block` and `key_block` + 1, and the others queries, from `query` on. A lane draws for
-// one query and the warp's sixteen keys, then the warp trades.
+// The same where the warp's rows are keys of blocks `key_block` and `key_block` + 1, and the others are queries from
+// `query` on. A lane draws for one query and the warp's sixteen keys; then the warp exchanges draws.
 HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, const RandomPosition& position, int64_t query, int heads,
                                  int64_t head, int64_t key_block) {
   const FragmentLane at;

@@ -1,18 +1,20 @@
-// The thread layer: all that a kernel knows of the machine below it. Kernel bodies are written against it alone.
+// The thread layer: the only interface between a kernel's body and the machine.
 //
 //   who am I      ThreadIndex, ThreadsInBlock, BlockX, BlockY, BlocksX
 //   meeting       Barrier (the block), ShuffleXor and ShuffleFrom (the warp)
-//   memory        HADAL_SHARED declares an array of the block, Shared<T> passes it on; Load and Store follow a DevicePointer;
-//                 LoadVector and StoreVector move 16 bytes at once (StoreVector also 8), StoreWord four of a shared 16
+//   memory        HADAL_SHARED declares an array of the block, Shared<T> passes it on; Load and Store dereference a
+//                 DevicePointer; LoadVector and StoreVector move 16 bytes at once (StoreVector also 8), StoreWord four
+//                 bytes of a shared 16
 //   arithmetic    MulAdd, SquareRoot, Exp, FastExp, Log, MulWide
 //   Launch        starts a kernel on a stream
 //
-// Under nvcc it is CUDA. Under a C++ compiler it is the executor (executor.h), which runs the same source on the CPU, one fiber a
-// thread, and checks what CUDA leaves undefined. The .cu files are therefore C++ too.
-// Rules that let one source serve both: every thread of a block reaches the same Barrier, every lane of a warp the same shuffle;
-// no thread returns before a barrier that others wait at; no floating-point atomics exist here, on purpose.
-// Numerics: contraction is off in both builds (-fmad=false): a fused multiply-add is written MulAdd. Division and square root are
-// correctly rounded in both. Exp and Log are each library's own, so only what avoids them has equal bits in both builds.
+// Under nvcc the thread layer is CUDA. Under a C++ compiler it is the executor (executor.h), which runs the same source
+// on the CPU, one fiber a thread, and checks what CUDA leaves undefined. So the .cu files are also C++.
+// Rules that let one source serve both: every thread of a block reaches the same Barrier, every lane of a warp the same
+// shuffle. No thread returns before a barrier at which others wait. There are no floating-point atomics, on purpose.
+// Numerics: contraction is off in both builds (-fmad=false); a fused multiply-add is written MulAdd. Division and
+// square root are correctly rounded in both. Exp and Log are those of each library, so only code without them has equal
+// bits in both builds.
 #pragma once
 
 #include <cmath>
@@ -40,12 +42,12 @@ struct alignas(16) Vector16 {
   uint32_t word[4];
 };
 
-// Eight: of four BFloat16.
+// Eight bytes: four BFloat16.
 struct alignas(8) Vector8 {
   uint32_t word[2];
 };
 
-// What a launch tells the host's side first.
+// Called before each launch, on the host.
 template <typename Kernel>
 void NoteLaunch(StreamHandle stream, Kernel* kernel) {
   stream.CountLaunch();
@@ -104,7 +106,7 @@ HADAL_DEVICE float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c)
 HADAL_DEVICE double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
 HADAL_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
 HADAL_DEVICE float Exp(float x) { return expf(x); }
-// Relative error about (2 + |x|) · 2^-23; what is below 2^-126 becomes 0, which saves __expf's care of such results.
+// Relative error about (2 + |x|) · 2^-23. Results below 2^-126 become 0; __expf has extra instructions for these.
 HADAL_DEVICE float FastExp(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.442695041f));
@@ -119,7 +121,7 @@ void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...),
   NoteLaunch(stream, kernel);
   const dim3 blocks(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
   kernel<<<blocks, static_cast<unsigned>(shape.threads), 0, stream.stream>>>(args...);
-  HADAL_CHECK_EQ(cudaGetLastError(), cudaSuccess);  // a launch that cannot be is our own bug
+  HADAL_CHECK_EQ(cudaGetLastError(), cudaSuccess);  // an impossible launch is our own bug
 }
 
 #else  // the executor
@@ -189,8 +191,9 @@ inline float SquareRoot(float x) { return std::sqrt(x); }
 inline uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 inline float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 
-// A GPU's functions are as wrong as NVIDIA documents, so these are too, up or down by the bits of the argument: expf and logf one unit in
-// the last place, ex2.approx 2^-22 of the value, behind an argument rounded once. Exact where those are: exp(0), log(1), what is not finite.
+// A GPU's functions have errors that NVIDIA documents. These have the same errors, up or down by the bits of the
+// argument: expf and logf one unit in the last place, ex2.approx 2^-22 of the value, with an argument rounded once.
+// Exact where the GPU's are: exp(0), log(1), non-finite values.
 inline int Direction(float x) { return static_cast<int>(BitsOf(x) * 2654435761u >> 30) % 3 - 1; }
 inline float OneUnitOff(float value, float x) {
   const int direction = Direction(x);
@@ -208,12 +211,12 @@ inline float Log(float x) { return OneUnitOff(std::log(x), x); }
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
   NoteLaunch(stream, kernel);
-  Executor::Of(stream).Run(shape, [=] { kernel(args...); });  // copies: it may be recorded
+  Executor::Of(stream).Run(shape, [=] { kernel(args...); });  // copies, because it may be recorded
 }
 
 #endif
 
-// Low and high half of a 32 x 32 bit product.
+// The whole 64-bit product of two 32-bit numbers.
 HADAL_DEVICE uint64_t MulWide(uint32_t a, uint32_t b) { return static_cast<uint64_t>(a) * b; }
 
 }  // namespace hadal::cuda

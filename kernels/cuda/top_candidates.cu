@@ -28,7 +28,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
   HADAL_SHARED(int32_t, columns, kWarps);
   const int64_t row = BlockX();
   const DevicePointer<const float> logits = args.logits.row(row);
-  Candidate last = None();  // the one found before
+  Candidate last = None();  // found in the previous pass
   for (int32_t k = 0; k < args.count; ++k) {
     Candidate best = None();
     for (int64_t column = ThreadIndex(); column < args.columns; column += kThreads) {
@@ -49,13 +49,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
       const Candidate other = {values[w], columns[w]};
       if (Before(other, best)) best = other;
     }
-    Barrier();  // they have been read
+    Barrier();  // the candidates have been read
     if (ThreadIndex() == 0) {
       Store(args.tokens.row(row) + k, best.column);
       Store(args.values.row(row) + k, best.value);
       if (k == 0) Store(args.best + row, best.column >= 0 ? best.column : 0);
     }
-    // Behind the last there is nothing more.
+    // After the last one nothing is left.
     last = best.column >= 0 ? best : Candidate{FloatOf(0xFF800000u), 0x7FFFFFFF};
   }
   if (ThreadIndex() == 0) Store(args.also_values + row, Load(logits + args.also));

@@ -1,7 +1,7 @@
-// The K largest logits of each row on the device, and one logit more: kernels/top_candidates.h.
+// The K largest logits of each row on the device, and one more logit: kernels/top_candidates.h.
 //
-// A block has a row and looks through it K times, each time for the largest that comes behind the last one found; of equal ones the lower column
-// comes first. K is small, and a row of logits stays in the cache.
+// A block searches a row K times, each time for the largest logit after the last one found; of equal logits the lower
+// column is first. K is small, and a row of logits stays in the cache.
 // Numerics: comparisons only; a NaN is never chosen. Asynchronous.
 #pragma once
 

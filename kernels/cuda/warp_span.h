@@ -1,8 +1,9 @@
-// 256 neighbouring elements of flat arrays, as a warp moves them where each element is computed by itself.
+// 256 neighbouring elements of flat arrays, as a warp moves them where each element is computed separately.
 //
-// A lane has two runs of four, [4·lane, 4·lane + 4) and the same 128 elements on: neighbouring lanes move neighbouring bytes, and every access
-// fills the sectors of memory that it touches. (Eight neighbours a lane, eight.h, do that for BFloat16 alone: of fp32 each of their two
-// accesses would fill half of every sector.) Where arrays end inside a span, or do not lie on 16 bytes, lanes take every 32nd element.
+// A lane has two runs of four elements: [4·lane, 4·lane + 4), and the same 128 elements later. Neighbouring lanes move
+// neighbouring bytes, and every access fills the memory sectors that it touches. (Eight neighbours a lane, eight.h, do
+// that for BFloat16 only: in fp32 each of the two accesses would fill half of every sector.) Where an array ends inside
+// a span, or is not on 16 bytes, lanes take every 32nd element.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@ namespace hadal::cuda {
 
 struct WarpSpan {
   static constexpr int kElements = 8 * kWarp;
-  int64_t begin, size;  // of the span's first element; of the array
+  int64_t begin, size;  // index of the span's first element; size of the array
 
   HADAL_DEVICE bool whole() const { return size - begin >= kElements; }
-  // The first of the lane's first run of four; its second begins kElements / 2 on.
+  // The first element of the lane's first run; the second run begins kElements / 2 later.
   HADAL_DEVICE int64_t run() const { return begin + 4 * (ThreadIndex() % kWarp); }
 
-  // Calls body(element) for every 32nd element that there is.
+  // Calls body(element) for the lane's elements, every 32nd, as far as they exist.
   template <typename Body>
   HADAL_DEVICE void ForSingles(const Body& body) const {
     const int64_t end = whole() ? begin + kElements : size;
@@ -28,12 +29,12 @@ struct WarpSpan {
   }
 };
 
-// That of the calling warp where every warp of a launch has one.
+// The span of the calling warp, where every warp of a launch has one.
 HADAL_DEVICE WarpSpan ThisWarpSpan(int64_t size) {
   return {(BlockX() * ThreadsInBlock() + ThreadIndex()) / kWarp * WarpSpan::kElements, size};
 }
 
-// The lane's two runs of a whole span.  REQUIRES: arrays on 16 bytes.
+// Loads the lane's two runs of a whole span. REQUIRES: arrays on 16 bytes.
 HADAL_DEVICE Eight LoadRuns(DevicePointer<const float> from, const WarpSpan& span) {
   const Vector16 low = LoadVector(from + span.run()), high = LoadVector(from + (span.run() + WarpSpan::kElements / 2));
   Eight result;

@@ -3,11 +3,11 @@
 //   forward    y = Σ_{k<K} w_k·x_k, k ascending
 //   backward   dx_k += w_k·dy    d_w_k += Σ dy·x_k
 //
-// X is the stored type of x and dy, Y that of y: <float, float>, <float, BFloat16> and <BFloat16, BFloat16> exist. The gradient of x has
-// several readers that add to it, and is fp32 whatever X is.
-// Numerics: fp32. A block adds kWeightedSumRowBlock rows of one term: thread t its runs of eight columns t, t + 256, … in the order of
-// rows, a warp meets as a butterfly, warps in ascending order; then a thread a term adds its blocks in ascending order, in double: the
-// same bits every time. Asynchronous.
+// X is the stored type of x and dy, Y that of y: <float, float>, <float, BFloat16> and <BFloat16, BFloat16> exist. x's
+// gradient is always fp32, because several readers add to it.
+// Numerics: fp32. A block adds kWeightedSumRowBlock rows of one term: thread t adds runs of eight columns t, t + 256, …
+// in the order of rows, a warp is added as a butterfly, then warps in ascending order. Then one thread a term adds the
+// term's blocks in ascending order, in double. The same bits every time. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

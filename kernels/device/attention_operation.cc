@@ -31,7 +31,7 @@ struct Shape {
   int64_t queries = 0, keys = 0;
 };
 
-// A number of each row and head, in memory for [rows, heads]: the kernels keep it head by head.  REQUIRES: dense.
+// A matrix of one number for each row and head, [rows, heads]; the kernels store it [heads, rows]. REQUIRES: dense.
 DeviceMatrix<float> ByHead(const Matrix& m) {
   HADAL_CHECK_EQ(m.stride, m.columns);
   return {m.data, m.rows};

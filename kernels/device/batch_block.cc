@@ -11,7 +11,7 @@
 namespace hadal::cuda {
 namespace {
 
-// PlacesIn gives places to read; the block is the caller's to write.
+// PlacesIn returns pointers to const; the caller owns the block and may write to it.
 template <typename T>
 T* Writable(const T* place) {
   return const_cast<T*>(place);
@@ -50,7 +50,7 @@ void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>&
   write(places.keys, places.key_capacity, std::move(tiles.of_keys));
 }
 
-// A side's sentences, and its padding rows as sentences of a tile each.
+// The sentences of one side, and its padding rows as sentences of one tile each.
 std::vector<int32_t> WithPadding(const ConstTokens& offsets, int64_t rows) {
   std::vector<int32_t> list = List(offsets);
   if (list.empty()) return list;

@@ -1,7 +1,8 @@
-// Who may use a device's stream while it records (runtime/device.h): the capturing thread launches, everybody else waits for the end.
+// Keeps other threads off a device's stream while it records (runtime/device.h). The capturing thread launches; all
+// others wait until the recording ends. Otherwise a copy by another thread (a checkpoint being written) would be
+// recorded, or spoil the recording.
 //
-// A copy that another thread makes meanwhile (a checkpoint being written) would be recorded, or spoil the recording.
-// Thread safety: Begin, End and active belong to the device's one thread; Outside may be called by any.
+// Thread safety: the device's one thread calls Begin, End and active; any thread may call Outside.
 #pragma once
 
 #include <atomic>
@@ -24,9 +25,9 @@ class CaptureGuard {
     thread_ = std::thread::id();
     mutex_.unlock();
   }
-  // Whether the calling thread records.
+  // Whether the calling thread is recording.
   bool active() const { return thread_.load() == std::this_thread::get_id(); }
-  // Held around what must not be recorded. Aborts on the thread that records.
+  // Hold this lock around work that must not be recorded. Aborts on the thread that records.
   [[nodiscard]] std::unique_lock<std::mutex> Outside() {
     HADAL_CHECK(!active());
     return std::unique_lock(mutex_);

@@ -13,13 +13,13 @@
 namespace hadal::cuda {
 namespace {
 
-// What a plan is a function of.
+// What a plan depends on.
 struct Shape {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false, bias = false, relu = false, writes_mask = false, reads_mask = false,
        sums = false, accumulate = false;
-  bool on_16_bytes = false;  // every matrix; strides say the rest
+  bool on_16_bytes = false;  // every matrix is; the strides tell the rest
   Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
@@ -78,18 +78,18 @@ class CublasMatmul : public Matmul {
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  // The library is about to do something for the first time.
+  // Call this before the library does something for the first time.
   void NoteNew() const {
     if (stream_.firsts != nullptr) stream_.firsts->NoteNew();
   }
   Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
-  // Whether what rides costs the product the instructions that it would have alone.
+  // Whether the epilogue makes cuBLASLt use other instructions than for the product alone.
   bool IsOfAnotherKind(const Shape& shape, const Plan& plan);
   int32_t KindOf(const Shape& shape, const Plan& plan) const;
-  // Where a bias or its gradient lies, and a mask; each is not looked at where the shape has none.
+  // Sets the pointers of a bias or its gradient, and of a mask; a pointer is ignored where the shape has none.
   void SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const;
-  // The status is NOT_SUPPORTED where there is none.
+  // NOT_SUPPORTED where there is no algorithm.
   cublasStatus_t ChooseAlgorithm(const Shape& shape, Plan& plan) const;
 
   const CublasLibrary library_;
@@ -118,14 +118,14 @@ void CublasMatmul::Check(cublasStatus_t status, const Shape& shape) const {
 
 cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
   if (shape.reads_mask) return CUBLASLT_EPILOGUE_DRELU;
-  if (shape.sums) return CUBLASLT_EPILOGUE_BGRADB;  // of the second operand, our first
+  if (shape.sums) return CUBLASLT_EPILOGUE_BGRADB;  // the sums of the second operand, our first
   if (!shape.relu) return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   if (shape.writes_mask) return shape.bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
   return shape.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-// What cuBLASLt, asked or not, does not do right: NVIDIA's own nvmath refuses both gradients for products of a single term, and a sum for a
-// single column has been reported to fault.
+// Products that cuBLASLt may compute wrongly, whatever it offers: NVIDIA's own nvmath refuses both gradients for
+// products of a single term, and a sum for a single column has been reported to fault.
 bool IsKnownNotToWork(const Shape& shape) {
   return ((shape.reads_mask || shape.sums) && shape.k == 1) || (shape.sums && shape.m == 1);
 }
@@ -174,12 +174,12 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
          shape.a_stride);
   layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
-  // Not null: some versions offer no algorithm then.
+  // Not null, because some versions then offer no algorithm.
   const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
   SetPlaces(plan, shape, somewhere, somewhere);
   const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
   plan.offered = status == CUBLAS_STATUS_SUCCESS && !IsOfAnotherKind(shape, plan);
-  // Asked for an epilogue that it does not have, it may find the question invalid.
+  // If it lacks an epilogue, it may call the request invalid.
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);
   return plan;
@@ -192,7 +192,7 @@ cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) con
     Check(library_.set_preference(preference, attribute, &value, sizeof(value)), shape);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kMatmulWorkspaceBytes));
-  // A sum over k that several blocks share would be added in the result's type otherwise.
+  // Otherwise the parts of a sum over k that several blocks share would be added in the result's type.
   if (shape.result != Storage::kFloat32) {
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }

@@ -43,7 +43,7 @@ class CudaGraph : public DeviceGraph {
 
   int64_t launches() const override { return launches_; }
   cudaGraphExec_t graph() const { return graph_; }
-  // Whether it has been launched; from now on it has.
+  // Whether it has been launched before; marks it as launched.
   bool BeginLaunch() { return std::exchange(launched_, true); }
 
  private:
@@ -86,7 +86,8 @@ class CudaDevice : public LaunchDevice {
 
  private:
   explicit CudaDevice(int index) : index_(index) {}
-  // Copies of each kind, short and long: what the driver sets up for its first ones (memory that is not pinned is staged) is there before transfers.
+  // Does short and long copies of each kind once, so that what the driver sets up for its first copies (it stages
+  // memory that is not pinned) exists before transfers.
   void CopyOnce();
 
   const int index_;
@@ -219,7 +220,7 @@ void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
 }
 
 void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
-  Check(cudaSetDevice(index_), "choosing it");  // the thread may be new to it
+  Check(cudaSetDevice(index_), "choosing it");  // the thread may not have used this device yet
   const std::unique_lock outside = capture_.Outside();
   Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
   Synchronize();
@@ -251,7 +252,7 @@ bool CudaDevice::Idle() {
   return true;
 }
 
-// Of this thread only: others may allocate and copy meanwhile.
+// For this thread only: others may allocate and copy meanwhile.
 void CudaDevice::BeginCapture() {
   Standstill();
   capture_.Begin();
@@ -266,7 +267,8 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
   const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
   cudaGraphExec_t graph = nullptr;
   cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
-  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);  // takes its memory now, not when it is launched
+  // allocates the graph's memory now, not at its launch
+  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);
   Check(cudaGraphDestroy(recorded), "destroying a recording");
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -284,7 +286,7 @@ void CudaDevice::Launch(DeviceGraph& graph) {
   Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
 }
 
-// The number of the GPU to take among those that the process sees.
+// The number of the GPU to take, among those that the process sees.
 absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   int driver = 0, devices = 0;
   if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) {

@@ -1,4 +1,4 @@
-// What a GPU is, to be compared with other ranks' (hadal doctor). 0 or empty: not known.
+// Facts about a GPU, to compare with those of other ranks (hadal doctor). 0 or empty: not known.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 
 namespace hadal::cuda {
 
-// `main`: the device's stream, which outlives the queues. Queues are non-blocking streams of the highest priority: a transfer's few blocks
-// go in front of a kernel's many, whose peers wait for it.
+// `main`: the device's stream, which outlives the queues. Queues are non-blocking streams of the highest priority, so
+// that a transfer's few blocks run before a kernel's many: a peer waits for the transfer.
 // `standstill`: called before each call that may make the host wait for the device.
 std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, std::function<void()> standstill);
 

@@ -1,5 +1,5 @@
-// A device as kernels are launched on it: a stream, products, and the memory that launches need. CudaDevice is a GPU (cuda_device.h); tests
-// have one that is emulated. The operations of DeviceKernels (operations.h) know no more of a device than this.
+// A device as launches need it: a stream, products, and memory for launches. CudaDevice is a GPU (cuda_device.h); tests
+// emulate one. The operations of DeviceKernels (operations.h) use nothing else of a device.
 #pragma once
 
 #include <functional>
@@ -18,23 +18,24 @@ namespace hadal::cuda {
 class LaunchDevice : public Device {
  public:
   StreamHandle handle() { return HandleOf(DeviceQueues::kMain); }
-  // Of a queue beside the main order, or of that.  REQUIRES: for a queue, not within a capture.
+  // The stream of a queue, or of the main order. REQUIRES: for a queue, not during a capture.
   virtual StreamHandle HandleOf(DeviceQueues::Queue queue) = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;
 
-  // All products go this way.
+  // All products are launched through this function.
   void Multiply(const MatmulArgs& args) {
     if (products_ != nullptr) products_->push_back(args);
     matmul().Multiply(args);
   }
-  // Products are also noted in `list` as they are launched one by one or captured (not as graphs are launched); null: no longer.
+  // From now on also appends each product to `list` when it is launched or captured (not when its graph is launched).
+  // Null: stop.
   void NoteProducts(std::vector<MatmulArgs>* list) { products_ = list; }
 
   void OnStandstill(std::function<void()> before) override { before_standstill_ = std::move(before); }
 
  protected:
-  // The host is about to do what the driver may answer with a standstill.
+  // Call this before a driver call that may be a standstill (runtime/device.h).
   virtual void Standstill() const {
     if (before_standstill_ && !capturing()) before_standstill_();
   }
@@ -46,12 +47,12 @@ class LaunchDevice : public Device {
   std::vector<MatmulArgs>* products_ = nullptr;
 };
 
-// REQUIRES: the stream's device is a LaunchDevice: all are that have the kernels of operations.h.
+// REQUIRES: the stream's device is a LaunchDevice, as every device with the kernels of operations.h is.
 inline LaunchDevice& DeviceOf(const Stream& stream) {
   HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and products serve one order
   return static_cast<LaunchDevice&>(*stream.device());
 }
-// For an operation that uses none of these: it may be launched beside the main order.
+// For an operation without scratch, launch memory and products: it may be launched beside the main order.
 inline StreamHandle HandleOf(const Stream& stream) {
   return static_cast<LaunchDevice&>(*stream.device()).HandleOf(stream.queue());
 }

@@ -1,11 +1,14 @@
-// Memory that launches need beside their arguments: small arrays of the host that kernels read on the device, and scratch.
+// Memory for launches: small host arrays that kernels read on the device, and scratch.
 //
-// A kernel reads what changes from step to step from device memory. In training that is a micro-batch's block (kernels/device_batch.h); what
-// has no place there (Adam's scalars; kernels that tools and tests run alone) comes here. Put() says where such values lie: content it has
-// seen lately is there already. Two halves take turns: content is copied to the current one; when that is full the stream is waited for, and the other half starts
-// empty. So an address serves every launch that is made before Put() has taken in another half.
-// Scratch holds what one operation's own launches pass to each other; the next operation may overwrite it.
-// What Put() gives is not for graphs: it aborts during a capture. Scratch is: its place stays, and one order serves all.
+// Kernels read from device memory what changes from step to step. In training that is a micro-batch's block
+// (kernels/device_batch.h). Values without a place in it (Adam's scalars; kernels that tools and tests run alone) come
+// here.
+// Put copies values to the device and returns their address; values that it has copied recently are not copied again.
+// The memory has two halves: values go to the current half until it is full. Then Put waits for the stream and
+// continues with the other half, empty. So an address serves every launch that precedes the second change of halves.
+// Scratch passes data between the launches of one operation; the next operation may overwrite it. Graphs may use
+// scratch, because its address is fixed and all operations run in one order. They may not use Put: it aborts during a
+// capture.
 // Threads: one.
 #pragma once
 
@@ -29,7 +32,7 @@ class LaunchMemory {
   LaunchMemory(LaunchMemory&& other) noexcept;
   ~LaunchMemory();
 
-  // `count` values on the device.  REQUIRES: at most kHalfBytes of them in one operation. Null for none.
+  // `count` values on the device. REQUIRES: at most kHalfBytes of them in one operation. Null if `count` is 0.
   template <typename T>
   DevicePointer<const T> Put(const T* values, int64_t count) {
     return {reinterpret_cast<const T*>(PutBytes(values, count * static_cast<int64_t>(sizeof(T))))};
@@ -50,7 +53,7 @@ class LaunchMemory {
   Device* device_;
   std::byte *on_device_ = nullptr, *on_host_ = nullptr, *scratch_ = nullptr;
   int64_t half_ = 0, used_ = 0;
-  std::unordered_multimap<uint32_t, Entry> entries_;  // of the current half, by checksum
+  std::unordered_multimap<uint32_t, Entry> entries_;  // of the current half, by checksum of their values
 };
 
 }  // namespace hadal::cuda

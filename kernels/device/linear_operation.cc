@@ -5,7 +5,8 @@
 namespace hadal::cuda {
 namespace {
 
-// The bias where products may read it: its own place, or a copy in scratch, which the stream's order keeps until the product has run.
+// The bias at a place where products may read it: its own, or a copy in scratch. The stream's order keeps the copy
+// until the product has run.
 ConstAnyVector BiasForProduct(ConstAnyVector bias, LaunchDevice& device) {
   if (OnMatmulBoundary(bias.data)) return bias;
   const int64_t bytes = bias.size * BytesOf(bias.storage);
@@ -15,7 +16,7 @@ ConstAnyVector BiasForProduct(ConstAnyVector bias, LaunchDevice& device) {
   return bias;
 }
 
-// Bias and ReLU on a product that they could not ride on.
+// Bias and ReLU after a product that could not include them.
 void AddBias(LaunchDevice& device, const ConstAnyVector& bias, bool relu, const AnyMatrix& y) {
   WithElement(y.storage, [&]<typename T>(T) {
     BiasRows<T>(device.handle(),
@@ -40,7 +41,7 @@ bool operation::HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& arg
   LaunchDevice& device = DeviceOf(stream);
   const int64_t in = args.hidden_weight.columns, hidden = args.hidden_weight.rows, out = args.contraction_weight.rows;
   const Storage storage = args.hidden_weight.storage;
-  // Dense and on 16 bytes, as the products' arguments will be; nobody follows it.
+  // Dense and on 16 bytes, like the products' arguments later; nobody dereferences it.
   std::byte* const place = device.launch_memory().scratch();
   MatmulArgs forward{.m = args.rows,
                      .n = hidden,
@@ -129,7 +130,7 @@ void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBa
                      .accumulate = true,
                      .c = args.d_weight};
   if (args.d_bias.empty()) return device.Multiply(product);
-  // A product writes its sums: they are added from scratch.
+  // A product writes its sums to scratch; they are added from there.
   product.a_sums = {reinterpret_cast<float*>(device.launch_memory().scratch()), args.d_bias.size};
   const bool fits = args.d_bias.size * BytesOf(Storage::kFloat32) <= LaunchMemory::kScratchBytes;
   if (fits && device.matmul().Offers(product)) {

@@ -1,15 +1,17 @@
 // Products of matrices on a device, as an interface: cuBLASLt on a GPU (cublas_matmul.h), plain loops in tests.
 //
-//   C[m, n] (+)= A[m, k] · B[k, n],  and what rides on it, each where asked          all row-major
+//   C[m, n] (+)= A[m, k] · B[k, n]                all row-major; with these epilogues, each optional:
 //     bias, relu     C = relu(C + bias)
-//     written_mask   besides, which elements relu let pass: one bit an element, in an order that is the implementation's own
-//     read_mask      C = 0 where such a mask says that relu let nothing pass: the gradient of relu
-//     a_sums         besides, Σ_k A[·, k]: where A is a gradient over rows (transposed), that of its bias
+//     written_mask   also writes which elements relu let pass: one bit an element, in the implementation's own order
+//     read_mask      C = 0 where such a mask says that relu let nothing pass: relu's gradient
+//     a_sums         also Σ_k A[·, k]: where A is a gradient over rows (transposed), its bias's gradient
 //
-// An operand that is stored the other way round says so: A as [k, m], B as [n, k]. Strides are of what is stored.
-// Storage: A and B both fp32 or both bf16; C fp32, or bf16 as they are; the bias as C; a_sums fp32 (cuBLASLt stores them as C).
-// Numerics: sums in fp32, rounded once to C's type; products of fp32 in fp32 or, by choice of the implementation, tf32. The order of a sum is
-// a function of (shape, strides, types, device, library): the same bits every time. Asynchronous.
+// An operand may be stored transposed: A as [k, m], B as [n, k]. Strides are those of the stored matrix.
+// Storage: A and B are both fp32 or both bf16; C is fp32 or has their type; the bias has C's type; a_sums are fp32
+// (cuBLASLt stores them as C).
+// Numerics: sums in fp32, rounded once to C's type. Products of fp32 are in fp32 or, if the implementation so chooses,
+// tf32. The order of a sum is a function of (shape, strides, types, device, library): the same bits every time.
+// Asynchronous.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +21,8 @@
 
 namespace hadal::cuda {
 
-// Vectors and masks that ride on a product lie on 16 bytes: cuBLASLt's preferences name an alignment for each matrix and none for a bias,
-// which kernels of it then read 16 bytes at once.
+// Vectors and masks of an epilogue must lie on 16 bytes. cuBLASLt's preferences name an alignment for each matrix and
+// none for a bias, and some of its kernels read 16 bytes of a bias at once.
 inline bool OnMatmulBoundary(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
 
 struct MatmulArgs {
@@ -30,19 +32,19 @@ struct MatmulArgs {
   ConstAnyMatrix b;
   bool b_transposed = false;             // stored [n, k]
   ConstAnyVector bias;                   // [n], or empty
-  bool relu = false;                     // max(0, ·) behind the bias; a NaN may become 0
+  bool relu = false;                     // max(0, ·) after the bias; a NaN may become 0
   std::byte* written_mask = nullptr;     // [ReluMaskBytes(m, n)] (=), or null.  REQUIRES: relu
-  const std::byte* read_mask = nullptr;  // of a product that wrote one of m × n, or null.  REQUIRES: no bias, no relu
-  Vector a_sums;                         // [m] (=), or empty.  REQUIRES: nothing else rides, but for accumulate; C fp32
-  bool accumulate = false;               // REQUIRES: no bias, relu or mask
-  AnyMatrix c;                           // [m, n]
+  const std::byte* read_mask = nullptr;  // mask that a product of m × n wrote, or null. REQUIRES: no bias, no relu
+  Vector a_sums;            // [m] (=), or empty. REQUIRES: no other epilogue (accumulate is allowed); C fp32
+  bool accumulate = false;  // REQUIRES: no bias, relu or mask
+  AnyMatrix c;              // [m, n]
 
-  // Whether C is more than the product; whether anything rides on it.
+  // Whether an epilogue changes C; whether there is any epilogue.
   bool FinishesC() const { return !bias.empty() || relu || read_mask != nullptr; }
   bool HasEpilogue() const { return FinishesC() || !a_sums.empty(); }
 };
 
-// Aborts where the arguments are not as above.
+// Aborts where the arguments break the rules above.
 inline void CheckArgs(const MatmulArgs& args) {
   HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
   HADAL_CHECK(args.a.storage == args.b.storage);
@@ -59,10 +61,11 @@ inline void CheckArgs(const MatmulArgs& args) {
 class Matmul {
  public:
   virtual ~Matmul() = default;
-  // Whether there is such a product, and worth what rides on it as far as the implementation can tell. One that nothing rides on there always is. A function of (shape, strides,
-  // types, which matrices lie on 16 bytes, device, library) alone, never of what else ran: no pointer of the arguments is followed.
+  // Whether this product exists and, as far as the implementation can tell, its epilogue is worth using. Always true
+  // without an epilogue. A function of (shape, strides, types, which matrices lie on 16 bytes, device, library) alone,
+  // never of what ran before. Follows no pointer of the arguments.
   virtual bool Offers(const MatmulArgs& args) = 0;
-  // REQUIRES: it is offered.
+  // REQUIRES: Offers(args).
   virtual void Multiply(const MatmulArgs& args) = 0;
 };
 

@@ -1,7 +1,8 @@
-// What a device takes beside the arena of a run, for its whole life: cuBLASLt's workspace and what launches need (launch_memory.h).
+// What a device takes outside of a run's arena, for the whole run: cuBLASLt's workspace and memory for launches
+// (launch_memory.h).
 //
-// CudaDevice allocates exactly this when it is opened, so that `hadal plan --device cuda` can count it on a machine without a GPU. What the
-// driver, cuBLASLt and NCCL take for themselves is not in it.
+// CudaDevice allocates exactly this when it is opened, so `hadal plan --device cuda` can count it on a machine without
+// a GPU. Memory that the driver, cuBLASLt and NCCL take for themselves is in driver_memory.h.
 #pragma once
 
 #include <cstdint>

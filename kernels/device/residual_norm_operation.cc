@@ -28,7 +28,7 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
                                                   .mean = args.mean.data,
                                                   .rstd = args.rstd.data});
   };
-  // Without branch and norm there is nothing of the second type.
+  // Without branch and norm there is no tensor of the second type.
   const Storage compute = !args.branch.empty()   ? args.branch.storage
                           : !args.normed.empty() ? args.normed.storage
                                                  : args.stream.storage;

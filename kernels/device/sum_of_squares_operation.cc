@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kSlicesAtATime = 1024;
 
-// Slices that lie back to back: as many as there are from the first on, up to kSlicesAtATime and what scratch has room for.
+// The number of adjacent slices from the first one on, up to kSlicesAtATime and the room in scratch.
 struct Run {
   std::array<int64_t, kSlicesAtATime + 1> offsets;
   int64_t slices = 0, longest = 0;

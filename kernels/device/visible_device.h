@@ -1,13 +1,15 @@
-// Which of the GPUs that a process sees it takes.
+// Which of its visible GPUs a process takes.
 //
-// A process sees what its launcher leaves it, numbered from 0: CUDA_VISIBLE_DEVICES is the driver's own affair (it hides the others and
-// renumbers in the list's order), and so are a batch system's control groups. So three ways to hand out GPUs need one rule:
+// A process sees the GPUs that its launcher leaves it, numbered from 0. CUDA_VISIBLE_DEVICES is handled by the driver,
+// which hides the other GPUs and renumbers in the list's order; a batch system's control groups hide GPUs too. So one
+// rule serves three ways to hand out GPUs:
 //
 //   mpirun, srun --gres=gpu:8           every rank of a host sees all 8 in one order     rank i takes i
 //   srun --gpus-per-task=1, wrappers    every rank sees one GPU of its own               rank i takes 0
 //   srun --gpus-per-task=2              every rank sees two GPUs of its own              rank i takes one of its two
 //
-// Not seen from here: lists that overlap without being equal ("0,1" for one rank, "1,2" for the next), which no launcher writes.
+// Limitation: lists that overlap without being equal ("0,1" for one rank, "1,2" for the next) cannot be recognised; no
+// launcher makes such lists.
 #pragma once
 
 namespace hadal::cuda {

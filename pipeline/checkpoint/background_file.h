@@ -1,14 +1,14 @@
 // One rank's file of a checkpoint, written by a thread of its own while training goes on.
 //
-// Weights and moments do not change between two updates, so the thread reads them in place. Just before an update, BeforeUpdate makes
-// what is not yet written safe: slices that fit the buffer are copied to it, the others are waited for. From then on the thread
-// writes from the buffer.
+// Weights and moments do not change between two updates, so the thread reads them in place. Just before an update,
+// BeforeUpdate makes what is not yet written safe: slices that fit the buffer are copied to it, the others are waited
+// for. From then on the thread writes from the buffer.
 //
 //   slices   0 1 2 3 4 | 5 6 7 … n−1        BeforeUpdate: waits until what is left fits, copies it, waits for the slice
 //            written     left               under way: at most until (all − buffer) bytes and one slice are written
 //
-// Threads: one thread makes all calls; the object's own thread only writes files. Blocking: as stated. Source of the idea: CheckFreq
-// (Mohan, Phanishayee and Chidambaram, FAST 2021), which copies first and always.
+// Threads: one thread makes all calls; the object's own thread only writes files. Blocking: as stated. Source of the
+// idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which copies first and always.
 #pragma once
 
 #include <condition_variable>
@@ -26,15 +26,16 @@ namespace hadal {
 
 class BackgroundFile {
  public:
-  // Starts writing. `writer`, `buffer` and what the slices view must outlive the object; the caller leaves all of them alone until
-  // done(), but for the slices after BeforeUpdate.
+  // Starts writing. `writer`, `buffer` and what the slices view must outlive the object; the caller leaves all of them
+  // alone until done(), but for the slices after BeforeUpdate.
   // `device`: where the slices lie, null: in the host's memory, as the buffer does.
   BackgroundFile(CheckpointWriter& writer, int64_t step, int rank, std::vector<SliceState> slices, Vector buffer,
                  Device* device = nullptr);
   // Stops after the slice under way and waits for the thread.
   ~BackgroundFile();
 
-  // To be called before the memory of any slice changes; `stream` copies. Cheap after the first time. Blocking: see above.
+  // To be called before the memory of any slice changes; `stream` copies. Cheap after the first time. Blocking: see
+  // above.
   void BeforeUpdate(const Stream& stream);
   // The file is there, or has failed. Not blocking.
   bool done() const;

@@ -64,7 +64,8 @@ struct Attachment {
   std::string contents;
 };
 
-// Writes attachments and, last, the manifest (whose `attachments` it fills), opens the result as a reader would, and fsyncs.
+// Writes attachments and, last, the manifest (whose `attachments` it fills), opens the result as a reader would, and
+// fsyncs.
 // Errors: Internal when the files make no checkpoint (not there, wrong size, slices missing); those of files.
 absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
                                          const std::vector<Attachment>& attachments);

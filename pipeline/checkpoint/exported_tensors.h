@@ -1,8 +1,8 @@
 // A model's parameters as other programs know them: whole tensors under fairseq's names.
 //
-// A tensor is one parameter, but for DLCL's weights, of which every row is a parameter of its own, on the rank of the layer that reads
-// it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1] are "encoder.dlcl.weight" [n + 1, n + 1]
-// together, zero above the diagonal.
+// A tensor is one parameter, but for DLCL's weights, of which every row is a parameter of its own, on the rank of the
+// layer that reads it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1] are
+// "encoder.dlcl.weight" [n + 1, n + 1] together, zero above the diagonal.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ExportedTensor {
   // Its parameters, by index: one, with the tensor's elements, or one a row, with the elements up to the diagonal.
   std::vector<int32_t> parameters;
 
-  // Zeros behind the elements of parameters[row].
+  // Zeros after the elements of parameters[row].
   int64_t ZerosAfter(size_t row) const { return parameters.size() == 1 ? 0 : shape[1] - static_cast<int64_t>(row) - 1; }
 };
 

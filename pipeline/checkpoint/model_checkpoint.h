@@ -1,7 +1,7 @@
 // A checkpoint as a model to use: everything that translation and scoring need, from the checkpoint alone.
 //
-// The model plan is made again from the stored settings and its hash compared with the stored one; weights are read by each rank
-// for the sublayers it holds, tied tables included, so nothing is sent. Vocabularies are the attachments
+// The model plan is made again from the stored settings and its hash compared with the stored one; weights are read by
+// each rank for the sublayers it holds, tied tables included, so nothing is sent. Vocabularies are the attachments
 // "vocabulary.<ext>" (shared) or "source.vocabulary.<ext>" and "target.vocabulary.<ext>".
 // Thread safety: one thread. Blocking: reads files.
 #pragma once
@@ -37,7 +37,7 @@ class ModelCheckpoint {
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
   CheckpointReader reader_;
-  std::unique_ptr<const ModelPlan> plan_;  // behind a pointer: stores and decoders refer to it
+  std::unique_ptr<const ModelPlan> plan_;  // by pointer: stores and decoders refer to it
   Vocabulary source_, target_;
 };
 

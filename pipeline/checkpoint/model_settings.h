@@ -1,4 +1,5 @@
-// A model's settings as a JSON object: in a checkpoint's manifest, and beside an exported model, for readers in any language.
+// A model's settings as a JSON object: in a checkpoint's manifest, and beside an exported model, for readers in any
+// language.
 #pragma once
 
 #include <string>

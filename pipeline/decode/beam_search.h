@@ -1,5 +1,5 @@
-// Beam search over one sentence: what is known of it between two steps of the decoder. Pure; the model's answers come in, the
-// hypotheses to extend go out.
+// Beam search over one sentence: what is known of it between two steps of the decoder. Pure; the model's answers come
+// in, the hypotheses to extend go out.
 //
 //   score(y) = Σ_t log p(y_t | y_<t, source) / |y|^length_penalty,  </s> counted in the sum and in |y|
 // A step (fairseq's, so that scores and choices agree with its generator):
@@ -8,7 +8,8 @@
 //   3. the first `beam` candidates that go on live on.
 // The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
 // Never generated: <pad> and <s>. Ties: the earlier hypothesis, then the lower token. Sums in double.
-// A continuation whose log-probability is -inf or NaN is no candidate; a model that gives only such ends with no hypothesis.
+// A continuation whose log-probability is -inf or NaN is no candidate; a model that gives only such ends with no
+// hypothesis.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -32,7 +33,8 @@ struct BeamOptions {
 // InvalidArgument naming the field, its value and the allowed range.
 absl::Status ValidateBeamOptions(const BeamOptions& options);
 
-// Longest translation of a source of `source_rows` tokens (</s> counted), its own </s> not counted; </s> still gets a position.
+// Longest translation of a source of `source_rows` tokens (</s> counted), its own </s> not counted; </s> still gets a
+// position.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
 // Candidates that each hypothesis must offer: 2·beam, and as many more as the search may forbid (<s>, <pad>, </s>).
@@ -58,7 +60,8 @@ class BeamSearch {
   // `longest`: LongestTranslation of this sentence, ≥ 1.
   BeamSearch(const BeamOptions& options, int64_t longest);
 
-  // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` of the step before.
+  // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` of the step
+  // before.
   struct Live {
     int32_t parent = 0;  // index in the previous step's live(); 0 at the first step
     int32_t token = 0;   // its newest token; </s> at the first step

@@ -1,10 +1,11 @@
-// A lane's tables as a device reads them: a block of its memory a lane, filled before each group and each step, so that what was launched for
-// one of them can be launched again for the next (graph_cache.h).
+// A lane's tables as a device reads them: a block of its memory a lane, filled before each group and each step, so that
+// what was launched for one of them can be launched again for the next (graph_cache.h).
 //
-//   a step   tokens, positions and cache rows [R]; paths [R, longest path] and memories [R, longest source], and the lengths of both [R]
+//   a step   tokens, positions and cache rows [R]; paths [R, longest path] and memories [R, longest source], and the
+//            lengths of both [R]
 //   a group  the cache rows of its sources' rows [source rows]
-// R and the source rows are the capacity's: a table lies at the same place every time. The host keeps as much pinned memory.
-// Thread safety: one thread.
+// R and the source rows are the capacity's: a table lies at the same place every time. The host keeps as much pinned
+// memory. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>

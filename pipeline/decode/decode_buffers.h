@@ -1,5 +1,5 @@
-// Buffers that the decoder chunks of a rank share: scratch, the streams that their sublayers write in turns, and the history of a stack that
-// combines its layers.
+// Buffers that the decoder chunks of a rank share: scratch, the streams that their sublayers write in turns, and the
+// history of a stack that combines its layers.
 // Thread safety: read-only after Bind; the buffers are the computing chunk's.
 #pragma once
 

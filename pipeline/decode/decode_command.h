@@ -1,7 +1,7 @@
 // What the rank that searches tells every rank to do next: encode a group of sentences, run one step of it, or end.
 //
-// Commands are few and small (five integers a row); every rank executes them in the order they were given. A group's source
-// memory lies in cache rows 1 … of its lane, sentence after sentence.
+// Commands are few and small (five integers a row); every rank executes them in the order they were given. A group's
+// source memory lies in cache rows 1 … of its lane, sentence after sentence.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
-// The search's side of one lane: a group of sentences that are encoded together and decoded step by step until all are done.
+// The search's side of one lane: a group of sentences that are encoded together and decoded step by step until all are
+// done.
 //
-// Owns the lane's cache rows: gives one to every live hypothesis a step, and takes back those that no live hypothesis's path
-// holds any more. Where a step needs more rows than are free, the last sentence of the group is put back to be translated in
-// a later group; one sentence alone always fits (decode_capacity.h). As no sentence's result depends on its neighbours, putting
-// one back costs time and changes nothing.
+// Owns the lane's cache rows: gives one to every live hypothesis a step, and takes back those that no live hypothesis's
+// path holds any more. Where a step needs more rows than are free, the last sentence of the group is put back to be
+// translated in a later group; one sentence alone always fits (decode_capacity.h). As no sentence's result depends on
+// its neighbours, putting one back costs time and changes nothing.
 // Thread safety: one thread. Only on the rank of the output head.
 #pragma once
 

@@ -1,8 +1,10 @@
-// One lane's tables on one rank: which sentences it encodes, which rows a step has, and which cache rows each of them sees.
+// One lane's tables on one rank: which sentences it encodes, which rows a step has, and which cache rows each of them
+// sees.
 //
-// Follows the commands alone, so that every rank holds the same tables. Groups and steps are filled up here: on a CPU to kFewestDecodeRows rows,
-// sources with one-token sentences; on a device to the capacity, so that every product of a kind has one shape, by which a device's library
-// chooses how it adds, and sources with padding rows. Rows that only fill up see nothing but cache row 0, and write there.
+// Follows the commands alone, so that every rank holds the same tables. Groups and steps are filled up here: on a CPU
+// to kFewestDecodeRows rows, sources with one-token sentences; on a device to the capacity, so that every product of a
+// kind has one shape, by which a device's library chooses how it adds, and sources with padding rows. Rows that only
+// fill up see nothing but cache row 0, and write there.
 // Memory: integers only, sized for the capacity at construction. Thread safety: one thread.
 #pragma once
 

@@ -1,9 +1,9 @@
-// What ranks say to each other while decoding: commands from the searching rank to all others, and the stream of a step or of
-// an encoding over each border, in the order of the commands.
+// What ranks say to each other while decoding: commands from the searching rank to all others, and the stream of a step
+// or of an encoding over each border, in the order of the commands.
 //
-// Every rank executes commands in the same order and each in ascending order of its chunks, and a message goes from a chunk to
-// the next one; so whoever waits, waits for something that comes earlier in that order: no cycle, whatever the buffering.
-// Sends copy into a ring and return; a full ring waits for its oldest.
+// Every rank executes commands in the same order and each in ascending order of its chunks, and a message goes from a
+// chunk to the next one; so whoever waits, waits for something that comes earlier in that order: no cycle, whatever the
+// buffering. Sends copy into a ring and return; a full ring waits for its oldest.
 // Threads: one. Blocking: as stated; every wait has the deadline given.
 #pragma once
 
@@ -37,8 +37,8 @@ class DecodeLinks {
   // On the others.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // The stream behind chunk `chunk` of this rank, to the next chunk's rank; the stream in front of it. Of a combining stack it is all
-  // its entries so far (layers/border.h).
+  // The stream that chunk `chunk` of this rank leaves, to the next chunk's rank; the stream that it reads. Of a
+  // combining stack it is all its entries so far (layers/border.h).
   absl::Status SendStream(int chunk, ConstAnyMatrix stream);
   absl::Status ReceiveStream(int chunk, AnyMatrix stream);
 

@@ -1,5 +1,5 @@
-// Which sentences are translated together: longest first, sentences of like length in one group, as many as a lane's cache is
-// expected to hold. A guess about time only; no result depends on it.
+// Which sentences are translated together: longest first, sentences of like length in one group, as many as a lane's
+// cache is expected to hold. A guess about time only; no result depends on it.
 // Thread safety: one thread.
 #pragma once
 

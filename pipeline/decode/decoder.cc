@@ -158,7 +158,8 @@ absl::Status Decoder::Step(int32_t lane) {
     if (chunk.step_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendStream(c, stream));
     communicator_.Progress();
   }
-  // What the lane's next tables are written over has been read. Where a step was run, its answer has been waited for anyway.
+  // What the lane's next tables are written over has been read. Where a step was run, its answer has been waited for
+  // anyway.
   stream_.Synchronize();
   return absl::OkStatus();
 }

@@ -1,21 +1,25 @@
-// Translation over a pipeline of ranks: encode a group of sentences, then beam search step by step with cached keys and values.
+// Translation over a pipeline of ranks: encode a group of sentences, then beam search step by step with cached keys and
+// values.
 //
 //   rank of the head: search → commands (which tokens, whose paths, which cache rows) → every rank
 //   every rank:       border → sublayers against its caches → border … → head: candidates → search
-// Works on the weights where they lie: those of a training engine (validation changes no bit of them) or of a loaded checkpoint.
-// Several groups (lanes) are under way at once, so that every stage has work while another group's step is elsewhere.
+// Works on the weights where they lie: those of a training engine (validation changes no bit of them) or of a loaded
+// checkpoint. Several groups (lanes) are under way at once, so that every stage has work while another group's step is
+// elsewhere.
 //
-// Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of ranks,
-// lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU, where cuBLASLt chooses how to add by a
-// product's shape, every group and every step is filled up to the capacity: there the same holds for one set of options (beam, longest source,
-// most sentences a group), as long as the algorithm chosen treats all rows of a product alike. Log-probabilities agree with an evaluation of the
-// same pair to rounding.
-// On a device a group's encoding and a step are one launch each a chunk, from the third on (graph_cache.h), with the same bits.
-// Memory: planned by capacity (decode_capacity.h), in an arena of its own, which bytes() states, or in a training run's. The search itself keeps
-// small vectors.
-// Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the chunks of
-// one command run one after the other.
-// Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end: communication is closed.
+// Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
+// ranks, lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU,
+// where cuBLASLt chooses how to add by a product's shape, every group and every step is filled up to the capacity:
+// there the same holds for one set of options (beam, longest source, most sentences a group), as long as the algorithm
+// chosen treats all rows of a product alike. Log-probabilities agree with an evaluation of the same pair to rounding.
+// On a device a group's encoding and a step are one launch each a chunk, from the third on (graph_cache.h), with the
+// same bits.
+// Memory: planned by capacity (decode_capacity.h), in an arena of its own, which bytes() states, or in a training
+// run's. The search itself keeps small vectors.
+// Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the
+// chunks of one command run one after the other.
+// Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end:
+// communication is closed.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +45,10 @@ using Translation = std::vector<Hypothesis>;
 
 class Decoder {
  public:
-  // Plans and allocates this rank's memory. Everything referenced must outlive the decoder; `parameters` hold the weights of
-  // this rank's sublayers of `pipeline`. All ranks call it together.
-  // Errors: those of PlanDecodeCapacity; InvalidArgument for a model without an encoder; ResourceExhausted where any rank lacks the memory.
+  // Plans and allocates this rank's memory. Everything referenced must outlive the decoder; `parameters` hold the
+  // weights of this rank's sublayers of `pipeline`. All ranks call it together.
+  // Errors: those of PlanDecodeCapacity; InvalidArgument for a model without an encoder; ResourceExhausted where any
+  // rank lacks the memory.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
@@ -52,9 +57,10 @@ class Decoder {
   static std::unique_ptr<Decoder> Over(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
                                        Communicator& communicator, DecoderParts& parts, absl::Duration timeout);
 
-  // Translates `sources` (token ids without </s>, the same on every rank); the result is on every rank, in the same order.
-  // `update`: updates applied to the weights; its branch gain is used (BranchNorm), at least 1.
-  // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the transport's.
+  // Translates `sources` (token ids without </s>, the same on every rank); the result is on every rank, in the same
+  // order. `update`: updates applied to the weights; its branch gain is used (BranchNorm), at least 1.
+  // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
+  // transport's.
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update);
 
   // Tokens, </s> not counted.

@@ -1,15 +1,15 @@
-// One contiguous run of sublayers on one rank, as decoding runs it: the encoder's part once a group of sentences, the decoder's
-// part once a step.
+// One contiguous run of sublayers on one rank, as decoding runs it: the encoder's part once a group of sentences, the
+// decoder's part once a step.
 //
-//   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every cross-attention
-//            here, and on to the chunks behind while they have any
+//   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every
+//            cross-attention here, and on to later chunks while they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
-// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and row 0, which rows that
-// only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what lay there before.
-// The encoder runs through the segments of training, cut wherever the plan allows, so a source's memory has the bits of an evaluation.
-// On a device every group and every step has the same rows, and what changes lies at fixed places of its memory (decode_blocks.h, batch_slots.h),
-// so that either is launched as a graph (graph_cache.h).
-// Pure arithmetic: a chunk never communicates. Thread safety: one thread.
+// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and
+// row 0, which rows that only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what
+// lay there before. The encoder runs through the segments of training, cut wherever the plan allows, so a source's
+// memory has the bits of an evaluation. On a device every group and every step has the same rows, and what changes lies
+// at fixed places of its memory (decode_blocks.h, batch_slots.h), so that either is launched as a graph
+// (graph_cache.h). Pure arithmetic: a chunk never communicates. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,13 @@ class DecoderChunk {
  public:
   struct Launching {
     bool on_device = false;
-    bool graphs = false;  // there
+    bool graphs = false;  // launch as CUDA graphs; read only where on_device
   };
   // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Sentences will be translated by the weights behind so many updates, ≥ 1; the chunk's memory may hold anything. Before the first Encode.
+  // Call before the first Encode. `update`: the updates that the weights have had, ≥ 1. Scratch may hold anything.
   void Begin(const Stream& stream, int64_t update) const;
 
   // Which borders are crossed. A chunk that takes no part in one of the two has neither input nor work in it.
@@ -53,14 +53,16 @@ class DecoderChunk {
   bool step_output() const { return step_output_; }
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
-  // Where the border's stream must be before Encode or Step, of `rows` rows or, of a combining stack, of its entries of as many.
+  // Where the border's stream must be before Encode or Step, of `rows` rows or, of a combining stack, of its entries of
+  // as many.
   AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
 
-  // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows `memory`. Returns the stream
-  // behind the chunk.
+  // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows
+  // `memory`. Returns the stream that leaves the chunk.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane);
-  // Runs one step of `lane`. Returns the stream behind the chunk; with the head, candidates() then holds the answer.
+  // Runs one step of `lane`. Returns the stream that leaves the chunk; with the head, candidates() then holds the
+  // answer.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   const std::optional<CandidateTable>& candidates() const { return candidates_; }
 
@@ -84,13 +86,14 @@ class DecoderChunk {
   ConstAnyMatrix StepSublayers(const IncrementalContext& context, int32_t lane) const;
   void AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity);
   void AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout);
-  // Of a stack's sublayers [first, last) here, where the stack combines its layers: the entries of its history in front of them. 0 else.
+  // Of a stack's sublayers [first, last) here, where the stack combines its layers: the entries of its history in front
+  // of them. 0 else.
   int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
                      std::optional<LayerCombination>& closing);
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
     return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.stream(0, rows, storage);
   }
-  // What closes a stack that combines, its history complete. Returns the stream behind it.
+  // What closes a stack that combines, its history complete. Returns the stream that leaves it.
   ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                        Stack stack, int64_t rows) const;
   AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {
@@ -108,7 +111,7 @@ class DecoderChunk {
   std::vector<Segment> encoder_;
   std::vector<DecoderSublayer> decoder_;
   Storage encode_storage_, step_storage_;          // of what comes in
-  int64_t encode_history_ = 0, step_history_ = 0;  // entries in front of the chunk; 0: that stack does not combine
+  int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
   std::optional<CandidateHead> head_;
   std::optional<CandidateTable> candidates_;
@@ -119,7 +122,7 @@ class DecoderChunk {
   ArenaSlice branch_gains_slice_;
   float* branch_gains_ = nullptr;       // [last − first] of the step
   std::unique_ptr<GraphCache> graphs_;  // or null
-  // Where the streams behind the chunk were left. Of one size a graph leaves them where its recording did.
+  // Where the streams that leave the chunk lie. Of one size a graph leaves them where its recording did.
   ConstAnyMatrix encoded_, stepped_;
 };
 

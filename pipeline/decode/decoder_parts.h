@@ -1,7 +1,7 @@
-// What decoding holds on a rank: its buffers, links and chunks, reserved in one layout. A training run reserves them in its own arena, as a
-// program of its own over training's scratch (engine.h); a Decoder by itself has an arena for them.
-// Nothing but the tables of positions lasts: each Translate begins with scratch that holds anything (DecoderChunk::Begin).
-// Thread safety: one thread.
+// What decoding holds on a rank: its buffers, links and chunks, reserved in one layout. A training run reserves them in
+// its own arena, as a program of its own over training's scratch (engine.h); a Decoder by itself has an arena for them.
+// Nothing but the tables of positions lasts: each Translate begins with scratch that holds anything
+// (DecoderChunk::Begin). Thread safety: one thread.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // A checkpoint laid over a pipeline of ranks for use: this rank's weights, and nothing that training needs.
 //
-// The model is cut by what decoding costs: the encoder runs once a sentence, the decoder for every hypothesis at every position.
-// Thread safety: read-only after Load. Blocking: Load, which all ranks call together.
+// The model is cut by what decoding costs: the encoder runs once a sentence, the decoder for every hypothesis at every
+// position. Thread safety: read-only after Load. Blocking: Load, which all ranks call together.
 #pragma once
 
 #include <memory>

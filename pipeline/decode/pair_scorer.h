@@ -1,9 +1,10 @@
-// Log-probabilities of given translations, or of plain text by a language model: a full forward of each pair over the ranks of a
-// pipeline, without dropout.
+// Log-probabilities of given translations, or of plain text by a language model: a full forward of each pair over the
+// ranks of a pipeline, without dropout.
 //
-// A pair's score has the same bits whatever is scored beside it. On the CPU: batches are filled up so that no product and no block of logits has
-// fewer than 16 rows. On a GPU, where cuBLASLt chooses how to add by a product's shape: every batch is filled up to one size, with rows that belong
-// to no pair, so that there is one product of a kind; as long as the algorithm chosen treats all its rows alike.
+// A pair's score has the same bits whatever is scored beside it. On the CPU: batches are filled up so that no product
+// and no block of logits has fewer than 16 rows. On a GPU, where cuBLASLt chooses how to add by a product's shape:
+// every batch is filled up to one size, with rows that belong to no pair, so that there is one product of a kind; as
+// long as the algorithm chosen treats all its rows alike.
 // Threads: one a rank. Blocking: Score; all ranks call it together.
 #pragma once
 
@@ -28,8 +29,8 @@ struct PairScore {
 
 class PairScorer {
  public:
-  // Lays the checkpoint's model over the ranks, with batches of up to `batch_tokens` rows a side; on a GPU the target's are rounded up to whole
-  // blocks of logits.
+  // Lays the checkpoint's model over the ranks, with batches of up to `batch_tokens` rows a side; on a GPU the target's
+  // are rounded up to whole blocks of logits.
   // `checkpoint` must outlive the scorer. Errors: ResourceExhausted, DataLoss. One rank's error is every rank's.
   static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
                                                             const Stream& stream, Communicator& communicator,

@@ -1,11 +1,12 @@
 // BLEU of validation sentences, translated with the weights of a run as they are: the trainer's hook (trainer.h).
 //
-// `sentences` samples, taken evenly from the whole corpus (files are often sorted by length), are translated by the run's own ranks and
-// compared with their own targets, both turned into text by the target vocabulary (what the vocabulary lacks is "<unk>" on both sides).
-// Changes no state of training.
+// `sentences` samples, taken evenly from the whole corpus (files are often sorted by length), are translated by the
+// run's own ranks and compared with their own targets, both turned into text by the target vocabulary (what the
+// vocabulary lacks is "<unk>" on both sides). Changes no state of training.
 // Every replica translates all of them, with the same result.
-// Memory: the engine's decoder, in the training run's arena over what a step works in. On a device products are in the run's precision, by the
-// weights that they read in training: in bf16 no fp32 master is looked at that training's forward does not look at.
+// Memory: the engine's decoder, in the training run's arena over what a step works in. On a device products are in the
+// run's precision, by the weights that they read in training: in bf16 no fp32 master is looked at that training's
+// forward does not look at.
 // Threads: one a rank. Blocking: all ranks call together.
 #pragma once
 
@@ -38,8 +39,8 @@ class ValidationBleu {
   ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
                  const PipelinePlan& pipeline, absl::Duration timeout);
 
-  // The same on every rank; `update` as in Decoder::Translate. The engine is the same in every call. Each call's sample is of the next
-  // sentence.
+  // The same on every rank; `update` as in Decoder::Translate. The engine is the same in every call. Each call's sample
+  // is of the next sentence.
   absl::StatusOr<TranslatedValidation> operator()(Engine& engine, int64_t update);
 
   int64_t sentences() const { return static_cast<int64_t>(sources_.size()); }

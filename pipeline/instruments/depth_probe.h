@@ -1,8 +1,9 @@
-// The probe: one small batch that never changes, run forward without dropout, so that what the instruments see of it changes with the
-// weights alone.
+// The probe: one small batch that never changes, run forward without dropout, so that what the instruments see of it
+// changes with the weights alone.
 //
-// It is the first sentences of the training corpus that fit. F(x, θ_0), the decoder's output before the first update, is what ‖ΔF‖ is
-// measured from; the rank of the output head keeps it in RUN_DIR/depth_probe.safetensors, so that it outlives a resume.
+// It is the first sentences of the training corpus that fit. F(x, θ_0), the decoder's output before the first update,
+// is what ‖ΔF‖ is measured from; the rank of the output head keeps it in RUN_DIR/depth_probe.safetensors, so that it
+// outlives a resume.
 // Threads: one a rank; what takes an engine or collectives is collective and blocking.
 #pragma once
 
@@ -25,15 +26,19 @@ inline constexpr char kDepthProbeFile[] = "depth_probe.safetensors";
 
 class DepthProbe {
  public:
-  // Errors: InvalidArgument when no sentence of the corpus fits a micro-batch.  REQUIRES: options.depth.probe_tokens > 0.
+  // Errors: InvalidArgument when no sentence of the corpus fits a micro-batch.  REQUIRES: options.depth.probe_tokens >
+  // 0.
   static absl::StatusOr<DepthProbe> Create(const TrainOptions& options, const ModelPlan& plan, const Corpus& corpus);
 
-  // Forward with the weights as they are at `update` (1-based); statistics() then hold the sums of this rank's sublayers.
+  // Forward with the weights as they are at `update` (1-based); statistics() then hold the sums of this rank's
+  // sublayers.
   absl::Status Run(Engine& engine, int64_t update);
 
-  // What the last Run gave is F(x, θ_0), and is kept. Errors: those of the file, on every rank alike (measuring goes on without it).
+  // What the last Run gave is F(x, θ_0), and is kept. Errors: those of the file, on every rank alike (measuring goes on
+  // without it).
   absl::Status KeepFirstOutput(Collectives& collectives);
-  // F(x, θ_0) is what an earlier start of this run kept. Errors, on every rank alike: it is not there, damaged, or of another probe.
+  // F(x, θ_0) is what an earlier start of this run kept. Errors, on every rank alike: it is not there, damaged, or of
+  // another probe.
   absl::Status LoadFirstOutput(Engine& engine, Collectives& collectives);
 
   const DepthStatistics& statistics() const { return *statistics_; }

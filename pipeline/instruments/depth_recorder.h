@@ -1,10 +1,11 @@
-// The instruments that see the depth, on one rank: when to look (recording_schedule.h), at what (depth_statistics.h, depth_probe.h,
-// pipeline/parameter_update.h), and one exchange that brings it together (runtime/depth_metrics.h says what each number is).
+// The instruments that see the depth, on one rank: when to look (recording_schedule.h), at what (depth_statistics.h,
+// depth_probe.h, pipeline/parameter_update.h), and one exchange that brings it together (runtime/depth_metrics.h says
+// what each number is).
 //
 //   BeforeStep(s)   recording: the engine's observer and the update's measurement are switched on
 //   AfterStep(s)    recording: probe forward, all-gather, DepthMetrics
-// They change no bit of training, and their numbers are the same bits for every number of stages and threads, every schedule, with and
-// without activation checkpointing (replicas round sums in another order, as everywhere).
+// They change no bit of training, and their numbers are the same bits for every number of stages and threads, every
+// schedule, with and without activation checkpointing (replicas round sums in another order, as everywhere).
 // Threads: one a rank; Begin and AfterStep are collective and blocking.
 #pragma once
 
@@ -33,7 +34,8 @@ class DepthRecorder {
                                                                Engine& engine, Communicator& world,
                                                                absl::Duration timeout);
 
-  // Before the first step of this process. Returns what goes unrecorded and why, "" where nothing does; the same on every rank.
+  // Before the first step of this process. Returns what goes unrecorded and why, "" where nothing does; the same on
+  // every rank.
   // Errors: those of transfers.
   absl::StatusOr<std::string> Begin(int64_t first_step);
   // Switches on for the step `step` what it is to be seen with.
@@ -45,7 +47,8 @@ class DepthRecorder {
   DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Engine& engine,
                 Communicator& world, absl::Duration timeout);
 
-  // Sums of a sublayer that add up over ranks: everything is on one rank of a pipeline, replicas have seen different micro-batches.
+  // Sums of a sublayer that add up over ranks: everything is on one rank of a pipeline, replicas have seen different
+  // micro-batches.
   struct SublayerSums;
   std::vector<double> Mine() const;
   static std::vector<SublayerSums> AddUp(const std::vector<std::vector<double>>& all, size_t sublayers);

@@ -1,9 +1,12 @@
-// The observer behind the instruments: a few sums for each tensor of each sublayer, over the micro-batches of one program.
+// The observer that the instruments use: a few sums for each tensor of each sublayer, over the micro-batches of one
+// program.
 //
-// Numerics: squares are summed in double over blocks of kBlock elements, blocks and then micro-batches in ascending order (every chunk runs
-// its micro-batches in that order), so that the sums are the same bits for every number of stages and threads, every schedule, with and
-// without activation checkpointing. Cosines are taken a row in double and added in row order.
-// Memory: a few numbers a sublayer and the scratch of one tensor's blocks, all allocated by the constructor. Thread safety: as the observer's.
+// Numerics: squares are summed in double over blocks of kBlock elements, blocks and then micro-batches in ascending
+// order (every chunk runs its micro-batches in that order), so that the sums are the same bits for every number of
+// stages and threads, every schedule, with and without activation checkpointing. Cosines are taken a row in double and
+// added in row order.
+// Memory: a few numbers a sublayer and the scratch of one tensor's blocks, all allocated by the constructor. Thread
+// safety: as the observer's.
 #pragma once
 
 #include <array>
@@ -21,7 +24,7 @@ struct TensorSums {
   double squares = 0;   // Σ x²
   double elements = 0;  // how many
   double non_zero = 0;  // kHidden: how many are not 0
-  double cosines = 0;   // kOutput: Σ over rows of cos(row, the row in front of the sublayer)
+  double cosines = 0;   // kOutput: Σ over rows of cos(row, the row before the sublayer)
   double rows = 0;      // … and over how many rows (none of the two all zero)
   bool operator==(const TensorSums&) const = default;
 };

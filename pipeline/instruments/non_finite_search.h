@@ -1,9 +1,10 @@
 // Where the first number of a bad step was not finite: layer, sublayer, direction, tensor.
 //
-// A step is a function of (seed, step, weights), and a bad one changes no weights: so it runs once more, applying nothing, with an observer
-// that looks at every tensor. Good steps pay nothing. "First" is first in the lowest micro-batch that is concerned: forward in order of
-// depth, then backward against it, whatever the order in which the schedule interleaves micro-batches.
-// A step that is finite when computed again was spoilt by the machine, not by the model; the text says so.
+// A step is a function of (seed, step, weights), and a bad one changes no weights: so it runs once more, applying
+// nothing, with an observer that looks at every tensor. Good steps pay nothing. "First" is first in the lowest
+// micro-batch that is concerned: forward in order of depth, then backward against it, whatever the order in which the
+// schedule interleaves micro-batches. A step that is finite when computed again was spoilt by the machine, not by the
+// model; the text says so.
 // Threads: one a rank; collective; blocking.
 #pragma once
 

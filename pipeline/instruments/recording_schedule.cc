@@ -6,7 +6,8 @@
 namespace hadal {
 namespace {
 
-// How many of the points dense·10^(k / per_decade), k ≥ 0, are at most `step`.  The sum keeps whole decades on their side of a rounding.
+// How many of the points dense·10^(k / per_decade), k ≥ 0, are at most `step`.  The sum keeps whole decades on their
+// side of a rounding.
 int64_t PointsUpTo(double dense, int32_t per_decade, int64_t step) {
   const double position = std::log10(static_cast<double>(step) / dense) * per_decade;
   return position < 0 ? 0 : 1 + static_cast<int64_t>(std::floor(position + 1e-9));

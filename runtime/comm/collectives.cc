@@ -12,14 +12,14 @@
 namespace hadal {
 namespace {
 
-// One tag a purpose: within each, messages between two ranks keep the order of the calls, which is the same on all
-// ranks.
-constexpr char kShared[] = "hadal/shared";  // a payload's name
+// One tag for each purpose. Messages with one tag between two ranks stay in the order of the calls, which is the same
+// on all ranks.
+constexpr char kShared[] = "hadal/shared";  // the name of a status payload
 constexpr int kVoteTag = Communicator::kFirstCollectiveTag;
 constexpr int kLengthTag = Communicator::kFirstCollectiveTag + 1;
 constexpr int kBytesTag = Communicator::kFirstCollectiveTag + 2;
 
-// `entries`: gathered bytes, a list a rank, ranks ascending.
+// `entries`: the gathered bytes as a list for each rank, ranks ascending.
 absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, int count, std::string_view what) {
   std::vector<std::string> result(count);
   int arrived = 0;
@@ -41,7 +41,7 @@ absl::Status SendBytes(Communicator& communicator, std::string_view data, int pe
   return communicator.Wait(sent, absl::Now() + timeout, what);
 }
 
-// Appends what comes to `data`.
+// Appends the received bytes to `data`.
 absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int peer, absl::Duration timeout,
                           std::string_view what) {
   uint64_t length = 0;
@@ -64,8 +64,8 @@ bool IsShared(const absl::Status& error) { return error.GetPayload(kShared).has_
 
 absl::Status Collectives::Barrier(std::string_view what) { return AnyRank(false, what).status(); }
 
-// Dissemination (Hensgen, Finkel and Manber, 1988): in round k rank r tells r + 2^k what it has heard so far; after
-// ⌈log2 P⌉ rounds everybody has heard of everybody.
+// Dissemination (Hensgen, Finkel and Manber, 1988): in round k rank r tells rank r + 2^k what it has heard so far.
+// After ⌈log2 P⌉ rounds every rank has heard from every rank.
 absl::StatusOr<bool> Collectives::AnyRank(bool value, std::string_view what) {
   const int rank = communicator_.rank();
   const int size = communicator_.size();
@@ -88,7 +88,7 @@ absl::Status Collectives::Broadcast(std::string& data, int root, std::string_vie
   HADAL_CHECK_GE(root, 0);
   HADAL_CHECK_LT(root, size);
   const int from_root = (communicator_.rank() - root + size) % size;
-  int reach = 1;  // the first distance below which this rank has children
+  int reach = 1;  // children of this rank are nearer than this
   while (reach < size && (from_root & reach) == 0) reach *= 2;
   if (from_root != 0) {
     data.clear();
@@ -104,8 +104,8 @@ absl::Status Collectives::Broadcast(std::string& data, int root, std::string_vie
   return absl::OkStatus();
 }
 
-// Up the same tree, rooted at 0: a subtree is a range of ranks, so appending children in ascending order keeps rank
-// order.
+// Up the same tree, with root 0. A subtree is a range of ranks, so appending children in ascending order keeps the
+// order of ranks.
 absl::StatusOr<std::vector<std::string>> Collectives::AllGather(std::string_view data, std::string_view what) {
   const int rank = communicator_.rank();
   const int size = communicator_.size();
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<std::vector<double>>> Collectives::AllGather(std::spa
 
 absl::Status Collectives::AllOk(const absl::Status& status, std::string_view what) {
   const absl::StatusOr<bool> any_failed = AnyRank(!status.ok(), what);
-  // The vote fails too where `status` is the transport's error: then the first error says more.
+  // If `status` is an error of the transport the vote fails as well; the first error says more.
   if (!any_failed.ok()) return status.ok() ? any_failed.status() : status;
   if (!*any_failed) return absl::OkStatus();
   const char code = static_cast<char>(status.raw_code());
@@ -149,7 +149,7 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    if (mine == all[rank]) return AsShared(status);  // this rank's own, or one that it has too
+    if (mine == all[rank]) return AsShared(status);  // this rank's own status, or the same words
     return AsShared(absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1))));
   }
   return absl::InternalError("a rank voted that it had failed and then reported success");

@@ -1,8 +1,10 @@
-// Collectives on top of a Communicator's point-to-point transfers, so that every transport has the same ones with the same
-// order of work. They serve set-up, a step's tail and votes, not the hot path. All are blocking, all ranks call them in the
-// same order, each takes a timeout for every single wait. `what` names the purpose in errors. P ranks cost O(log P) rounds:
-// votes and barriers go round by dissemination, bytes up and down a binomial tree. No sums are formed, so no order can change bits.
-// Errors: those of Wait, with `what` in the message; all but AllOk's own, which is a rank's status. Tags: kFirstCollectiveTag and up.
+// Collectives built on a Communicator's point-to-point transfers, so that every transport has the same ones, with the
+// same order of work. They serve set-up, a step's tail and votes, not the hot path. P ranks take O(log P) rounds: votes
+// and barriers by dissemination, bytes up and down a binomial tree. Nothing is summed, so no order can change bits.
+// All calls block, and all ranks make them in the same order. The timeout applies to each single wait. `what` names the
+// purpose in errors.
+// Errors: those of Wait, with `what` in the message; AllOk may also return a rank's own status. Tags:
+// kFirstCollectiveTag and up.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,8 @@
 
 namespace hadal {
 
-// Marks an error that all ranks return from the same call, since they came to it by the same numbers or told each other. Why: whoever ends
-// with it may wait for the others', and who ends with one of its own need not.
+// Marks an error that all ranks return from the same call, because they computed it from the same numbers or told each
+// other. A rank that ends with such an error may wait for the others to end; with an error of its own it need not.
 absl::Status AsShared(absl::Status error);
 bool IsShared(const absl::Status& error);
 
@@ -29,16 +31,17 @@ class Collectives {
 
   // Returns when all ranks have called it.
   absl::Status Barrier(std::string_view what);
-  // `data` of `root` becomes everybody's; sizes need not be known beforehand.
+  // Gives every rank `data` of `root`. The others need not know its size.
   absl::Status Broadcast(std::string& data, int root, std::string_view what);
   // Every rank's bytes, in rank order, on every rank. Sizes may differ.
   absl::StatusOr<std::vector<std::string>> AllGather(std::string_view data, std::string_view what);
   // The same for doubles: result[r] is rank r's span.
   absl::StatusOr<std::vector<std::vector<double>>> AllGather(std::span<const double> values, std::string_view what);
-  // True on all ranks when it is true on any: votes ("stop", "not finite", "written").
+  // True on all ranks if `value` is true on any rank: votes ("stop", "not finite", "written").
   absl::StatusOr<bool> AnyRank(bool value, std::string_view what);
-  // Turns one rank's error into an error on every rank: OK only when all are OK; otherwise the first failing rank's status
-  // (with "rank R: " in front on ranks that have not failed in the same words), IsShared. A rank must call it whatever its own status is.
+  // Turns one rank's error into an error on every rank. OK only if all are OK; otherwise the first failing rank's
+  // status, IsShared. Ranks that have not failed with the same words get it with "rank R: " at its start. A rank must
+  // call this whatever its own status is.
   absl::Status AllOk(const absl::Status& status, std::string_view what);
 
  private:

@@ -1,11 +1,12 @@
 // Some ranks of a communicator as a communicator of their own: rank i of the group is rank members[i] of the parent.
 //
-// A view, not a transport: transfers, progress, waits and errors are the parent's, so that error messages name the parent's ranks
-// and an error in one group closes the parent for all of them. The parent also knows the current wait (CurrentWait).
-// Tags: those below kFirstCollectiveTag pass unchanged. Two groups may therefore share them only where no transfer of one could
-// match a transfer of the other: the rows and columns of a grid have no pair of different ranks in common. Tags of collectives
-// are moved into a range of the group's own, so that collectives of the parent and of its groups never meet.
-// Threads: the parent's rule (one thread a rank). Blocking: as the parent.
+// A view, not a transport: transfers, progress, waits and errors are the parent's. So error messages name the parent's
+// ranks, and an error in one group closes the parent for all its groups. The parent also has the current wait
+// (CurrentWait).
+// Tags below kFirstCollectiveTag pass unchanged. Two groups may therefore use the same tags only if no transfer of one
+// can match a transfer of the other: the rows and columns of a grid share no pair of different ranks. Tags of
+// collectives are moved into a range of the group's own, so collectives of the parent and of its groups never meet.
+// Threads: as the parent (one thread a rank). Blocking: as the parent.
 #pragma once
 
 #include <vector>
@@ -16,7 +17,7 @@ namespace hadal {
 
 class GroupCommunicator final : public Communicator {
  public:
-  // Groups of one parent that have a rank in common need different numbers.
+  // Groups of one parent that share a rank need different tag spaces.
   static constexpr int kTagSpaces = 8;
 
   // `parent` must outlive the group.  REQUIRES: members are different ranks of the parent, this rank among them;
@@ -34,7 +35,7 @@ class GroupCommunicator final : public Communicator {
   void Progress() override { parent_.Progress(); }
   absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                     int64_t* received_bytes = nullptr) override;
-  // Ends the parent's whole job.
+  // Ends the whole job of the parent.
   void Abort(int exit_code) override { parent_.Abort(exit_code); }
 
  protected:

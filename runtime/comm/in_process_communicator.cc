@@ -19,12 +19,12 @@ namespace {
 
 enum class TransferState { kPosted, kDone, kTooLong };
 
-// A posted send or receive. Its owner fills it in; from Post until Test sees it done it is guarded by the mailbox of
-// `destination`.
+// A posted send or receive. Its owner fills it in. From Post until Test sees that it is done, the mailbox of
+// `destination` guards it.
 struct Transfer {
   TransferState state = TransferState::kPosted;
   bool is_send = false;
-  std::byte* data = nullptr;  // a send's bytes are only read
+  std::byte* data = nullptr;  // a send's bytes are never written
   int64_t bytes = 0;          // a send's length; a receive's capacity, then the length of what arrived
   int source = 0;
   int destination = 0;
@@ -34,7 +34,7 @@ struct Transfer {
   int owner() const { return is_send ? source : destination; }
 };
 
-// What waits for a partner at one destination, oldest first.
+// Transfers that wait for a partner at one destination, oldest first.
 struct Mailbox {
   std::mutex mutex;
   std::vector<Transfer*> sends;
@@ -43,7 +43,7 @@ struct Mailbox {
   std::vector<Transfer*>& waiting(bool is_send) { return is_send ? sends : receives; }
 };
 
-// Counts the events a rank may be waiting for.
+// Counts events that a rank may be waiting for.
 class Bell {
  public:
   void Ring() {
@@ -57,7 +57,7 @@ class Bell {
     std::lock_guard lock(mutex_);
     return rings_;
   }
-  // Returns when the bell has rung since it stood at `seen`, or after `at_most`.
+  // Returns when the bell has rung since its count was `seen`, or after `at_most`.
   void AwaitRing(uint64_t seen, std::chrono::nanoseconds at_most) {
     std::unique_lock lock(mutex_);
     rung_.wait_for(lock, at_most, [&] { return rings_ != seen; });
@@ -95,7 +95,7 @@ class InProcessCommunicator final : public Communicator {
   absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes) override;
-  void Progress() override {}  // whoever posts second has copied already
+  void Progress() override {}  // the rank that posts second has already copied
   void Abort(int exit_code) override;
 
  protected:
@@ -178,7 +178,7 @@ int64_t InProcessCommunicator::Post(const Transfer& transfer) {
 
 absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* received_bytes) {
   HADAL_CHECK(request.active());
-  // Read before looking: what happens after the look then ends the next Pause.
+  // Read before looking, so that an event after the look ends the next Pause.
   rings_seen_ = bell_.rings();
   HADAL_RETURN_IF_ERROR(CheckOpen());
   Transfer& transfer = transfers_[request.id];
@@ -205,7 +205,7 @@ absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* 
   return true;
 }
 
-// Aborted ranks withdraw before they report it: nobody writes into their buffers once they know.
+// An aborted rank withdraws before it reports the abort: after that nobody writes to its buffers.
 absl::Status InProcessCommunicator::CheckOpen() {
   if (world_.shared_->aborted.load()) {
     TakeBack();

@@ -4,10 +4,12 @@
 // deadlock that MPI hides by buffering small messages shows here, as DeadlineExceeded.
 //
 // How it works: every rank has a mailbox with the unmatched sends to it and its own unmatched receives, in the order
-// they were posted. Send and Receive look for their partner there, under the mailbox's lock; whoever comes second
-// copies and rings the other's bell. Wait sleeps until the rank's own bell rings, so waiting ranks cost nothing and
-// hundreds fit on one core. Limits: memory O(size + outstanding transfers); finding a partner takes time linear in what
-// is unmatched in one mailbox. Threads: each rank's communicator by one thread; the world by the thread that made it.
+// they were posted. Send and Receive look for their partner there, under the mailbox's lock. Whichever is posted second
+// copies the bytes and wakes the other rank. A waiting rank sleeps until it is woken, so it costs nothing, and hundreds
+// of ranks fit on one core.
+// Limits: memory O(size + outstanding transfers). Finding a partner takes time linear in what is unmatched in one
+// mailbox.
+// Threads: each rank's communicator by one thread; the world by the thread that made it.
 #pragma once
 
 #include <functional>
@@ -31,12 +33,12 @@ class InProcessWorld {
   InProcessWorld& operator=(const InProcessWorld&) = delete;
 
   int size() const { return static_cast<int>(ranks_.size()); }
-  // Belongs to the world. REQUIRES: 0 ≤ rank < size().
+  // Owned by the world. REQUIRES: 0 ≤ rank < size().
   Communicator& communicator(int rank);
 
-  // Runs `body` once a rank, each in a thread of its own, and returns when all have returned. The first error aborts
-  // the world, so that the other ranks fail soon too, and is what Run returns. A body that fails by itself while
-  // transfers are outstanding calls Abort before it lets go of their buffers. Blocking.
+  // Runs `body` once a rank, each in its own thread, and returns when all have returned. The first error aborts the
+  // world, so that the other ranks fail soon too; Run returns that error. A body that fails while transfers are
+  // outstanding must call Abort before it frees their buffers. Blocking.
   absl::Status Run(const std::function<absl::Status(Communicator&)>& body);
 
  private:

@@ -17,7 +17,7 @@ std::string MpiErrorText(int error) {
   return std::string(text, length);
 }
 
-// Errors that only a wrong call can cause; all others come from the connection or the peer.
+// Errors that only a wrong call can cause; all others come from the connection or from the peer.
 bool IsMisuse(int error_class) {
   switch (error_class) {
     case MPI_ERR_TRUNCATE:
@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(const M
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  // After an error the context number must not be used again: a late message of this communicator could meet the next
-  // one's.
+  // After an error the context number must not be used again: a late message of this communicator could arrive at the
+  // next one.
   if (closed_) return;
   MPI_Comm_free(&world_);
   MPI_Comm_free(&nobody_);
@@ -117,17 +117,17 @@ absl::StatusOr<bool> MpiCommunicator::Test(CommRequest& request, int64_t* receiv
 }
 
 void MpiCommunicator::Progress() {
-  if (closed_) return;  // what is in the middle of its arrival must not come any further
+  if (closed_) return;  // a message in the middle of its arrival must not get any further
   // A probe that finds nothing runs MPI's progress engine once, for all requests of the process. On world_ it would
   // find the first message that came before its receive, and from then on make no progress; on nobody_ it never finds
-  // one. From any source: where only this rank itself could send, MPICH looks into a queue and runs nothing.
+  // one. From any source, because where only this rank itself could send, MPICH looks into a queue and runs nothing.
   int found = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, /*tag=*/0, nobody_, &found, MPI_STATUS_IGNORE);
 }
 
 void MpiCommunicator::Abort(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);  // MPI_Abort does not return in Open MPI, but the standard would let it
+  std::_Exit(exit_code);  // Open MPI's MPI_Abort does not return, but the standard allows it
 }
 
 void MpiCommunicator::TakeBack() {

@@ -1,10 +1,10 @@
 // Ranks as MPI processes, on one host or many. Built for Open MPI 4.1; uses nothing that MPI 3.0 does not have.
 //
-// It talks on a duplicate of MPI_COMM_WORLD, with errors returned, so other users of MPI in the process cannot meet its
-// messages. Small messages (Open MPI: up to about 4 KiB on one host) are buffered by MPI, so their sends complete
-// early; larger ones meet their receive first. MPI moves transfers only inside its own calls: hence Progress. Host
-// memory only: Debian's Open MPI cannot read device pointers. Errors: a lost connection mostly ends the job inside MPI
-// or mpirun before any call can return Unavailable.
+// It uses a duplicate of MPI_COMM_WORLD that returns errors, so messages of other users of MPI in this process cannot
+// mix with its own. MPI buffers small messages (Open MPI: up to about 4 KiB on one host), so their sends complete
+// early; larger sends complete after their receive is posted. MPI moves transfers only inside its own calls: hence
+// Progress. Host memory only: Debian's Open MPI cannot read device pointers.
+// Errors: a lost connection usually ends the job inside MPI or mpirun before any call can return Unavailable.
 #pragma once
 
 #include <mpi.h>
@@ -19,8 +19,8 @@ namespace hadal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  // Blocking: every rank of `environment` calls it, in the same order if there are several. The environment must
-  // outlive it.
+  // Blocking: every rank of `environment` calls it; if there are several communicators, in the same order. The
+  // environment must outlive the communicator.
   static absl::StatusOr<std::unique_ptr<MpiCommunicator>> Create(const MpiEnvironment& environment);
   // REQUIRES: nothing is outstanding, or an error was returned.
   ~MpiCommunicator() override;
@@ -54,8 +54,8 @@ class MpiCommunicator final : public Communicator {
 
   const int rank_;
   const int size_;
-  MPI_Comm world_;                        // where all messages travel
-  MPI_Comm nobody_;                       // where none ever does: see Progress
+  MPI_Comm world_;                        // all messages travel here
+  MPI_Comm nobody_;                       // no message ever does; Progress probes it to let MPI work
   std::vector<Outstanding> outstanding_;  // by CommRequest::id
   std::vector<int64_t> free_ids_;
   bool closed_ = false;

@@ -1,10 +1,10 @@
-// The life of MPI in this process: started once, ended without hanging, and where its ranks live.
+// MPI in this process: starts it once, ends it without hanging, and finds out which ranks share a host.
 //
-// MPI_Finalize waits for every rank. When one of them is stuck or has left by another door, it waits for ever, and with
-// it the job. So the destructor first meets the other ranks in a barrier with a deadline and ends the job when they do
-// not come. A rank that has failed does not let this object die: it calls Communicator::Abort, which ends all ranks at
-// once. Threads: all calls by the thread that called Start (MPI_THREAD_FUNNELED). Alone, without mpirun, it is a world
-// of one rank.
+// MPI_Finalize waits for every rank. If one of them is stuck or has already exited, it waits for ever, and so does the
+// job. So the destructor first meets the other ranks in a barrier with a deadline, and ends the job if they do not
+// come. A rank that has failed must not destroy this object: it calls Communicator::Abort, which ends all ranks at
+// once. Without mpirun this is a world of one rank.
+// Threads: the thread that called Start makes all calls (MPI_THREAD_FUNNELED).
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace hadal {
 
-// Which ranks share a machine: what chooses threads per rank and devices.
+// Which ranks share a host; decides the threads per rank and the device of each rank.
 struct RankPlacement {
   int local_rank = 0;     // this rank's number among the ranks of its host, in rank order
   int ranks_on_host = 1;  // how many ranks share this host's memory
@@ -27,7 +27,7 @@ class MpiEnvironment {
   // `farewell_timeout` is how long the destructor waits for the other ranks.
   static absl::StatusOr<std::unique_ptr<MpiEnvironment>> Start(int* argc, char*** argv,
                                                                absl::Duration farewell_timeout = absl::Seconds(60));
-  // Ends MPI, or the job with exit code 6 (peer lost) when some rank does not come in time. REQUIRES: every
+  // Ends MPI; if some rank does not come in time, ends the job with exit code 6 (peer lost). REQUIRES: every
   // MpiCommunicator is gone.
   ~MpiEnvironment();
   MpiEnvironment(const MpiEnvironment&) = delete;
@@ -36,7 +36,7 @@ class MpiEnvironment {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Asks all ranks. Blocking without a deadline, as Start is: for the beginning of a run.  Errors: Internal.
+  // Asks all ranks. Blocking without a deadline, like Start: only for the beginning of a run. Errors: Internal.
   absl::StatusOr<RankPlacement> FindPlacement() const;
 
  private:

@@ -119,7 +119,7 @@ absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t byt
   return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
 }
 
-// In the order of the sends, so that those of one tag stay in order.
+// In the order of the sends, so that sends with one tag stay in order.
 absl::Status NcclCommunicator::OfferReady(Peer& peer) {
   while (!peer.unready.empty()) {
     const Transfer& transfer = transfers_[peer.unready.front()];
@@ -225,7 +225,7 @@ void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
   from.state = State::kDone;
 }
 
-// REQUIRES: fewer than kMostUnderWay of its direction are started.
+// REQUIRES: fewer than kMostUnderWay messages of this direction are started.
 absl::Status NcclCommunicator::Start(NcclLink& link, Transfer& transfer) {
   transfer.done = free_ends_.back();
   free_ends_.pop_back();
@@ -312,11 +312,11 @@ void NcclCommunicator::Quieten() {
   const auto under_way = [this] { return closed_ ? size_t{0} : started_sends_.size() + started_receives_.size(); };
   if (under_way() == 0) return;
   quiet_ = true;
-  const absl::Time start = absl::Now();
-  SetCurrentWait(
-      WaitInProgress{absl::StrCat("rank ", rank(), ", for transfers to end before its device stands still"), start});
+  const Stopwatch watch;
+  SetCurrentWait(WaitInProgress{absl::StrCat("rank ", rank(), ", for transfers to end before its device stands still"),
+                                MonotonicSeconds()});
   for (Progress(); under_way() > 0; Progress()) {
-    const absl::Duration waited = absl::Now() - start;
+    const absl::Duration waited = absl::Seconds(watch.Seconds());
     if (waited >= timeout_) {
       error_ = absl::DeadlineExceededError(
           absl::StrCat("rank ", rank(), ": gave up after ", absl::FormatDuration(waited), " waiting for ", under_way(),
@@ -370,18 +370,18 @@ void NcclCommunicator::Abort(int exit_code) {
 
 absl::Status NcclCommunicator::Close(absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(CheckOpen());
-  const absl::Time deadline = absl::Now() + timeout;
+  const Deadline deadline(timeout);
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(Say(*peer, {.word = Word::kFarewell}));
   }
   const auto waits = [](const std::unique_ptr<Peer>& peer) { return peer->arrival.active() || !peer->outbox.empty(); };
-  for (const absl::Time start = absl::Now(); std::any_of(peers_.begin(), peers_.end(), waits);) {
+  for (const Stopwatch watch; std::any_of(peers_.begin(), peers_.end(), waits);) {
     HADAL_RETURN_IF_ERROR(MoveAlong());
-    if (absl::Now() >= deadline) {
+    if (deadline.Passed()) {
       TakeBack();
       return absl::DeadlineExceededError(absl::StrCat("rank ", rank(), ": another rank does not end its transfers"));
     }
-    Pause(absl::Now() - start, deadline - absl::Now());
+    Pause(absl::Seconds(watch.Seconds()), deadline.Left());
   }
   control_.Carry(nullptr);
   for (const std::unique_ptr<Peer>& peer : peers_) {

@@ -1,48 +1,27 @@
-// Ranks whose buffers lie on devices of their own: bytes go from device to device by NCCL, and what there is to agree on goes through a
-// communicator of the host (MPI), `control`.
+// Ranks whose buffers lie on devices of their own. NCCL moves the bytes from device to device; ranks agree on each
+// transfer through `control`, a communicator of the host (MPI).
 //
 //   sender                            receiver
 //   Send(tag, bytes)
-//   its bytes are there ── offer ──►  meets the oldest Receive of that tag, now or when it is posted
-//                       ◄─ grant ──   its NCCL receive is started, once its buffer is free
-//   NCCL send started   ═ message ═►  written when the kernels before Receive are done with the buffer
+//   bytes are written       ── offer ──►  matched with the oldest Receive of that tag, now or when that is posted
+//                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
+//   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
-// Why: NCCL matches messages in the order in which both ranks start them, knows no tags and no lengths, and a kernel of it that waits for
-// its partner holds a part of the GPU. Here a message is started only when both sides are known to be there, in the order of the grants.
-// So tags are independent, lengths are checked before a byte moves, and what runs never waits for what has not been started, whatever the
-// schedule: that is also why two ranks may send to each other. Each direction of a pair is a link of its own (nccl_link.h: communicator and
-// queue), so that no message waits behind one of the other direction. At most kMostUnderWay messages each way run at once, so that all of
-// NCCL's kernels find room on the GPU; a message beyond them is started when one ends, and since a started message always has its partner
-// started, one does.
-//
-// Order on the device: a message reads what kernels put into the main order before Send have written, and writes when those before
-// Receive are done; the host waits for neither. An offer is made, and a receive started, only when the host sees those kernels done (in
-// Progress): a kernel of NCCL's that waited for its own or its partner's kernels would hold a part of the GPU meanwhile, and a place among
-// those under way. When Test has said that a receive is done, kernels from there on see what it wrote.
-// Standstill: before the host does what may make it wait for the whole device (runtime/device.h), it lets all that is started here end, and
-// starts no receive meanwhile, but what sends it is granted. Else two ranks can wait for each other for ever: each in such a call, behind a
-// receive whose sender's host is in the other's. That the wait ends:
-//   · a rank inside such a call has nothing started here, only kernels, so the call returns;
-//   · a rank that waits has a finite number of sends posted, and starts no receive, so it starts finitely many messages more;
-//   · of a send that is started the receive is, on a device whose host is not in such a call; so it ends;
-//   · of a receive that is started the sender's host has been sent the grant. It starts the send in its next call here, the wait among them;
-//     so it ends.
-// A wait that does not end (a peer that is stopped or gone) stops all links behind the timeout; the next call here says so.
-//
-// Links are made by Create, all of them, in one order on all ranks (nccl_peer_links.h), and each has moved a first message by then.
-//
-// Errors: beside the interface's, Unavailable when NCCL reports an asynchronous error: every Progress looks. The first error stops all
-// links (ncclCommAbort), so that nothing on the device waits for ever; then only Abort is useful.
-// The end. Transfers hold places in an arena that is not this object's; whatever way a rank ends, they go first:
-//   all is well       every request has been waited for; arena; Close, with all ranks; this object; library, device
-//   a wait's error    (a lost peer, NCCL's word, a deadline, be it this rank's patience or the watchdog's) the wait withdraws: links stopped; arena;
-//                     `control` aborts the job; this object
-//   an own error      in the middle of a program: whoever runs it withdraws (WithdrawOnError), before it lets anybody see the error; then as above.
-//                     Matched receives that were not started never are; peers find a lost peer or their deadline, or are ended by the abort
-//   a fault, a kill   the process ends with the driver's words or the signal, and no destructor runs; peers as above
-// Stopped links first because the arena's memory is given back behind all that runs on the device: what waits for a peer would hold that up for ever.
-// Memory: NCCL's own buffers, per link, beside the arena; 256 bytes of the device. Events are made by Create and Reserve: making one may be a
-// standstill (runtime/device.h). Threads: one, the device's; it also owns `control`.
+// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits for ever.
+// Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
+// launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, once those kernels
+// are done. Once Test has returned true for a receive, kernels launched later see its bytes.
+// Standstill: before a driver call that may wait for the whole device (runtime/device.h) this rank's started messages
+// end. Meanwhile it starts no receives, only the sends that it is granted. After the timeout all links are stopped, and
+// the next call returns the error.
+// Limits: kMostUnderWay messages each way at once; more wait.
+// Errors: those of the interface, and Unavailable when NCCL reports an asynchronous error (every Progress checks). The
+// first error stops all links (ncclCommAbort), so that nothing on the device waits for ever. Afterwards only Abort is
+// useful.
+// The end: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of what ends,
+// with and without an error.
+// Memory: NCCL's own buffers for each link, outside of the arena, and 256 bytes of the device.
+// Threads: one, the device's; it also makes all calls to `control`.
 #pragma once
 
 #include <cstddef>
@@ -66,17 +45,18 @@ namespace hadal {
 class NcclCommunicator final : public Communicator {
  public:
   static constexpr int kMostUnderWay = 8;  // each way
-  // Of `control`, which are then not the caller's: above the channels' numbers, below the collectives'.
+  // Tags on `control` that its other users must not take: above those of channels, below those of collectives.
   static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
-  // Connects `pairs`, the same on all ranks; a pair that is not among them cannot exchange messages, but each rank can with itself.
-  // Blocking: all ranks of `control` call it. Library, device and control must outlive it. `timeout`: of this, and of the waits before
-  // standstills, of which the device then tells this object.
+  // Connects `pairs`, which all ranks give alike, in one order on all ranks (nccl_peer_links.h); each link has moved a
+  // first message when Create returns. Ranks that are not a pair cannot exchange messages; every rank can send to
+  // itself. Blocking: all ranks of `control` call it. Library, device and control must outlive the communicator.
+  // `timeout`: of this call, and of each wait before a standstill, which the device announces (OnStandstill).
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
                                                                   std::span<const RankPair> pairs,
                                                                   absl::Duration timeout);
-  // REQUIRES: Close has succeeded, or `control` is aborted or closed: else a peer's word might still be on its way to this object.
+  // REQUIRES: Close has succeeded, or `control` is aborted or closed: else a peer's message might still arrive here.
   ~NcclCommunicator() override;
 
   int rank() const override { return control_.rank(); }
@@ -91,10 +71,11 @@ class NcclCommunicator final : public Communicator {
   // Also aborts `control`.
   void Abort(int exit_code) override;
 
-  // How many events were made in the middle of a program, for transfers that nobody had reserved.
+  // How many events were made in the middle of a program, because more transfers were posted than reserved.
   int64_t unreserved() const { return unreserved_; }
 
-  // The clean end of all links. Blocking: every rank calls it, with all its requests done. Afterwards all calls fail.
+  // Ends all links without an error. Blocking: every rank calls it, with all its requests done. Afterwards all calls
+  // fail.
   absl::Status Close(absl::Duration timeout);
 
  protected:
@@ -109,9 +90,10 @@ class NcclCommunicator final : public Communicator {
     std::byte* data = nullptr;
     int64_t bytes = 0;  // a send's length; a receive's capacity, then the length of what comes
     int peer = 0, tag = 0;
-    int64_t partner = 0;                  // of a receive that is matched: the sender's number for it
-    DeviceQueues::Event ready = nullptr;  // the slot's own
-    DeviceQueues::Event done = nullptr;   // while it is started
+    int64_t partner = 0;  // of a matched receive: the sender's number of the transfer
+    // reached when the kernels before Send or Receive are done; belongs to the slot
+    DeviceQueues::Event ready = nullptr;
+    DeviceQueues::Event done = nullptr;  // reached when the started message has ended
   };
   enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
   struct Message {
@@ -138,9 +120,9 @@ class NcclCommunicator final : public Communicator {
 
   NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
   void AddPeer(PeerLinks links);
-  // A slot for one transfer more.
+  // Makes a slot for one more transfer.
   absl::Status AddSlot();
-  // `queue`: behind what in it the transfer may touch its bytes.
+  // The transfer may touch its bytes once all that is in `queue` by now is done.
   absl::StatusOr<int64_t> Post(Transfer transfer, DeviceQueues::Queue queue);
   absl::Status OfferReady(Peer& peer);
   absl::Status CheckOpen();
@@ -164,15 +146,15 @@ class NcclCommunicator final : public Communicator {
   const absl::Duration timeout_;
   std::byte* scratch_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // in the order of their links
-  std::vector<Peer*> peer_of_rank_;           // [size]; null: not connected
+  std::vector<Peer*> peer_of_rank_;           // [size]; null: not connected to that rank
   std::deque<Transfer> transfers_;            // slots
   std::vector<int64_t> free_ids_;
   int64_t reserved_ = 0, unreserved_ = 0;
-  std::vector<DeviceQueues::Event> free_ends_;            // for `done` of those under way
+  std::vector<DeviceQueues::Event> free_ends_;            // events for `done` of messages to be started
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
   std::vector<int64_t> started_sends_, started_receives_;
-  bool quiet_ = false;  // starts no receives
-  absl::Status error_;  // found by Progress or Quieten, not told yet
+  bool quiet_ = false;  // in Quieten: no receive is started
+  absl::Status error_;  // found by Progress or Quieten; the next call returns it
   bool closed_ = false;
 };
 

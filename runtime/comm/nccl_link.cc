@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -12,21 +13,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
+#include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-// Of a transfer's thread blocks: what NCCL's own point-to-point traffic makes do with between two GPUs of a host. With the most transfers
-// that run at once (nccl_communicator.h) all of them fit on a GPU beside each other: 2·8·4 of 108 multiprocessors.
+// Thread blocks of a transfer: as many as NCCL's own point-to-point transfers use between two GPUs of a host. With the
+// largest number of transfers at once (nccl_communicator.h) all blocks fit on a GPU: 2·8·4 of 108 multiprocessors.
 constexpr int kMostBlocks = 4;
-// NCCL puts a message into its queue within microseconds once the link is warm; this is only for what should not happen.
+// Once the link is warm NCCL puts a message into its queue within microseconds; this limit is for failures only.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPoll = absl::Microseconds(50);
-// A sleep takes twice as long as it is asked for; NCCL's own thread, which launches each message, less.
+// A sleep takes twice as long as requested; NCCL's own thread, which launches each message, needs less.
 constexpr absl::Duration kYieldFor = absl::Microseconds(200);
 
-// How many threads are still at it.
+// Counts the threads that have not ended yet.
 class UnderWay {
  public:
   void Begin() {
@@ -64,9 +66,9 @@ absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
                    "\". See that rank's log; NCCL_DEBUG=INFO tells more, pipeline.transport = \"host\" does without"));
 }
 
-absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time deadline,
+absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadline& deadline,
                               const std::function<absl::Status()>& alive) {
-  const absl::Time start = absl::Now();
+  const Stopwatch watch;
   while (result == kNcclInProgress) {
     NcclResult state = kNcclSuccess;
     if (const NcclResult asked = library_.AsyncError(comm_, state); asked != kNcclSuccess) return Failed(asked, doing);
@@ -75,12 +77,12 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time d
       break;
     }
     if (alive) HADAL_RETURN_IF_ERROR(alive());
-    if (absl::Now() >= deadline) {
+    if (deadline.Passed()) {
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
                        ": NCCL did not come to an end with ", doing, ". See that rank's log"));
     }
-    if (absl::Now() - start < kYieldFor) {
+    if (absl::Seconds(watch.Seconds()) < kYieldFor) {
       sched_yield();
     } else {
       absl::SleepFor(kPoll);
@@ -89,7 +91,7 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, absl::Time d
   return result == kNcclSuccess ? absl::OkStatus() : Failed(result, doing);
 }
 
-absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline,
+absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, const Deadline& deadline,
                             const std::function<absl::Status()>& alive) {
   HADAL_CHECK(comm_ == nullptr);
   HADAL_ASSIGN_OR_RETURN(queue_, device_.queues().MakeQueue());
@@ -98,7 +100,7 @@ absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t 
   return WarmUp(scratch, bytes, deadline, alive);
 }
 
-absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline,
+absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, const Deadline& deadline,
                               const std::function<absl::Status()>& alive) {
   DeviceQueues& queues = device_.queues();
   HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event event, queues.MakeEvent());
@@ -108,7 +110,7 @@ absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, absl::Time dead
   while (!queues.Reached(event)) {
     HADAL_RETURN_IF_ERROR(Check());
     HADAL_RETURN_IF_ERROR(alive());
-    if (absl::Now() >= deadline) {
+    if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
                                                       sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
                                                       ": the first message does not arrive. See that rank's log"));
@@ -124,7 +126,7 @@ absl::Status NcclLink::Start(void* data, int64_t bytes, DeviceQueues::Event afte
   device_.queues().Await(queue_, after);
   const NcclResult result = sends_ ? library_.Send(comm_, data, bytes, /*peer=*/1, queue_)
                                    : library_.Receive(comm_, data, bytes, /*peer=*/0, queue_);
-  HADAL_RETURN_IF_ERROR(Settle(result, "starting a message", absl::Now() + kStartTimeout));
+  HADAL_RETURN_IF_ERROR(Settle(result, "starting a message", Deadline(kStartTimeout)));
   device_.queues().Record(done, queue_);
   return absl::OkStatus();
 }
@@ -141,7 +143,7 @@ absl::Status NcclLink::BeginClose() {
   return result == kNcclSuccess || result == kNcclInProgress ? absl::OkStatus() : Failed(result, "ending");
 }
 
-absl::Status NcclLink::FinishClose(absl::Time deadline) {
+absl::Status NcclLink::FinishClose(const Deadline& deadline) {
   HADAL_RETURN_IF_ERROR(Settle(kNcclInProgress, "ending", deadline));
   const NcclResult result = library_.Destroy(comm_);
   comm_ = nullptr;
@@ -151,13 +153,21 @@ absl::Status NcclLink::FinishClose(absl::Time deadline) {
 void NcclLink::AbortAll(std::span<NcclLink* const> links) {
   const auto under_way = std::make_shared<UnderWay>();
   for (NcclLink* const link : links) {
-    NcclComm const comm = std::exchange(link->comm_, nullptr);
-    if (comm == nullptr) continue;
+    if (link->comm_ == nullptr) continue;
     under_way->Begin();
-    std::thread([under_way, comm, &library = link->library_] {
-      library.Abort(comm);  // what it says no longer matters
+    try {
+      std::thread([under_way, comm = link->comm_, &library = link->library_] {
+        library.Abort(comm);  // its result no longer matters
+        under_way->End();
+      }).detach();
+      link->comm_ = nullptr;
+    } catch (const std::system_error&) {  // no thread more for this process
       under_way->End();
-    }).detach();
+    }
+  }
+  // Those that got no thread, when all others are under way: their kernels may be what these wait for.
+  for (NcclLink* const link : links) {
+    if (NcclComm const comm = std::exchange(link->comm_, nullptr); comm != nullptr) link->library_.Abort(comm);
   }
   under_way->Await(kAbortTimeout);
 }

@@ -1,10 +1,10 @@
-// One direction between two ranks' devices: an NCCL communicator of the two, on a queue of its own on either side, through which messages
-// go one after another, in the order in which both ranks start them.
+// One direction between the devices of two ranks: an NCCL communicator of the two, on a queue of its own on each
+// device. Messages go one after another, in the order in which both ranks start them.
 //
-// Why a communicator for each direction: what a rank sends never stands in line behind what it receives, so that two ranks that send to
-// each other need no group calls to be safe.
-// Threads: one. Blocking: Open, FinishClose and AbortAll. Errors: Unavailable, with NCCL's words; afterwards only AbortAll, which the destructor
-// does for its own link.
+// Why one communicator a direction: a rank's sends never wait in line after its receives. So two ranks can send to each
+// other without group calls.
+// Threads: one. Blocking: Open, FinishClose and AbortAll. Errors: Unavailable, with NCCL's message. Afterwards only
+// AbortAll may be called; the destructor does that for its own link.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/comm/nccl_library.h"
+#include "runtime/deadline.h"
 #include "runtime/device.h"
 
 namespace hadal {
@@ -32,31 +33,37 @@ class NcclLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
 
-  // Connects the two and moves `bytes` of `scratch` once, so that nothing has to be set up later: both call it, with the same id.
-  // `alive`: asked while it waits; an error of it ends the wait, since NCCL does not know that a rank has given up elsewhere.
-  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, absl::Time deadline,
+  // Connects the two ranks and moves `bytes` of `scratch` once, so that nothing remains to be set up. Both ranks call
+  // it with the same id. `alive` is called while it waits; an error from it ends the wait, because NCCL does not notice
+  // that a rank has given up elsewhere.
+  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, const Deadline& deadline,
                     const std::function<absl::Status()>& alive);
-  // Starts a message of bytes ≥ 1 that reads or writes `data` when `after` is reached; `done` then stands for its end.  REQUIRES: the peer
-  // starts the other side of the same message, and has none before it that this rank has not started.
+  // Starts a message of bytes ≥ 1 that reads or writes `data` once `after` is reached; `done` is reached when the
+  // message ends. REQUIRES: the peer starts the other side of this message, and has started no earlier message that
+  // this rank has not.
   absl::Status Start(void* data, int64_t bytes, DeviceQueues::Event after, DeviceQueues::Event done);
   // Whether the link still works. Cheap.
   absl::Status Check();
 
-  // The clean end, in two parts, so that all links of a rank end at once.  REQUIRES: every message is done; the peer calls both too.
+  // Ends without an error, in two parts, so that all links of a rank end at once. REQUIRES: every message is done; the
+  // peer calls both too.
   absl::Status BeginClose();
-  absl::Status FinishClose(absl::Time deadline);
-  // Stops what is under way on these links of a rank, all at once: ncclCommAbort gives memory of the device back, which waits for the kernels of
-  // every other link, and those of a lost peer end only when they are aborted too. So each is aborted by a thread of its own. One that does not
-  // come back within kAbortTimeout (NCCL then waits for its own threads) is left behind: the process is about to end. Blocking: at most that.
+  absl::Status FinishClose(const Deadline& deadline);
+  // Stops what is under way on these links of a rank, all at once, each in a thread of its own. All at once, because
+  // ncclCommAbort gives back device memory, which waits for the kernels of every other link, and the kernels of a lost
+  // peer end only when they are aborted too. An abort that does not return within kAbortTimeout (NCCL then waits for
+  // its own threads) is abandoned: the process is about to end. Blocking: at most kAbortTimeout. Links for which no
+  // thread can be started are aborted by this one, one after another, when the others are under way; that may take as
+  // long as NCCL takes.
   static void AbortAll(std::span<NcclLink* const> links);
   static constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 
  private:
   absl::Status Failed(NcclResult result, const char* doing);
-  // Waits until a call that went on by itself has ended.
-  absl::Status Settle(NcclResult result, const char* doing, absl::Time deadline,
+  // Waits until a call that continues on its own has ended.
+  absl::Status Settle(NcclResult result, const char* doing, const Deadline& deadline,
                       const std::function<absl::Status()>& alive = {});
-  absl::Status WarmUp(std::byte* scratch, int64_t bytes, absl::Time deadline,
+  absl::Status WarmUp(std::byte* scratch, int64_t bytes, const Deadline& deadline,
                       const std::function<absl::Status()>& alive);
 
   NcclLibrary& library_;

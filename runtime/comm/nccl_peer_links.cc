@@ -7,23 +7,24 @@
 #include "absl/time/clock.h"
 #include "runtime/check.h"
 #include "runtime/comm/message_tags.h"
+#include "runtime/deadline.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-// Nothing, sent to itself: fails where the host's communicator has been aborted or closed.
+// An empty message to itself: fails if the host's communicator has been aborted or closed.
 absl::Status HostIsAlive(Communicator& control) {
   HADAL_ASSIGN_OR_RETURN(CommRequest sent, control.Send(nullptr, 0, control.rank(), kNcclIdTag));
   HADAL_ASSIGN_OR_RETURN(CommRequest received, control.Receive(nullptr, 0, control.rank(), kNcclIdTag));
-  const absl::Time soon = absl::Now() + absl::Seconds(10);
-  HADAL_RETURN_IF_ERROR(control.Wait(received, soon, "this rank itself"));
-  return control.Wait(sent, soon, "this rank itself");
+  constexpr absl::Duration kSoon = absl::Seconds(10);
+  HADAL_RETURN_IF_ERROR(control.Wait(received, absl::Now() + kSoon, "this rank itself"));
+  return control.Wait(sent, absl::Now() + kSoon, "this rank itself");
 }
 
 absl::Status OpenLink(const LinkMaking& making, NcclLink& link, bool sends, int peer) {
   Communicator& control = making.control;
-  const absl::Time deadline = absl::Now() + making.timeout;
+  const Deadline deadline(making.timeout);
   NcclUniqueId id{};
   CommRequest request;
   if (sends) {
@@ -35,7 +36,7 @@ absl::Status OpenLink(const LinkMaking& making, NcclLink& link, bool sends, int 
   } else {
     HADAL_ASSIGN_OR_RETURN(request, control.Receive(id.data(), id.size(), peer, kNcclIdTag));
   }
-  HADAL_RETURN_IF_ERROR(control.Wait(request, deadline, "an NCCL communicator's identifier"));
+  HADAL_RETURN_IF_ERROR(control.Wait(request, absl::Now() + deadline.Left(), "an NCCL communicator's identifier"));
   return link.Open(id, making.scratch, making.scratch_bytes, deadline, [&control] { return HostIsAlive(control); });
 }
 
@@ -62,7 +63,7 @@ absl::StatusOr<PeerLinks> ConnectPair(const LinkMaking& making, const RankPair& 
     const bool sends = upwards == (rank == pair.first);
     absl::Status opened = OpenLink(making, sends ? *links.to : *links.from, sends, other);
     if (opened.ok()) continue;
-    // Together: ending the one may wait for the other's kernel, which waits for a peer that has left.
+    // Both at once: ending one link may wait for the other's kernel, which waits for a peer that has left.
     NcclLink* const both[] = {links.to.get(), links.from.get()};
     NcclLink::AbortAll(both);
     return opened;

@@ -1,5 +1,6 @@
-// How two ranks with devices are connected by NCCL: a link each way (nccl_link.h), whose identifier the sender asks NCCL for and the receiver
-// gets through a communicator of the host, `control`; and in which order a rank connects to its peers, one after another.
+// How NCCL connects two ranks with devices: one link each way (nccl_link.h). The sender asks NCCL for the link's
+// identifier, and the receiver gets it through `control`, a communicator of the host. Also the order in which a rank
+// connects to its peers, one after another.
 //
 // Threads: one, the device's.
 #pragma once
@@ -25,27 +26,27 @@ struct RankPair {
   bool operator==(const RankPair&) const = default;
 };
 
-// The pairs, each once, in an order in which ranks can connect one pair after another: never two waiting in a circle, and with neighbours
-// only, all ranks busy at once (pairs of one distance in two rounds, each a matching).
+// The pairs, each once, in an order in which ranks can connect one pair after another. Ranks never wait in a circle. If
+// only neighbours are connected, all ranks are busy at once: pairs of one distance take two rounds, each a matching.
 std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
 
 // One rank's ends of the links between it and `rank`.
 struct PeerLinks {
   int rank = 0;
-  std::unique_ptr<NcclLink> to, from;  // null: that is this rank itself
+  std::unique_ptr<NcclLink> to, from;  // null where `rank` is this rank itself
 };
 
-// What links are made with; library, device and control must outlive them.
+// What links are made of; library, device and control must outlive them.
 struct LinkMaking {
   NcclLibrary& library;
   Device& device;
   Communicator& control;
-  std::byte* scratch = nullptr;  // of the device: what each link's first message moves
+  std::byte* scratch = nullptr;  // device memory that each link's first message moves
   int64_t scratch_bytes = 0;
   absl::Duration timeout;  // of each link
 };
 
-// Connects this rank of `control` to the other one of `pair`.  Blocking: both call it.  REQUIRES: this rank is one of two.
+// Connects this rank to the other one of `pair`. Blocking: both call it. REQUIRES: this rank is one of the two.
 // Errors: Unavailable where NCCL gives no identifier; those of NcclLink::Open and of `control`. Then no link is left.
 absl::StatusOr<PeerLinks> ConnectPair(const LinkMaking& making, const RankPair& pair);
 

@@ -94,7 +94,7 @@ BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std:
     reference_ngrams.reserve(reference_tokens.size());
     for (const TokenIds& reference : reference_tokens) reference_ngrams.push_back(CountNgrams(reference, order));
     for (const auto& [ngram, count] : CountNgrams(tokens, order)) {
-      int64_t allowed = 0;  // the n-gram's largest count in one reference
+      int64_t allowed = 0;  // the n-gram's largest count in any one reference
       for (const NgramCounts& ngrams : reference_ngrams) allowed = std::max(allowed, CountOf(ngrams, ngram));
       counts.matches[order - 1] += std::min(count, allowed);
       counts.totals[order - 1] += count;

@@ -5,12 +5,13 @@
 //   BP  = 1 if H ≥ R, else exp(1 − R/H)      H, R: hypothesis and (closest) reference lengths in tokens
 //   BLEU = BP · exp(Σ_n ln p_n / 4)
 // Smoothing: the k-th order without a match, in ascending order, gets p_n = 100 / (2^k · total_n). No match of any
-// order: 0. An order with no n-gram at all (every hypothesis shorter than n): BLEU is 0 and the higher precisions stay
-// 0.
+// order: 0. If an order has no n-gram at all (every hypothesis is shorter than n), BLEU is 0, and so are the precisions
+// of higher orders.
 //
 // Why in runtime: validation in the trainer and `hadal bleu` must print the same number.
-// Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). Same order of
-// floating-point operations as sacreBLEU 2.6.0 under a Python whose sum() adds plainly (before 3.12): the same double.
+// Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). The floating-point
+// operations are in the order of sacreBLEU 2.6.0 under a Python whose sum() adds plainly (before 3.12): the same
+// double.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ namespace hadal {
 
 inline constexpr int kBleuOrders = 4;
 
-// What BLEU is computed from: counts that add up over segments, in any order.
+// Counts from which BLEU is computed. They can be added up over segments in any order.
 struct BleuCounts {
   std::array<int64_t, kBleuOrders> matches{};  // clipped by the references
   std::array<int64_t, kBleuOrders> totals{};
@@ -42,7 +43,7 @@ struct BleuScore {
   BleuCounts counts;
 };
 
-// The counts of one segment against one or more references, all detokenised UTF-8.
+// Counts one segment against one or more references, all detokenised UTF-8.
 // REQUIRES: at least one reference. Threads: safe.
 BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references);
 
@@ -53,11 +54,10 @@ BleuScore BleuFromCounts(const BleuCounts& counts);
 absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
                                      absl::Span<const std::vector<std::string>> references);
 
-// "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal": the definition of sacreBLEU 2.6.0, computed by
-// hadal.
+// "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal": sacreBLEU 2.6.0's definition, computed by hadal.
 std::string BleuSignature(int references);
 
-// "62.5/40.0/28.6/16.7 (BP = 1.000 ratio = 1.143 hyp_len = 8 ref_len = 7)", as sacreBLEU words it.
+// "62.5/40.0/28.6/16.7 (BP = 1.000 ratio = 1.143 hyp_len = 8 ref_len = 7)", in sacreBLEU's format.
 std::string BleuDetails(const BleuScore& score);
 
 }  // namespace hadal

@@ -1,6 +1,6 @@
-// The manifest of a corpus: what PREFIX.json holds, as plain values.
+// The manifest of a corpus: the contents of PREFIX.json, as plain values.
 //
-// The JSON carries the checksum of its own content (`crc32c`), so that an edited or damaged manifest is refused too.
+// The JSON has a checksum of its own content (`crc32c`), so that an edited or damaged manifest is refused too.
 // Thread safety: plain values.
 #pragma once
 
@@ -25,7 +25,7 @@ struct ShardReference {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-// Of what was kept; `</s>` is not counted.
+// Of the kept samples; `</s>` is not counted.
 struct CorpusStatistics {
   int64_t source_tokens = 0;  // prefix tokens included
   int64_t target_tokens = 0;
@@ -42,15 +42,15 @@ struct CorpusManifest {
   VocabularyReference source_vocabulary;  // empty in a monolingual corpus, whose samples are targets alone
   VocabularyReference target_vocabulary;  // equal to the source's where they share one
   std::vector<ShardReference> shards;
-  std::vector<std::string> corpora;  // [corpus id] where its text came from, for people
+  std::vector<std::string> corpora;  // [corpus id] where the corpus's text came from, for people
   CorpusStatistics statistics;
 
   bool monolingual() const { return source_vocabulary.size == 0; }
-  // Whether one vocabulary is all there is.
+  // Whether there is only one vocabulary.
   bool shares_vocabulary() const { return monolingual() || source_vocabulary.file == target_vocabulary.file; }
 };
 
-// Errors of parsing: DataLoss with `name`, the field and what to try.
+// Errors of ManifestFromJson: DataLoss with `name`, the field and what to try.
 std::string ManifestToJson(const CorpusManifest& manifest);
 absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const std::string& name);
 

@@ -1,9 +1,9 @@
-// One shard of a corpus: its bytes, how they are made and how they are believed. Internal to runtime/data.
+// One shard of a corpus: its bytes, how they are written and how they are checked. Internal to runtime/data.
 //
 //   header          32 bytes   ShardHeader
 //   records         32 bytes a sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
-// Little-endian throughout, every field aligned to its size. The checksum of the whole file stands in the manifest.
+// Little-endian throughout; every field is aligned to its size. The manifest has the checksum of the whole file.
 // Thread safety: a builder belongs to one thread; a shard is immutable.
 #pragma once
 
@@ -37,7 +37,7 @@ struct ShardHeader {
 static_assert(sizeof(ShardHeader) == 32);
 
 struct SampleRecord {
-  int64_t first_token = 0;  // counted in tokens from the first sample's first
+  int64_t first_token = 0;  // index of the sample's first token in the shard's tokens
   int32_t prefix_tokens = 0;
   int32_t source_tokens = 0;
   int32_t target_tokens = 0;
@@ -55,26 +55,26 @@ class ShardBuilder {
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // Size of the file.
   int64_t bytes() const;
-  // The file in pieces that follow each other, without a copy of it: header, records, tokens. Valid until the builder changes.
+  // The file in consecutive pieces, without a copy: header, records, tokens. Valid until the builder changes.
   std::array<std::string_view, 3> Pieces();
   void Clear();
-  // The file in memory; the builder is empty afterwards.
+  // The file in memory; afterwards the builder is empty.
   std::string Finish();
 
  private:
-  ShardHeader header_;  // that Pieces() shows
+  ShardHeader header_;  // what Pieces() shows
   std::vector<SampleRecord> records_;
   std::vector<int32_t> tokens_;
 };
 
-// What a shard's samples must keep to.
+// Rules for a shard's samples.
 struct ShardLimits {
   int32_t source_vocabulary_size = 0;  // 0: no sample has a source side
   int32_t target_vocabulary_size = 0;
-  int32_t corpora = 0;  // corpus ids are below it
+  int32_t corpora = 0;  // corpus ids are below this
 };
 
-// How much of a shard is believed only after a look at it.
+// How much of a shard is checked.
 enum class ShardCheck {
   kEveryByte,  // size, structure, checksum, every token id
   kRecords,    // size and structure: what keeps reads inside the file
@@ -86,21 +86,22 @@ class CorpusShard {
   static absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& path, const ShardReference& reference,
                                                            const ShardLimits& limits,
                                                            ShardCheck check = ShardCheck::kEveryByte);
-  // The same, with every check, for bytes in memory, which have no reference to agree with.
+  // The same for bytes in memory, with every check, but without a reference to agree with.
   static absl::StatusOr<std::unique_ptr<CorpusShard>> FromBytes(const std::string& bytes, const std::string& name,
                                                                 const ShardLimits& limits);
 
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // REQUIRES: 0 ≤ i < samples().
   SampleView sample(int64_t i) const;
-  // A hint that the lengths of sample(i) will be asked for soon.  REQUIRES: as sample().
+  // A hint that the lengths of sample(i) will be read soon. REQUIRES: as sample().
   void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
  private:
-  using Storage = std::variant<MappedFile, std::vector<uint64_t>>;  // words: what is in memory must be aligned, too
+  // words, because bytes in memory must be aligned too
+  using Storage = std::variant<MappedFile, std::vector<uint64_t>>;
 
   explicit CorpusShard(Storage storage) : storage_(std::move(storage)) {}
-  // Finds records and tokens in `bytes`, believing nothing. The message lacks the file's name.
+  // Finds records and tokens in `bytes`, trusting nothing. The message lacks the file's name.
   absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check);
 
   Storage storage_;

@@ -1,4 +1,4 @@
-// The vocabularies a corpus was made with, found beside it and held to its checksums.
+// The vocabularies that a corpus was made with, found beside the corpus and compared with its checksums.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,11 +8,12 @@
 namespace hadal {
 
 struct CorpusVocabularies {
-  Vocabulary source;  // a copy of the target's where they share one, and where the corpus is monolingual
+  Vocabulary source;  // a copy of target if both share one, or if the corpus is monolingual
   Vocabulary target;
 };
 
-// Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one the corpus was made with.
+// Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one that the corpus was made
+// with.
 absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus);
 
 }  // namespace hadal

@@ -1,4 +1,5 @@
-// Writes a corpus (corpus.h): shards while samples come in, the manifest last, so that a half-written corpus cannot be opened.
+// Writes a corpus (corpus.h): shards as samples arrive, the manifest last, so that a half-written corpus cannot be
+// opened.
 //
 // Memory: one shard. Every file is written whole under another name and renamed.
 // Thread safety: one thread.
@@ -18,20 +19,20 @@ namespace hadal {
 
 struct CorpusWriterOptions {
   std::string prefix;                     // files are PREFIX.json, PREFIX.00000.shard, …
-  VocabularyReference source_vocabulary;  // files beside the manifest; without a source none
+  VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names, for people
-  int64_t shard_bytes = int64_t{256} << 20;  // a shard is closed when it has reached this size
+  int64_t shard_bytes = int64_t{256} << 20;  // a shard is closed once it reaches this size
 };
 
 class CorpusWriter {
  public:
-  // Removes a manifest that is there already: from here until Finish() there is no corpus of this name.
+  // Removes an existing manifest: from here until Finish() there is no corpus of this name.
   static absl::StatusOr<CorpusWriter> Create(CorpusWriterOptions options);
 
   // Errors: those of writing a file; InvalidArgument for a token id outside its vocabulary.
   absl::Status Add(const SampleView& sample);
-  // Writes the last shard and the manifest, and returns it.  REQUIRES: called once, after all Add().
+  // Writes the last shard and the manifest; returns the manifest. REQUIRES: called once, after all Add().
   absl::StatusOr<CorpusManifest> Finish();
 
  private:

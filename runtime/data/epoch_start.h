@@ -1,7 +1,7 @@
 // Where an epoch begins in the stream of micro-batches (sampling_order.h).
 //
-// Why it is kept: how many micro-batches an epoch has is known once it is shuffled and packed. A run that goes on in its 300th epoch would
-// have to do that 300 times before its first step, with this once.
+// Why it is stored: the number of micro-batches of an epoch is known only after shuffling and packing it. A run that
+// resumes in its 300th epoch would have to do that 300 times before its first step, but with this only once.
 // Thread safety: plain values.
 #pragma once
 

@@ -1,9 +1,10 @@
 // A micro-batch: concatenated sentence pairs with offsets, never a padded rectangle.
 //
-// Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. So a pair of S source
-// and T target pieces takes S + 1 source rows and T + 1 target rows. Plain text (language models) has target rows only.
-// Capacities are fixed by the config; rows used differ from batch to batch. For a device a batch may have padding rows behind its
-// sentences (pipeline/row_bucket.h): tokens of kPaddingRow that no offset covers.
+// Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. So a pair of
+// S source and T target pieces takes S + 1 source rows and T + 1 target rows. Plain text (language models) has target
+// rows only.
+// The config fixes capacities; the rows used differ from batch to batch. For a device padding rows may follow the
+// sentences (pipeline/row_bucket.h): tokens kPaddingRow that no offset covers.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct PackedBatch {
   int64_t sentences() const { return static_cast<int64_t>(samples.size()); }
   int64_t source_rows() const { return static_cast<int64_t>(source.size()); }
   int64_t target_rows() const { return static_cast<int64_t>(target.size()); }
-  // Of them, the sentences': all that are no padding rows.
+  // Rows of sentences, without padding rows.
   int64_t sentence_source_rows() const { return source_offsets.empty() ? source_rows() : source_offsets.back(); }
   int64_t sentence_target_rows() const { return target_offsets.empty() ? target_rows() : target_offsets.back(); }
 };

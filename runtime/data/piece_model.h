@@ -1,7 +1,7 @@
-// The SentencePiece library behind an interface without its headers: they define absl::string_view in their own way, so no file
-// may include both them and Abseil. Internal to runtime/data.
+// The SentencePiece library through an interface without its headers. They define absl::string_view in their own way,
+// so no file may include both them and Abseil. Internal to runtime/data.
 //
-// Thread safety: a PieceModel is immutable. The library's log level, which training sets, is process-wide.
+// Thread safety: a PieceModel is immutable. Training sets the library's log level, which is process-wide.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace hadal {
 
 class PieceModel {
  public:
-  // A serialised model. Null on failure, with the library's words in `error`.
+  // Parses a serialised model. Null on failure, with the library's message in `error`.
   static std::unique_ptr<const PieceModel> Parse(const std::string& contents, std::string& error);
 
   virtual ~PieceModel() = default;
@@ -29,8 +29,8 @@ class PieceModel {
   virtual std::string Decode(const std::vector<int>& ids) const = 0;
 };
 
-// Trains with spm_train's flags in `arguments`, on `sentences` in their order. False on failure, with the library's words in
-// `error`; else `contents` is the serialised model.
+// Trains with spm_train's flags in `arguments`, on `sentences` in their order. On success `contents` is the serialised
+// model. False on failure, with the library's message in `error`.
 bool TrainPieceModel(const std::unordered_map<std::string, std::string>& arguments,
                      const std::vector<std::string>& sentences, std::string& contents, std::string& error);
 

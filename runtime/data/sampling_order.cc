@@ -15,7 +15,7 @@
 namespace hadal {
 namespace {
 
-constexpr size_t kAhead = 32;  // samples whose memory is asked for before it is needed
+constexpr size_t kAhead = 32;  // samples whose memory is prefetched
 
 // The limit on one sentence, where there is one.
 std::string OfSentence(const BatchCapacity& capacity) {
@@ -37,7 +37,7 @@ absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
                    shortest.source, " and ", shortest.target, " (</s> counted): raise the capacities"));
 }
 
-// The 64-bit draws of an epoch's stream: two of them in each Philox block.
+// The 64-bit draws of an epoch's stream; each Philox block has two.
 class EpochDraws {
  public:
   EpochDraws(uint64_t seed, int64_t epoch)
@@ -54,7 +54,7 @@ class EpochDraws {
 
  private:
   RandomCounter counter_;
-  uint64_t block_ = std::numeric_limits<uint64_t>::max();  // that words_ holds
+  uint64_t block_ = std::numeric_limits<uint64_t>::max();  // the block in words_
   std::array<uint32_t, 4> words_{};
 };
 
@@ -90,7 +90,7 @@ void SamplingOrder::Survey() {
   }
 }
 
-// Draws and places are looked up some steps ahead: in a corpus of millions every place is a wait for memory.
+// Draws and samples are prefetched some steps ahead: in a corpus of millions every access waits for memory.
 void SamplingOrder::Shuffle() {
   order_.clear();
   order_.reserve(static_cast<size_t>(samples()));

@@ -1,16 +1,19 @@
-// The order of training: a function of (corpus, seed, capacity, M) and the step alone. Nothing but the step needs
-// saving.
+// The order of training: a function of (corpus, seed, capacity, M) and the step alone. So only the step has to be
+// saved.
 //
-//   order(epoch)         = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling, stream = epoch)
-//   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last may be short
+//   order(epoch)         = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling,
+//                          stream = epoch)
+//   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last
+//                          may be short
 //   stream               = micro-batches(0), micro-batches(1), …
 //   step s               = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
 // Every sample that fits is trained on exactly once an epoch. Weights do not change the order.
 //
-// Cost: a forward step costs what it copies; entering an epoch costs one shuffle and one pass over the lengths; a seek
-// enters every epoch on its way from the last one whose place in the stream is known: the first, those entered before, and
-// the one that Continue() was told of. Memory: 4 bytes a sample and 24 a micro-batch of an epoch.
-// Thread safety: none; one object a thread (they agree with each other). The corpus must outlive it.
+// Cost: a step forward costs the copying. Entering an epoch costs one shuffle and one pass over the lengths. A seek
+// enters every epoch between its target and the last earlier epoch whose place in the stream is known: the first one,
+// those entered before, and the one given to Continue(). Memory: 4 bytes a sample, and 24 bytes a micro-batch of an
+// epoch.
+// Thread safety: none; one object a thread (they agree with each other). The corpus must outlive the object.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +38,7 @@ struct SamplingOptions {
 struct StepBatches {
   std::vector<PackedBatch> micro_batches;  // [M], micro_batch = 0 … M - 1
   int64_t source_tokens = 0;               // rows of the step, </s> counted
-  int64_t target_tokens = 0;               // rows of the step, </s> counted: the loss is scaled by it
+  int64_t target_tokens = 0;               // rows of the step, </s> counted; the loss is scaled by this number
   double epochs_done = 0;                  // after the step: whole epochs + share of the current one's samples
 };
 
@@ -48,49 +51,50 @@ class SamplingOrder {
   void At(int64_t step, StepBatches& out);
   StepBatches At(int64_t step);
 
-  // The epoch of the last micro-batch that was asked for; before that, the first one.
+  // The epoch of the last micro-batch asked for; at first epoch 0.
   EpochStart current_epoch() const;
-  // Saves later seeks the way to `start`, which current_epoch() of an equal order has given. Of another order (another corpus, seed or
-  // capacity) it is passed over, and false returned.
+  // Lets later seeks begin at `start`, which current_epoch() of an equal order returned. If `start` is from another
+  // order (another corpus, seed or capacity), ignores it and returns false.
   bool Continue(const EpochStart& start);
-  // How often an epoch was shuffled and packed: what seeks have cost.
+  // How often an epoch was shuffled and packed: the cost of seeks.
   int64_t epochs_entered() const { return epochs_entered_; }
 
-  // Samples that fit, and samples that are never trained on because a side is longer than its capacity or a sentence may be.
+  // The number of samples that fit, and of samples never trained on because a side is longer than its capacity or than
+  // sentences may be.
   int64_t samples() const { return corpus_->size() - too_long_; }
   int64_t too_long() const { return too_long_; }
 
  private:
-  // One micro-batch: its samples, and the rows they take.
+  // One micro-batch: its samples, and their rows.
   struct Batch {
     std::span<const uint32_t> samples;
     BatchRows rows;
   };
 
   SamplingOrder(const Corpus& corpus, const SamplingOptions& options) : corpus_(&corpus), options_(options) {}
-  // Looks at every sample's length once.
+  // Reads every sample's length once.
   void Survey();
-  // Makes the epoch that holds micro-batch `index` of the stream the current one.
+  // Makes the epoch of micro-batch `index` of the stream the current one.
   void Seek(int64_t index);
   void EnterEpoch(int64_t epoch, int64_t first_micro_batch);
   void Shuffle();
   void Pack();
   // Micro-batch `index` of the stream; valid until the next call.
   Batch BatchAt(int64_t index);
-  // Epochs done when micro-batch `index`, of the current epoch, is done.
+  // Epochs done after micro-batch `index`, which is in the current epoch.
   double EpochsDone(int64_t index) const;
 
   const Corpus* corpus_;
   SamplingOptions options_;
   uint32_t name_ = 0;  // EpochStart::order
   int64_t too_long_ = 0;
-  std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // first micro-batch of an epoch → the epoch
+  std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // an epoch's first micro-batch → the epoch
   int64_t epochs_entered_ = 0;
 
   int64_t epoch_ = -1;                 // the current epoch; -1: none yet
   int64_t epoch_begin_ = 0;            // its first micro-batch
   std::vector<uint32_t> order_;        // its samples, shuffled
-  std::vector<int64_t> batch_begin_;   // [micro-batches + 1] places in order_
+  std::vector<int64_t> batch_begin_;   // [micro-batches + 1] indices into order_
   std::vector<BatchRows> batch_rows_;  // [micro-batches]
 };
 

@@ -71,8 +71,8 @@ std::string SetOffPunctuation(std::string_view in) {
   return out;
 }
 
-// Copies `in`; where `first(in[i]) && second(in[i + 1])` holds, writes the pair with the given spaces around its parts
-// and goes on behind it. Working on bytes is exact: no byte of a multi-byte character is a digit, a period, a comma or
+// Copies `in`. Where `first(in[i]) && second(in[i + 1])` holds, writes the pair with the given spaces around its parts
+// and continues after it. Working on bytes is exact: no byte of a multi-byte character is a digit, a period, a comma or
 // a dash.
 template <typename First, typename Second>
 std::string SetOffPairs(std::string_view in, First first, Second second, std::string_view before,

@@ -8,8 +8,8 @@
 namespace hadal {
 namespace {
 
-constexpr int64_t kLongestMeanWord =
-    5;  // characters; of Thai cut into words it is about four, of Chinese and Japanese two
+// In characters. Thai cut into words has about four, Chinese and Japanese two.
+constexpr int64_t kLongestMeanWord = 5;
 
 struct Range {
   uint32_t first = 0, last = 0;
@@ -28,7 +28,8 @@ bool IsOfUnspacedScript(uint32_t character) {
                              [&](const Range& range) { return character >= range.first && character <= range.last; });
 }
 
-// Takes the first character off `text`; a byte that is none by itself is a character of its own. REQUIRES: text is not empty.
+// Takes the first character off `text`; a byte that is not part of a valid character counts as one. REQUIRES: text is
+// not empty.
 uint32_t TakeCharacter(std::string_view& text) {
   const auto first = static_cast<uint8_t>(text[0]);
   const size_t bytes = std::min<size_t>(first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1, text.size());

@@ -1,4 +1,4 @@
-// Is this text UTF-8? Asked of every line a person hands in, before anything is computed from it.
+// Whether text is UTF-8. Every line from a person is checked, before anything is computed from it.
 //
 // Valid is what Unicode 15, table 3-7 lists: no overlong forms, no surrogates, nothing above U+10FFFF. NUL is valid.
 // Threads: pure functions.
@@ -9,8 +9,7 @@
 
 namespace hadal {
 
-// Bytes of the longest valid prefix: text.size() when all of it is valid, else where the first bad byte sequence
-// starts.
+// Bytes of the longest valid prefix: text.size() if all of it is valid, else where the first bad byte sequence starts.
 size_t ValidUtf8Prefix(std::string_view text);
 
 inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }

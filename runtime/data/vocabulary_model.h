@@ -1,5 +1,5 @@
-// What stands behind a Vocabulary: a token table common to both kinds, and one derived class a kind. Internal to
-// runtime/data; everybody else includes vocabulary.h.
+// The implementation of Vocabulary: a token table common to both kinds, and one derived class for each kind. Internal
+// to runtime/data; everybody else includes vocabulary.h.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class TokenTable {
  public:
   TokenTable();
 
-  // Gives `token` the next id. A string that has an id already keeps it for look-ups (Id), unless `replace`.
-  // Returns whether the string was new.
+  // Gives `token` the next id. If the string already has an id, Id() keeps returning that, unless `replace`. Returns
+  // whether the string was new.
   bool Add(std::string token, bool replace = false);
 
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
@@ -39,7 +39,7 @@ class TokenTable {
   std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;
 };
 
-// REQUIRES of all: thread-safe const methods.
+// REQUIRES of derived classes: const methods are thread-safe.
 class VocabularyModel {
  public:
   VocabularyModel(TokenTable table, std::string contents);
@@ -62,7 +62,7 @@ class VocabularyModel {
   uint32_t crc32c_;
 };
 
-// Tokens with a space between two; `<s>`, `<pad>` and `</s>` left out.
+// The tokens with spaces between them, without `<s>`, `<pad>` and `</s>`.
 std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids);
 
 absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name);

@@ -25,13 +25,13 @@ std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTr
           {"pad_id", absl::StrCat(kPadToken)},
           {"eos_id", absl::StrCat(kEosToken)},
           {"unk_id", absl::StrCat(kUnknownToken)},
-          {"hard_vocab_limit", "false"},       // a vocabulary that comes out smaller tells the largest possible size
-          {"max_sentence_length", "1048576"},  // bytes; the trainer drops longer ones without a word
+          {"hard_vocab_limit", "false"},       // if the vocabulary comes out smaller, its size is the largest possible
+          {"max_sentence_length", "1048576"},  // bytes; the trainer drops longer ones silently
           {"num_threads", "1"},
           {"minloglevel", "3"}};
 }
 
-// The trainer's error in our words. It names the smallest possible size as "… required_chars. 4 vs 16. …".
+// The trainer's error in our words. It contains the smallest possible size: "… required_chars. 4 vs 16. …".
 absl::Status TrainingError(const std::string& message, int32_t size) {
   constexpr std::string_view kTooSmall = "required_chars. ";
   constexpr std::string_view kVersus = " vs ";

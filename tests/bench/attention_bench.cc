@@ -3,8 +3,8 @@
 //   AttentionForward, AttentionBackward   everything: softmax, copies, gradients
 //   OneDnnForward, OneDnnBackward         the 2 and the 5 matrix products alone, scores in memory, no softmax
 //
-// 1,024 rows in sentences of 32 tokens. Arguments: head width, heads, threads. Counted operations: 4 and 10 a (query, key,
-// column of a head), for both; causal attention is counted as if it were not.
+// 1,024 rows in sentences of 32 tokens. Arguments: head width, heads, threads. Counted operations: 4 and 10 a (query,
+// key, column of a head), for both; causal attention is counted as if it were not.
 #include <omp.h>
 
 #include <array>

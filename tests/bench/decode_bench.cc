@@ -1,4 +1,5 @@
-// Translation speed of a random model: sentences and target tokens a second, with the bytes it takes. Prints; passes nothing.
+// Translation speed of a random model: sentences and target tokens a second, with the bytes it takes. Prints; passes
+// nothing.
 //
 //   decode_bench [encoder layers] [decoder layers] [d_model] [heads] [sentences] [threads] [ranks as threads]
 #include <cstdio>

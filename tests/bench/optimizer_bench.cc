@@ -1,6 +1,7 @@
 // The kernels that only stream through memory once a step: Adam, sums of squares, and the loss over a vocabulary.
-// Reported: bytes a second that the algorithm must move (Adam: 4 reads and 3 writes of fp32 an element; sums of squares: one
-// read; cross-entropy: two reads and a write, of which the second read comes from a cache where a row fits).
+// Reported: bytes a second that the algorithm must move (Adam: 4 reads and 3 writes of fp32 an element; sums of
+// squares: one read; cross-entropy: two reads and a write, of which the second read comes from a cache where a row
+// fits).
 #include <vector>
 
 #include "benchmark/benchmark.h"

@@ -19,8 +19,8 @@ struct JobResult {
   std::string output;
 };
 
-// HADAL_MPIRUN (with its flags) and HADAL_LOST_PEER_RANK, and HADAL_MPIRUN_KILLED, come from CMakeLists.txt. The survivor waits 60 s, so a job
-// that only its deadline ends would be stopped by timeout(1) first, with exit code 124.
+// HADAL_MPIRUN (with its flags) and HADAL_LOST_PEER_RANK, and HADAL_MPIRUN_KILLED, come from CMakeLists.txt. The
+// survivor waits 60 s, so a job that only its deadline ends would be stopped by timeout(1) first, with exit code 124.
 JobResult RunJob(const std::string& way) {
   const std::string command = "timeout 30 " HADAL_MPIRUN " -n 2 " HADAL_LOST_PEER_RANK " " + way + " 2>&1";
   JobResult result;

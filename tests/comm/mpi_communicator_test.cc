@@ -18,8 +18,9 @@ namespace {
 
 using testing::ConformanceCase;
 
-// Cases that also hold in a group of all ranks in reverse order. A group's errors name the world's ranks; and a rank that stays away
-// leaves a message behind that Open MPI 4.1 cannot bear when the next communicator is made, so that case comes last, below.
+// Cases that also hold in a group of all ranks in reverse order. A group's errors name the world's ranks; and a rank
+// that stays away leaves a message behind that Open MPI 4.1 cannot bear when the next communicator is made, so that
+// case comes last, below.
 std::vector<ConformanceCase> GroupCases() {
   std::vector<ConformanceCase> cases;
   for (const ConformanceCase& c : testing::PointToPointCases()) cases.push_back(c);

@@ -1,5 +1,5 @@
-// The communicator over devices' memory, on the emulated NCCL: the suite that every transport passes, and when it starts what. Also
-// nccl_standstill_test.cc and nccl_fault_test.cc.
+// The communicator over devices' memory, on the emulated NCCL: the suite that every transport passes, and when it
+// starts what. Also nccl_standstill_test.cc and nccl_fault_test.cc.
 #include "runtime/comm/nccl_communicator.h"
 
 #include <atomic>
@@ -105,8 +105,8 @@ struct HeldWork final : testing::PendingWork {
   std::atomic<bool> done = false;
 };
 
-// Neither a send whose bytes are still being made nor a receive whose buffer is still in use takes a place on any device. What is received
-// behind a queue of its own does not wait for the main order.
+// Neither a send whose bytes are still being made nor a receive whose buffer is still in use takes a place on any
+// device. What is received behind a queue of its own does not wait for the main order.
 TEST(NcclCommunicator, StartsNothingThatItsOwnKernelsHoldUp) {
   for (const bool sender_is_late : {true, false}) {
     for (const bool behind_a_queue : {true, false}) {

@@ -1,8 +1,13 @@
-// How an NCCL communicator ends where a message fails or never arrives: with the words and the code of the interface, and with nothing left
-// waiting on the device.
+// How an NCCL communicator ends where a message fails or never arrives: with the words and the code of the interface,
+// and with nothing left waiting on the device.
+#include <pthread.h>
+
+#include <cstddef>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/nccl_communicator.h"
@@ -46,7 +51,7 @@ TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
   const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
     HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.FailAfter(nccl.messages()); }));
     TransferBuffer value(rank.memory, {1});
-    HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
+    HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     char byte = 0;
     HADAL_ASSIGN_OR_RETURN(CommRequest never, rank.host.Receive(&byte, 1, 1 - rank.host.rank(), 8));
     return rank.host.Wait(never, absl::Now() + kHang, "a byte that nobody sends");
@@ -69,13 +74,13 @@ TEST(NcclFault, AStalledMessageEndsWithItsDeadline) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// An abort waits for the device, and so for messages of other links, which may never end: all links of a rank are aborted at once (one that
-// waits for another is a misuse, emulated_nccl.h).
+// An abort waits for the device, and so for messages of other links, which may never end: all links of a rank are
+// aborted at once (one that waits for another is a misuse, emulated_nccl.h).
 TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
   EmulatedNccl nccl(4);
   const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
-    // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its post on where the other
-    // rank was quicker.
+    // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its
+    // post on where the other rank was quicker.
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
     std::vector<TransferBuffer> values;
     for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{1});
@@ -88,6 +93,30 @@ TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
     }
     const absl::Status waited = rank.nccl.Wait(last, absl::Now() + absl::Milliseconds(200), "activations");
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// From here on no thread can be started by this process: each would want a stack that is larger than its address space.
+void SetStackBytes(size_t bytes) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, bytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+// Where the process may have no thread more, the thread at hand aborts what it may no longer start a thread for.
+TEST(NcclFault, LinksAreAbortedWithoutThreadsToo) {
+  constexpr size_t kTooMany = size_t{1} << 50, kUsual = size_t{8} << 20;
+  EmulatedNccl nccl(5);
+  const absl::Cleanup restore = [] { SetStackBytes(kUsual); };
+  const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [] { SetStackBytes(kTooMany); }));
+    EXPECT_ANY_THROW(std::thread([] {}).join());
+    rank.nccl.Withdraw();
+    EXPECT_EQ(rank.nccl.Send(nullptr, 0, rank.host.rank(), 0).status().code(), absl::StatusCode::kUnavailable);
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;

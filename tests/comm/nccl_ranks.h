@@ -41,7 +41,8 @@ inline bool Works(NcclCommunicator& communicator) {
   return sent.ok() && received.ok() && communicator.Test(*sent).ok() && communicator.Test(*received).ok();
 }
 
-// Rank 0 calls `arm` (EmulatedNccl::FailAfter, StallAfter …) between two barriers: no rank's message of before is hit, and each one's next is.
+// Rank 0 calls `arm` (EmulatedNccl::FailAfter, StallAfter …) between two barriers: no rank's message of before is hit,
+// and each one's next is.
 inline absl::Status ArmedByRank0(NcclRank& rank, const std::function<void()>& arm) {
   Collectives collectives(rank.host, kHang);
   HADAL_RETURN_IF_ERROR(collectives.Barrier("connected"));
@@ -55,7 +56,8 @@ inline absl::StatusOr<CommRequest> PostFrom0To1(NcclRank& rank, const TransferBu
   return rank.nccl.Receive(value.data(), value.bytes(), 0, 0);
 }
 
-// Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it, others abandoned.
+// Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it,
+// others abandoned.
 inline absl::Status RunNcclRanks(int size, EmulatedNccl& nccl, const std::function<absl::Status(NcclRank&)>& body,
                                  absl::Duration timeout = kHang) {
   InProcessWorld world(size);

@@ -1,5 +1,5 @@
-// What an NCCL communicator does before its device may stand still for the host: it lets what is started end, starts no receive, and makes
-// nothing that could have been made before.
+// What an NCCL communicator does before its device may stand still for the host: it lets what is started end, starts no
+// receive, and makes nothing that could have been made before.
 #include <atomic>
 #include <barrier>
 #include <optional>
@@ -18,8 +18,8 @@
 namespace hadal {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::ArmedByRank0;
+using ::testing::ElementsAre;
 using testing::EmulatedNccl;
 using ::testing::HasSubstr;
 using testing::kHang;
@@ -28,7 +28,8 @@ using testing::PostFrom0To1;
 using testing::RunNcclRanks;
 using testing::TransferBuffer;
 
-// Two ranks start a receive from each other, and then let their devices stand still, neither having heard of the other's.
+// Two ranks start a receive from each other, and then let their devices stand still, neither having heard of the
+// other's.
 TEST(NcclStandstill, LetsWhatIsStartedEndBeforeAStandstill) {
   EmulatedNccl nccl(6);
   std::barrier both(2);
@@ -50,7 +51,8 @@ TEST(NcclStandstill, LetsWhatIsStartedEndBeforeAStandstill) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Rank 1 is about to stand still behind a receive from rank 0, which takes its time: it does not start one from rank 2 meanwhile.
+// Rank 1 is about to stand still behind a receive from rank 0, which takes its time: it does not start one from rank 2
+// meanwhile.
 TEST(NcclStandstill, StartsNoReceiveBeforeAStandstill) {
   EmulatedNccl nccl(6);
   std::barrier all(3);
@@ -95,7 +97,8 @@ TEST(NcclStandstill, StartsNoReceiveBeforeAStandstill) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// An event that is made may let the device stand still: those of transfers that were reserved are there before they are posted.
+// An event that is made may let the device stand still: those of transfers that were reserved are there before they are
+// posted.
 TEST(NcclStandstill, MakesNothingForTransfersThatWereReserved) {
   constexpr int kTransfers = 40;
   EmulatedNccl nccl(6);

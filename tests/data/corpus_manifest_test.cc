@@ -1,5 +1,5 @@
-// The manifest as values and as JSON: everything comes back, and every field that is missing or cannot be is named. Corpora that do not
-// open for it: corpus_test.cc.
+// The manifest as values and as JSON: everything comes back, and every field that is missing or cannot be is named.
+// Corpora that do not open for it: corpus_test.cc.
 #include "runtime/data/corpus_manifest.h"
 
 #include <limits>

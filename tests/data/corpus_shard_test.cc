@@ -1,5 +1,5 @@
-// One shard's bytes: what the builder makes of samples, and the words in which a shard that lies is refused. That a corpus notices, whatever
-// was changed, corpus_test.cc shows.
+// One shard's bytes: what the builder makes of samples, and the words in which a shard that lies is refused. That a
+// corpus notices, whatever was changed, corpus_test.cc shows.
 #include "runtime/data/corpus_shard.h"
 
 #include <cstddef>

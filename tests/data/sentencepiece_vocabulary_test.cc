@@ -1,4 +1,5 @@
-// SentencePiece models that others trained, whose special pieces have other ids, or are not there: they are renumbered to hadal's.
+// SentencePiece models that others trained, whose special pieces have other ids, or are not there: they are renumbered
+// to hadal's.
 #include <string>
 #include <unordered_map>
 #include <vector>

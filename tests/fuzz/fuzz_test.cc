@@ -1,7 +1,8 @@
 // The readers against many mutated files: the same ones in every run, so that what fails once fails again.
 //
-// No feedback guides the mutations; the libFuzzer programs of this folder (README.md) have that. Memory is watched by counting what
-// operator new hands out: a number in a file that decides an allocation shows as a peak far beyond the input's size.
+// No feedback guides the mutations; the libFuzzer programs of this folder (README.md) have that. Memory is watched by
+// counting what operator new hands out: a number in a file that decides an allocation shows as a peak far beyond the
+// input's size.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -17,8 +18,8 @@
 
 namespace {
 
-// Bytes handed out and not given back, and the most there were, since `Watch` began. malloc_usable_size would do as well; a header
-// in front of each block needs no extension.
+// Bytes handed out and not given back, and the most there were, since `Watch` began. malloc_usable_size would do as
+// well; a header in front of each block needs no extension.
 struct Watched {
   int64_t live = 0;
   int64_t peak = 0;

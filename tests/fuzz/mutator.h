@@ -12,8 +12,8 @@ class Mutator {
  public:
   explicit Mutator(uint64_t seed) : random_(seed) {}
 
-  // One of `seeds` with one to eight changes: bits and bytes, runs left out, doubled or moved, the ends of two files joined, numbers
-  // replaced by extreme ones, texts by hostile names, brackets nested deeply, the end cut off.
+  // One of `seeds` with one to eight changes: bits and bytes, runs left out, doubled or moved, the ends of two files
+  // joined, numbers replaced by extreme ones, texts by hostile names, brackets nested deeply, the end cut off.
   std::string Next(const std::vector<std::string>& seeds);
 
  private:

@@ -1,5 +1,5 @@
-// The suite of all transports over NCCL itself: ranks are MPI's processes, each with a GPU (nccl_test_main.h). By itself one rank, which
-// exchanges with nobody but itself; under mpirun -np 2 also NCCL's transfers.
+// The suite of all transports over NCCL itself: ranks are MPI's processes, each with a GPU (nccl_test_main.h). By
+// itself one rank, which exchanges with nobody but itself; under mpirun -np 2 also NCCL's transfers.
 #include <memory>
 #include <vector>
 

@@ -1,4 +1,5 @@
-// Whole training runs over NCCL itself, beside the same through the host's memory: the same bits. Ranks are MPI's processes (nccl_test_main.h):
+// Whole training runs over NCCL itself, beside the same through the host's memory: the same bits. Ranks are MPI's
+// processes (nccl_test_main.h):
 //
 //   mpirun -np 2 gpu_nccl_test --gtest_filter='*GpuNcclRun*'
 #include <memory>

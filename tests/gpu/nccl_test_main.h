@@ -1,9 +1,10 @@
-// What tests over NCCL itself run in: ranks that are processes with a GPU each, and the library. mpirun starts several; a program started by
-// itself is one rank and starts no MPI, so that it runs where Open MPI's plugins are not installed.
+// What tests over NCCL itself run in: ranks that are processes with a GPU each, and the library. mpirun starts several;
+// a program started by itself is one rank and starts no MPI, so that it runs where Open MPI's plugins are not
+// installed.
 //
-// With fewer GPUs than ranks NCCL refuses ("Duplicate GPU detected") unless the ranks look like different hosts: NCCL_HOSTID is then set to
-// the rank and everything goes over sockets, for what can be learnt so of order, errors and bits; times mean nothing.
-// The program ends with status 77, skipped, where there is no device or no NCCL.
+// With fewer GPUs than ranks NCCL refuses ("Duplicate GPU detected") unless the ranks look like different hosts:
+// NCCL_HOSTID is then set to the rank and everything goes over sockets, for what can be learnt so of order, errors and
+// bits; times mean nothing. The program ends with status 77, skipped, where there is no device or no NCCL.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Replicas in bf16: fp32 masters lie where they are updated, on their owner alone when the optimizer's state is cut over the replicas, and
-// all others read what owners spread rounded. The same bits with and without, on every cut, across saving and resuming on other grids; and
-// the bytes of every rank are the formula's.
+// Replicas in bf16: fp32 masters lie where they are updated, on their owner alone when the optimizer's state is cut
+// over the replicas, and all others read what owners spread rounded. The same bits with and without, on every cut,
+// across saving and resuming on other grids; and the bytes of every rank are the formula's.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -61,7 +61,8 @@ TEST(Bf16ReplicasTest, NeitherShardingNorTheCutChangesABit) {
   EXPECT_EQ(FirstDifference(three, Train(SmallRun(ResidualMethod::kDeepNorm, {1, 3, true}), corpus)), "");
 }
 
-// What a kernel reads in fp32 that lies here rounded alone aborts: biases in front of a norm, shifted ones, learned scalars and vectors.
+// What a kernel reads in fp32 that lies here rounded alone aborts: biases in front of a norm, shifted ones, learned
+// scalars and vectors.
 TEST(Bf16ReplicasTest, EveryMethodTrains) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method :

@@ -1,5 +1,5 @@
-// Whole training runs in bf16 on a device: losses follow fp32's within a stated band, every layout gives the same bits, resuming changes none,
-// and checkpoints go to and from a CPU that trains in fp32.
+// Whole training runs in bf16 on a device: losses follow fp32's within a stated band, every layout gives the same bits,
+// resuming changes none, and checkpoints go to and from a CPU that trains in fp32.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -34,8 +34,9 @@ void ExpectInBand(const std::vector<double>& bf16, const std::vector<double>& fp
   for (size_t i = 0; i < fp32.size(); ++i) EXPECT_NEAR(bf16[i] / fp32[i], 1, band) << what << ", step " << i;
 }
 
-// Twelve steps of post-norm, pre-norm and no-norm streams, learned scalars and combinations of layers. Measured: at most 1.3e-3 (R-Fixup's).
-// Without weights in fp32 that gather small updates it would be 9.1e-3 (ReZero), and beyond the band for five of the six.
+// Twelve steps of post-norm, pre-norm and no-norm streams, learned scalars and combinations of layers. Measured: at
+// most 1.3e-3 (R-Fixup's). Without weights in fp32 that gather small updates it would be 9.1e-3 (ReZero), and beyond
+// the band for five of the six.
 TEST(Bf16RunTest, TheLossCurveFollowsFp32) {
   constexpr double kCurveBand = 2.5e-3;
   const Corpus corpus = SmallCorpus();
@@ -96,7 +97,8 @@ TEST(Bf16RunTest, NoLayoutChangesABit) {
     int ranks, checkpoint_every;
     std::vector<int32_t> split;
   };
-  // Cut anywhere; in front of the target embedding, where the encoder's memory crosses, and behind it; in front of the head.
+  // Cut anywhere; in front of the target embedding, where the encoder's memory crosses, and behind it; in front of the
+  // head.
   const Layout layouts[] = {{1, 3, {}}, {2, 0, {5}}, {2, 2, {6}}, {2, 0, {12}}, {4, 3, {}}};
   for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero,
                                       ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
@@ -115,8 +117,8 @@ TEST(Bf16RunTest, NoLayoutChangesABit) {
   }
 }
 
-// 2 bytes of rounded weight where products read it, 4 of weight, 4 of gradient, 8 of moments; and what the device gives is what the plan
-// says. With replicas: bf16_replicas_test.
+// 2 bytes of rounded weight where products read it, 4 of weight, 4 of gradient, 8 of moments; and what the device gives
+// is what the plan says. With replicas: bf16_replicas_test.
 TEST(Bf16RunTest, AParameterTakes18Bytes) {
   RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
   spec.model.sharing = EmbeddingSharing::kNone;
@@ -197,7 +199,8 @@ TEST(Bf16RunTest, ACpuRefusesIt) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("bf16 needs a GPU"));
 }
 
-// Beam search at validations, in bf16 by the weights that products read, changes no bit of training, and is the same for every layout.
+// Beam search at validations, in bf16 by the weights that products read, changes no bit of training, and is the same
+// for every layout.
 TEST(Bf16RunTest, ValidationBleuChangesNoBitOfTraining) {
   const Corpus corpus = SmallCorpus();
   RunSpec spec = InBf16(SmallRun(ResidualMethod::kBranchNorm));

@@ -138,7 +138,8 @@ TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
                         {4, 1, ScheduleKind::kInterleaved1F1B, 3, 0, false}});
 }
 
-// What crosses a cut changes along a stack that combines its layers: behind the embedding, in each layer's front, behind the stack.
+// What crosses a cut changes along a stack that combines its layers: behind the embedding, in each layer's front,
+// behind the stack.
 TEST(BitIdentityTest, EveryCutOfCombinedLayers) {
   for (const bool encoder : {true, false}) {
     for (const bool decoder : {true, false}) {

@@ -1,5 +1,5 @@
-// The instruments that see the depth: they change no bit of training, their numbers are the same bits for every layout, and the numbers are
-// what a plain computation in double precision gives.
+// The instruments that see the depth: they change no bit of training, their numbers are the same bits for every layout,
+// and the numbers are what a plain computation in double precision gives.
 #include "pipeline/instruments/depth_recorder.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Beam search on a device beside the CPU's: the same translations, scores alike to fp32; the same bits for every number of stages, beside any
-// neighbours, and as graphs; in bf16 log-probabilities within a band of an evaluation's.
+// Beam search on a device beside the CPU's: the same translations, scores alike to fp32; the same bits for every number
+// of stages, beside any neighbours, and as graphs; in bf16 log-probabilities within a band of an evaluation's.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -79,7 +79,8 @@ TEST(DeviceDecodeTest, TranslationsAreThoseOfTheCpu) {
   }
 }
 
-// A product of another size may be added in another order by a GPU's library, though not by what stands in for it here: so sizes are compared as well.
+// A product of another size may be added in another order by a GPU's library, though not by what stands in for it here:
+// so sizes are compared as well.
 TEST(DeviceDecodeTest, NeighboursChangeNoBit) {
   const DecodeSpec spec = SmallSpec(ResidualMethod::kPreLn);
   std::vector<std::vector<int32_t>> sources = RandomSources(6, 9, kVocabulary, 6);
@@ -100,7 +101,8 @@ TEST(DeviceDecodeTest, NeighboursChangeNoBit) {
   EXPECT_EQ(FirstDifference({together.translations[0]}, apart.translations), "") << "alone";
 }
 
-// A stage that begins with cross-attention: nothing has written the caches' row 0 when rows that only fill a step up read it.
+// A stage that begins with cross-attention: nothing has written the caches' row 0 when rows that only fill a step up
+// read it.
 TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
   const ModelOptions model = SmallSpec(ResidualMethod::kDeepNorm).model;
   const ModelPlan plan = ModelPlan::Make(model);
@@ -163,7 +165,8 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
   }
 }
 
-// Three groups of a sentence, twice: encodings and steps are launched one by one, then recorded, then graphs. BranchNorm's gains change between.
+// Three groups of a sentence, twice: encodings and steps are launched one by one, then recorded, then graphs.
+// BranchNorm's gains change between.
 TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 7);
   DecodeSpec spec = OnDevice(SmallSpec(ResidualMethod::kBranchNorm));

@@ -131,7 +131,8 @@ TEST(DevicePlanTest, TheMaskOfTheReluIsPlanned) {
   }
 }
 
-// The plan takes the masks for granted and says what they take; a run asks its device first, and has no more than that has products for.
+// The plan takes the masks for granted and says what they take; a run asks its device first, and has no more than that
+// has products for.
 TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   TrainOptions options = SmallRun(1, 0);
   const auto report = MakePlanReport(options, 1, kPlanned, MachineRate());
@@ -213,8 +214,8 @@ TEST(DevicePlanTest, TheLimitIsTheDevices) {
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("rank 0"), HasSubstr("GPU"), HasSubstr("which fits")));
 }
 
-// The sum of what the plan states and what a run leaves free is what a GPU must have: so many bytes free, and the run fits; one less, and
-// it does not.
+// The sum of what the plan states and what a run leaves free is what a GPU must have: so many bytes free, and the run
+// fits; one less, and it does not.
 TEST(DevicePlanTest, AGpuWithWhatThePlanWantsHoldsTheRunAndNoSmallerOne) {
   for (const int sharing : {1, 2}) {
     TrainOptions options = SmallRun(1, 0);

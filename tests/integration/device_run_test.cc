@@ -1,5 +1,5 @@
-// Whole training runs on a device beside the same on the CPU: losses alike to fp32, the same bits for every layout on the device, and
-// checkpoints that go from one kind of device to the other.
+// Whole training runs on a device beside the same on the CPU: losses alike to fp32, the same bits for every layout on
+// the device, and checkpoints that go from one kind of device to the other.
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -136,8 +136,8 @@ TEST(DeviceRunTest, AMicroBatchIsThreeLaunches) {
   EXPECT_GT(launches(GraphMode::kOff, 3) - launches(GraphMode::kOff, 2), 50);
 }
 
-// With replicas a step's last backward is launched in parts, so that gradients leave as they become complete: no more graphs than parts, and
-// the bits of launching one by one.
+// With replicas a step's last backward is launched in parts, so that gradients leave as they become complete: no more
+// graphs than parts, and the bits of launching one by one.
 TEST(DeviceRunTest, ALastBackwardWithReplicasIsAFewGraphs) {
   const Corpus corpus = RandomCorpus(200, 1, kSmallVocabulary, 5);
   RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
@@ -151,7 +151,8 @@ TEST(DeviceRunTest, ALastBackwardWithReplicasIsAFewGraphs) {
   EXPECT_LT(graphs.launches.back(), 0.5 * eager.launches.back());
 }
 
-// The optimizer is one launch a run of slices that lie back to back, and norms two a thousand slices: no number that depth makes matter.
+// The optimizer is one launch a run of slices that lie back to back, and norms two a thousand slices: no number that
+// depth makes matter.
 TEST(DeviceRunTest, AStepsTailIsTheSameFewLaunchesAtAnyDepth) {
   const Corpus corpus = RandomCorpus(200, 1, kSmallVocabulary, 5);
   const auto launches = [&](int layers) {

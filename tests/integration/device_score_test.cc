@@ -102,12 +102,15 @@ TEST_F(DeviceScoreTest, BlocksOfLogitsHaveOneSize) {
   Products products;
   const std::vector<PairScore> device = ScoreOnDevice(pairs, products, block + 100), cpu = Score(nullptr, pairs);
   for (const auto& [m, n, k] : products) {
-    if (n == kVocabulary) EXPECT_EQ(m, block);
+    if (n == kVocabulary) {
+      EXPECT_EQ(m, block);
+    }
   }
   EXPECT_NEAR(device[0].log_probability, cpu[0].log_probability, 2e-5 * static_cast<double>(cpu[0].tokens));
 }
 
-// A product of another size may be added in another order by a GPU's library, though not by what stands in for it here: so sizes are compared as well.
+// A product of another size may be added in another order by a GPU's library, though not by what stands in for it here:
+// so sizes are compared as well.
 TEST_F(DeviceScoreTest, NeighboursChangeNoBit) {
   constexpr int kPairs = 70;  // more than a batch
   const Corpus corpus = RandomCorpus(kPairs, 9, kVocabulary, 6);

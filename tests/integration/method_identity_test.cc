@@ -82,8 +82,8 @@ TEST(MethodIdentityTest, StacksOfReZeroAndRFixupStartAsTheIdentity) {
   EXPECT_NE(FirstLoss(ResidualMethod::kTFixup, 1), of_embedding);
 }
 
-// A stack whose layers are the identity averages equal terms: with one layer 1 y_0 in front of it and (y_0 + y_1) / 2 behind, exactly;
-// with three, rows of thirds and quarters to rounding.
+// A stack whose layers are the identity averages equal terms: with one layer 1 y_0 in front of it and (y_0 + y_1) / 2
+// behind, exactly; with three, rows of thirds and quarters to rounding.
 TEST(MethodIdentityTest, CombinationsOfIdentitiesAreTheIdentity) {
   for (const int layers : {1, 3}) {
     RunSpec spec = Spec(ResidualMethod::kReZero);
@@ -97,8 +97,8 @@ TEST(MethodIdentityTest, CombinationsOfIdentitiesAreTheIdentity) {
   }
 }
 
-// The first row is the number 1: the first layer reads the embedding bit for bit, and what stands behind it alone tells one layer of DLCL
-// from one of Pre-LN.
+// The first row is the number 1: the first layer reads the embedding bit for bit, and what stands behind it alone tells
+// one layer of DLCL from one of Pre-LN.
 TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
   ModelOptions options = SmallModel(ResidualMethod::kDlclPre, 32, kVocabulary);
   options.encoder_layers = options.decoder_layers = 1;

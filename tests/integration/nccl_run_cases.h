@@ -1,5 +1,5 @@
-// Runs whose ranks exchange by NCCL, each of which must have the bits of the same run through the host: one list for the emulated NCCL
-// (nccl_run_test.cc) and for NCCL itself (tests/gpu/nccl_run_test.cc).
+// Runs whose ranks exchange by NCCL, each of which must have the bits of the same run through the host: one list for
+// the emulated NCCL (nccl_run_test.cc) and for NCCL itself (tests/gpu/nccl_run_test.cc).
 #pragma once
 
 #include <ostream>

@@ -1,5 +1,5 @@
-// Whole training runs whose ranks exchange what their devices work on by NCCL, emulated, beside the same through the host: the same bits for
-// every layout and schedule; and how a run ends when NCCL fails.
+// Whole training runs whose ranks exchange what their devices work on by NCCL, emulated, beside the same through the
+// host: the same bits for every layout and schedule; and how a run ends when NCCL fails.
 #include <memory>
 #include <mutex>
 #include <random>
@@ -17,7 +17,8 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// What ranks say to each other about transfers is late, as it may be on a network: of `looks` for a word one finds it, about.
+// What ranks say to each other about transfers is late, as it may be on a network: of `looks` for a word one finds it,
+// about.
 class LateWords final : public Communicator {
  public:
   LateWords(Communicator& world, uint64_t looks) : world_(world), looks_(looks), random_(11 + world.rank()) {}
@@ -107,7 +108,8 @@ TEST(NcclStandstillTest, NoRankWaitsForAnothersHost) {
   EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
 }
 
-// A peer that NCCL has lost ends the run on every rank, as a lost peer (exit code 6), wherever it happens; nothing hangs.
+// A peer that NCCL has lost ends the run on every rank, as a lost peer (exit code 6), wherever it happens; nothing
+// hangs.
 TEST(NcclFailureTest, AnAsynchronousErrorEndsTheRun) {
   RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
   spec.ranks = 4;

@@ -1,5 +1,5 @@
-// What observers are shown, against double precision: the residual connection and LayerNorm, forward and backward, from the shown tensors
-// alone; and where the search for the first number that is not finite ends.
+// What observers are shown, against double precision: the residual connection and LayerNorm, forward and backward, from
+// the shown tensors alone; and where the search for the first number that is not finite ends.
 #include <cmath>
 #include <functional>
 #include <limits>

@@ -1,4 +1,5 @@
-// Trains a small model for a few steps on ranks that are threads of this process, and hands back every bit of the outcome.
+// Trains a small model for a few steps on ranks that are threads of this process, and hands back every bit of the
+// outcome.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ struct RunSpec {
   uint64_t seed = 11;
   bool validate_every_step = false;
   int bleu_sentences = 12;  // translated at every step, where the pipeline has a decoder
-  // The arena's scratch is filled with bytes of ones, NaN in every type, before training and before translation, every time.
+  // The arena's scratch is filled with bytes of ones, NaN in every type, before training and before translation, every
+  // time.
   bool poison = false;
   std::string depth_directory;  // record the depth at every step, the probe's file there; empty: do not
 };
@@ -70,8 +72,8 @@ ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary);
 RunOutcome Train(const RunSpec& spec, const Corpus& corpus);
 // The same where the run may fail: the first error.
 absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus);
-// One rank of such a run, over any transport; every rank of `communicator` calls it. The outcome has this rank's slices, zeros
-// elsewhere.
+// One rank of such a run, over any transport; every rank of `communicator` calls it. The outcome has this rank's
+// slices, zeros elsewhere.
 RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator);
 
 // "" when both are the same bits, else the first difference.

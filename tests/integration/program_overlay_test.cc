@@ -1,5 +1,5 @@
-// A rank's programs share memory (runtime/arena.h): between them whatever is scratch is filled with NaN here, and neither training, nor
-// evaluations, nor translations, nor checkpoints that are written meanwhile change a bit.
+// A rank's programs share memory (runtime/arena.h): between them whatever is scratch is filled with NaN here, and
+// neither training, nor evaluations, nor translations, nor checkpoints that are written meanwhile change a bit.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -64,8 +64,8 @@ TEST(ProgramOverlayTest, NoMethodReadsWhatItHasNotWritten) {
   }
 }
 
-// Cut between a decoder layer's self- and cross-attention, around the target embedding and in front of the head; with recomputation, chunks
-// and replicas, whose sums and messages have scratch as well.
+// Cut between a decoder layer's self- and cross-attention, around the target embedding and in front of the head; with
+// recomputation, chunks and replicas, whose sums and messages have scratch as well.
 TEST(ProgramOverlayTest, NorDoesAnyLayout) {
   const Corpus corpus = RandomCorpus(80, 14, kVocabulary, 5);
   const RunSpec whole = Translating(SmallSpec(ResidualMethod::kDeepNorm));

@@ -1,4 +1,5 @@
-// A checkpoint knows no layout: saved on any grid of stages × replicas, it goes on on any other as if nothing had happened.
+// A checkpoint knows no layout: saved on any grid of stages × replicas, it goes on on any other as if nothing had
+// happened.
 #include <algorithm>
 #include <filesystem>
 #include <map>

@@ -1,4 +1,5 @@
-// Trainers of one rank that save into one directory, on the CPU or on a device: what the tests of whole runs on devices share.
+// Trainers of one rank that save into one directory, on the CPU or on a device: what the tests of whole runs on devices
+// share.
 #pragma once
 
 #include <string>

@@ -20,7 +20,8 @@ std::atomic<int64_t> allocations = 0;
 
 }  // namespace
 
-// Every `new` of this program, in every thread. Not inlined: one without the other would look like a mismatch to the compiler.
+// Every `new` of this program, in every thread. Not inlined: one without the other would look like a mismatch to the
+// compiler.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   if (counting) ++allocations;
   if (void* memory = std::malloc(size)) return memory;

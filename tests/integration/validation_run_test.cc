@@ -1,4 +1,5 @@
-// What validations leave behind: in checkpoints the nll of the very weights that are saved, `best` where it is lowest; no BLEU of nothing.
+// What validations leave behind: in checkpoints the nll of the very weights that are saved, `best` where it is lowest;
+// no BLEU of nothing.
 #include <cmath>
 #include <memory>
 #include <optional>

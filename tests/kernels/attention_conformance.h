@@ -1,5 +1,5 @@
-// What attention must do, forward and backward: one text for the CPU in each instruction set and for CUDA's kernels in each stored type. A backend's
-// test says how it runs a problem, and adds what only it has.
+// What attention must do, forward and backward: one text for the CPU in each instruction set and for CUDA's kernels in
+// each stored type. A backend's test says how it runs a problem, and adds what only it has.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct AttentionTensors {
 
 struct AttentionBackend {
   std::string name;
-  // Fills in the outputs. The problems' results have the same bits for every `variation` below `variations`: an alignment, a number of
-  // threads, an order of theirs.
+  // Fills in the outputs. The problems' results have the same bits for every `variation` below `variations`: an
+  // alignment, a number of threads, an order of theirs.
   std::function<void(const AttentionProblem& problem, AttentionTensors& tensors, int variation)> run;
   int variations;
   float (*stored)(float x);          // what it holds of a float

@@ -100,7 +100,8 @@ TEST(CudaExecutorTest, BlocksAndThreadsComeInRandomOrder) {
   EXPECT_NE(order(1), order(2));
 }
 
-// Some thread runs before its mirror image has written: shared memory is NaN then, and which thread depends on the seed.
+// Some thread runs before its mirror image has written: shared memory is NaN then, and which thread depends on the
+// seed.
 TEST(CudaExecutorTest, AMissingBarrierShows) {
   const auto nans = [](uint64_t seed) {
     std::set<int64_t> places;

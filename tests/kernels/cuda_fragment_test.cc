@@ -16,7 +16,8 @@ constexpr int kRows = 16, kDepth = 16, kColumns = 8;
 
 uint32_t Bits(float x) { return hadal::testing::Stored<BFloat16>(x).bits; }
 
-// One warp; a [16, 16], b [16, 8], c [16, 8] += a·b. Each lane takes its elements from the documented places one by one.
+// One warp; a [16, 16], b [16, 8], c [16, 8] += a·b. Each lane takes its elements from the documented places one by
+// one.
 HADAL_KERNEL void ProductKernel(const float* a, const float* b, float* c) {
   const int g = ThreadIndex() / 4, t = ThreadIndex() % 4;
   const auto pair = [](float low, float high) { return Bits(low) | Bits(high) << 16; };

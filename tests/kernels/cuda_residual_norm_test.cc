@@ -195,7 +195,8 @@ class CudaResidualNormTest : public ::testing::Test {
   // Units of 2^-24 that a result may be off, where it comes from stored values of the types.
   static double Multiple(double fp32) { return T::kRounds ? 0x1p16 * 2 : fp32; }
 
-  // Runs `check` over ragged shapes (one column, a warp's columns, more than a block of teams), places, and combinations of fields.
+  // Runs `check` over ragged shapes (one column, a warp's columns, more than a block of teams), places, and
+  // combinations of fields.
   template <typename Check>
   static void ForEachCase(const Check& check) {
     struct Shape {
@@ -239,7 +240,8 @@ TYPED_TEST(CudaResidualNormTest, BackwardMatchesTheReference) {
   this->ForEachCase([&](const Case<TypeParam>& c, Placement place) {
     const ForwardResult forward = Forward(c, place, 1);
     const BackwardResult got = Backward(c, forward, place, 1);
-    // The gradient at the stored sum, then through the branch: the reference of the norm alone, and that of the branch alone.
+    // The gradient at the stored sum, then through the branch: the reference of the norm alone, and that of the branch
+    // alone.
     const auto none = std::vector<double>();
     ResidualNormReference of_stored = {.rows = c.rows, .width = c.width, .stream = Widen(forward.sum)};
     if (c.fields.norm) of_stored.scale = Widen(c.scale), of_stored.shift = Widen(c.shift);
@@ -303,7 +305,8 @@ TYPED_TEST(CudaResidualNormTest, AlignmentChangesNoBit) {
   EXPECT_TRUE(SameResults(Backward(c, aligned, {}, 1), Backward(c, aligned, {1, 3}, 1)));
 }
 
-// What lets a chunk start anywhere: the norm that rode along with a residual add equals the norm run alone on its stored sum.
+// What lets a chunk start anywhere: the norm that rode along with a residual add equals the norm run alone on its
+// stored sum.
 TYPED_TEST(CudaResidualNormTest, NormAloneOnTheSumHasTheSameBits) {
   for (const int64_t width : {1, 17, 64, 512}) {
     const Case<TypeParam> c(21, width, {.bias = true, .skip = true, .dropout = true});
@@ -323,7 +326,8 @@ TEST(CudaResidualNormDropoutTest, MasksAreThoseOfRandomH) {
   for (int64_t i = 0; i < c.rows * c.width; ++i) EXPECT_EQ(sum[i], kBranchGain * DropoutFactor(c.dropout, i)) << i;
 }
 
-// Few rows in small blocks, so that every multiprocessor has some; many in large ones, so that their sums are little traffic.
+// Few rows in small blocks, so that every multiprocessor has some; many in large ones, so that their sums are little
+// traffic.
 static_assert(cuda::DeviceRowBlock(1) == 16 && cuda::DeviceRowBlock(8192) == 16);
 static_assert(cuda::DeviceRowBlock(8193) == 32 && cuda::DeviceRowBlock(32 * 1584) == 32);
 static_assert(cuda::DeviceRowBlock(32 * 1584 + 1) == 40 && cuda::DeviceRowBlock(262144) == 168);

@@ -1,4 +1,5 @@
-// What runtime/device.h promises, on whatever device the program links: the emulated one, a GPU's over an emulated runtime, a GPU.
+// What runtime/device.h promises, on whatever device the program links: the emulated one, a GPU's over an emulated
+// runtime, a GPU.
 #include "runtime/device.h"
 
 #include <algorithm>

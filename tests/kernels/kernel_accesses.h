@@ -1,5 +1,5 @@
-// What each CUDA kernel's accesses ask of a GPU's memory, counted on the executor over the shapes of real models (d_model 512, d_ff 2,048, heads of
-// 64 and 128 columns, 32,000 words): the rows of kernels/cuda/accesses.md.
+// What each CUDA kernel's accesses ask of a GPU's memory, counted on the executor over the shapes of real models
+// (d_model 512, d_ff 2,048, heads of 64 and 128 columns, 32,000 words): the rows of kernels/cuda/accesses.md.
 #pragma once
 
 #include <string>

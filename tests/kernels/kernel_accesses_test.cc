@@ -1,4 +1,5 @@
-// What the kernels ask of memory is what their table says: a bank conflict, or an access that lost its neighbours, shows here.
+// What the kernels ask of memory is what their table says: a bank conflict, or an access that lost its neighbours,
+// shows here.
 #include "tests/kernels/kernel_accesses.h"
 
 #include <fstream>

@@ -1,6 +1,6 @@
-// kernels/linear.h on a device beside the CPU: every product's orientation, its epilogues, strides, its storage. The emulated device's loops,
-// or cuBLASLt. In bf16 the CPU computes in fp32 from the same, rounded operands: what differs is one rounding of the result, 2^-8 of it,
-// and with dropout a second one.
+// kernels/linear.h on a device beside the CPU: every product's orientation, its epilogues, strides, its storage. The
+// emulated device's loops, or cuBLASLt. In bf16 the CPU computes in fp32 from the same, rounded operands: what differs
+// is one rounding of the result, 2^-8 of it, and with dropout a second one.
 #include "kernels/linear.h"
 
 #include <cmath>
@@ -148,8 +148,8 @@ TEST_P(LinearOnDeviceTest, BackwardInputIntoFp32) {
   dx.ExpectAlike(out);
 }
 
-// A ReLU between two products, as a feed-forward layer has it: by its mask where the device's products have one for the shape, else by its
-// output.
+// A ReLU between two products, as a feed-forward layer has it: by its mask where the device's products have one for the
+// shape, else by its output.
 TEST_P(LinearOnDeviceTest, ReluBetweenProducts) {
   const auto& [rows, in, out] = std::get<Case>(GetParam());
   const int64_t hidden = in + out;

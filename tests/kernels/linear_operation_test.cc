@@ -1,5 +1,6 @@
-// What rides on a linear layer's products (kernels/device/linear_operation.cc), and what is a launch of its own where cuBLASLt has no algorithm
-// with the epilogue: the emulated one is told so. Values are those of linear_on_device_test; here they are compared with each other.
+// What rides on a linear layer's products (kernels/device/linear_operation.cc), and what is a launch of its own where
+// cuBLASLt has no algorithm with the epilogue: the emulated one is told so. Values are those of linear_on_device_test;
+// here they are compared with each other.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -97,7 +98,8 @@ class LinearOperationTest : public ::testing::TestWithParam<Storage> {
     int64_t forward = 0, backward_input = 0, backward_weight = 0;  // launches
     std::vector<float> y, d_x, d_weight, d_bias;
   };
-  // A layer, forward and backward, where cuBLASLt has no algorithm with some epilogues, on a GPU of some compute capability.
+  // A layer, forward and backward, where cuBLASLt has no algorithm with some epilogues, on a GPU of some compute
+  // capability.
   static Results Run(const std::set<int>& refused, const std::set<int>& slow = {}, int major = 9) {
     EmulatedCuda::Instance().machine = {.major = major, .refused_epilogues = refused, .slow_epilogues = slow};
     const std::unique_ptr<Device> device = *cuda::OpenCudaDevice({});
@@ -145,7 +147,8 @@ TEST_P(LinearOperationTest, WithoutAlgorithmsEachIsALaunch) {
   EXPECT_EQ(none.forward, 2);
   EXPECT_EQ(none.backward_input, 2);
   EXPECT_EQ(none.backward_weight, 3) << "sums of blocks of rows, and their sums";
-  // In bf16 y is rounded in front of the bias too, so that its sign may be another next to 0: gradients are compared for the same y.
+  // In bf16 y is rounded in front of the bias too, so that its sign may be another next to 0: gradients are compared
+  // for the same y.
   ExpectAlike(none.y, Run({}).y, GetParam() == Storage::kBFloat16 ? 0x1p-6 : 1e-5);
   EXPECT_EQ(none.d_x, some.d_x);
   EXPECT_EQ(none.d_weight, some.d_weight);
@@ -165,7 +168,8 @@ TEST_P(LinearOperationTest, AMaskIsWrittenAndReadOrNeither) {
   }
 }
 
-// Where its kernels lack the instructions that the bare product's have, a mask or a sum does not ride; before there were such, it does.
+// Where its kernels lack the instructions that the bare product's have, a mask or a sum does not ride; before there
+// were such, it does.
 TEST_P(LinearOperationTest, NothingRidesThatCostsTheProductItsSpeed) {
   for (const int slow : {kForwardWithMask, kBackwardWithMask}) EXPECT_FALSE(Run({}, {slow}).masked);
   const Results sums_apart = Run({}, {CUBLASLT_EPILOGUE_BGRADB}), all = Run({});

@@ -209,7 +209,8 @@ TEST(ResidualNormReferenceTest, GradientsMatchFiniteDifferences) {
   }
 }
 
-// Runs `check` for every combination of fields over ragged shapes (widths around vector lengths and past the dropout window).
+// Runs `check` for every combination of fields over ragged shapes (widths around vector lengths and past the dropout
+// window).
 template <typename Check>
 void ForEachCase(const Check& check) {
   struct Shape {

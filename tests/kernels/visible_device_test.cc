@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// The host's GPUs that its ranks take. `lists`: of each local rank, what CUDA_VISIBLE_DEVICES says, by the host's numbers.
+// The host's GPUs that its ranks take. `lists`: of each local rank, what CUDA_VISIBLE_DEVICES says, by the host's
+// numbers.
 std::vector<int> Taken(const std::vector<std::vector<int>>& lists) {
   std::vector<int> taken;
   for (size_t rank = 0; rank < lists.size(); ++rank) {

@@ -16,7 +16,8 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// Where all ranks report, however late a thread of a busy machine is; where one goes on, the others wait for it in vain.
+// Where all ranks report, however late a thread of a busy machine is; where one goes on, the others wait for it in
+// vain.
 constexpr absl::Duration kAllReport = absl::Seconds(60), kOneGoesOn = absl::Milliseconds(200);
 
 struct Outcome {

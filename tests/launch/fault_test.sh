@@ -71,6 +71,14 @@ until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date
 finish 0; until_ nobody_left launcher; identical launcher
 row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
 
+# Asked to go back to a checkpoint, the job does so once: what it has trained since is not thrown away with each restart.
+expect 0 "${train[@]}" --set stop.steps=80 --set checkpoint.keep_last=0 --run-dir back
+job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --resume back/checkpoints/step_00000040 --run-dir back
+until_ steps_of back 105; clock; kill -KILL "$(rank back 1)"
+finish 0; says "has done --resume back/checkpoints/step_00000040: going on from the newest checkpoint"; identical back
+[ "$(find back/checkpoints -name '*.abandoned.*' | wc -l)" -eq 2 ] || fail "a restart went back once more"
+row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart goes on from the newest checkpoint, same bits" "$seconds"
+
 # ── A rank ends with an error of its own, while the others are at work: people read that one, and no other rank's "lost a peer" ──
 # Its address space may not grow (prlimit), so that the thread that is to save cannot start. Repeated, since ranks end in any order.
 if (ulimit -v 8000000; "$hadal" --version > /dev/null 2>&1); then

@@ -18,6 +18,29 @@ expect 2 env HADAL=false bash "$source/launch/slurm/train.sbatch"; says "usage: 
 expect 1 env -u HADAL bash "$source/launch/slurm/train.sbatch" x; says "HADAL: is not set"
 expect 2 env HADAL=false HADAL_LAUNCHER=ssh SLURM_JOB_ID=1 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n bash "$source/launch/slurm/train.sbatch" x
 says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
+echo "asked to leave before the ranks listen, or before there are any, a job goes back into the queue"
+# A Slurm that requeues a job by ending its script.
+mkdir bin
+printf '#!/bin/sh\necho "$*" >> requeued\nkill -TERM $PPID\n' > bin/scontrol
+printf '#!/bin/bash\neval "$LAUNCHED"\n' > bin/srun
+chmod +x bin/*
+# stubbed CODE LAUNCHED: runs the script, with a launcher that does LAUNCHED.
+stubbed() {
+  rm -f requeued
+  expect "$1" env PATH="$work/bin:$PATH" HADAL=false SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n LAUNCHED="$2" \
+    bash "$source/launch/slurm/train.sbatch" x
+}
+requeued() { [ "$(cat requeued 2> /dev/null)" = "requeue 7" ] || fail "the job was not put back into the queue once"; }
+listen='trap "exit 85" USR1; while :; do sleep 0.05; done'
+echo 'kill -USR1 $$' > site.env
+stubbed 143 'sleep 60'; says "asked to save"; says "ended with code 138"; requeued
+stubbed 143 "$listen"; requeued
+echo > site.env
+stubbed 143 "kill -USR1 \$PPID; $listen"; requeued
+stubbed 143 "trap '' USR1; kill -USR1 \$PPID; sleep 1; $listen"; says "ended with code 85"; requeued
+stubbed 1 'trap "" USR1; kill -USR1 $PPID; sleep 0.5; exit 1'; [ ! -e requeued ] || fail "ranks have failed, and the job was requeued"
+stubbed 138 'kill -USR1 $$'; [ ! -e requeued ] || fail "nobody asked, and the job was requeued"
+rm site.env
 # One line of the layouts after the other, with a launcher that only says how it was called.
 printf 'one 1\ntwo 2 --set a=b' > layouts.txt
 task() { expect "$1" env HADAL=program HADAL_LAUNCHER="$2" SLURM_ARRAY_TASK_ID="$3" bash "$source/launch/slurm/sweep.sbatch" layouts.txt x; }

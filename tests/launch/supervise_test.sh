@@ -51,6 +51,14 @@ env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=
 wait_for 10 test -e up; kill -HUP $supervisor; wait_for 10 test -s asked || fail "HUP did not ask the job"
 for _ in 1 2 3; do kill -HUP $supervisor; sleep 0.3; done; touch go; wait $supervisor; code=$?
 [ $code -eq 85 ] || fail "exit code $code instead of 85 after four times HUP"
+# The first TERM after a USR1 or a HUP leaves the job its time as well: Slurm sends the two in that order.
+for signal in USR1 HUP; do
+  job 'trap "exit 3" TERM; trap "echo asked >> asked" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 85'; rm -f go up asked
+  env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+  wait_for 10 test -e up; kill -$signal $supervisor; wait_for 10 test -s asked || fail "$signal did not ask the job"
+  kill -TERM $supervisor; sleep 0.5; touch go; wait $supervisor; code=$?
+  [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal and TERM"
+done
 job 'trap "exit 85" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 3'; rm -f go up
 (trap "" HUP; exec "$hadal" supervise -- bash job > out 2>&1) & supervisor=$!
 wait_for 10 test -e up; kill -HUP $supervisor; sleep 0.3; touch go; wait $supervisor; code=$?
@@ -80,6 +88,11 @@ job 'sleep 600 & echo $! > child; exit 0'
 expect 0 "$hadal" supervise -- bash job
 wait_for 5 gone "$(cat child)" || fail "a child of the job lives on"
 grep -q "left behind" out || fail "left-overs were not reported"
+# A process that is killed holds its locks until its memory has been given back: the next start waits for that.
+job 'exec 9> lock; if [ "$(wc -l < starts)" -gt 1 ]; then flock -n 9; exit; fi
+flock 9; { head -c 400M /dev/zero; touch full; sleep 600; } | tail -c 500M > /dev/null &
+while [ ! -e full ]; do sleep 0.05; done; sleep 0.2; kill -KILL $$'; rm -f full
+expect 0 "$hadal" supervise -- bash job; starts 2
 job 'echo $$ > self; while :; do sleep 0.05; done'
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
 wait_for 10 test -s self; kill -KILL $supervisor; wait $supervisor 2> /dev/null
@@ -105,6 +118,15 @@ job '[ "$(wc -l < starts)" -eq 1 ] || exit 0; trap "exit 85" USR1; touch up; whi
 wait_for 10 test -e up; kill -USR1 $script; wait $script; code=$?
 [ $code -eq 0 ] || fail "launch/hosts/train: exit code $code instead of the second start's 0 after USR1"
 starts 2
+# A time limit's 85 ends it, also after a USR1, and the limit counts from the first start.
+job '[ "$(wc -l < starts)" -lt 3 ] || exit 1; exit 85'; hosts_train; wait $script; code=$?
+[ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 at a time limit"
+starts 1
+job 'echo $HADAL_JOB_START >> begun; [ "$(wc -l < starts)" -lt 3 ] || exit 1; [ "$(wc -l < starts)" -eq 1 ] || exit 85; sleep 1.1; trap "exit 85" USR1; touch up; while :; do sleep 0.05; done'
+rm -f up begun; hosts_train
+wait_for 10 test -e up; kill -USR1 $script; wait $script; code=$?
+[ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 at a time limit after USR1"
+starts 2; [ "$(uniq begun | wc -l)" -eq 1 ] || fail "the second start is not of the first one's job"
 
 echo "bad use"
 expect 2 "$hadal" supervise

@@ -58,6 +58,12 @@ TEST_F(TimeLimitTest, SupervisorsMarkTheStart) {
   EXPECT_NEAR(Ahead("1h"), 3600, 60);
 }
 
+TEST_F(TimeLimitTest, TheFirstMarkStays) {
+  Set("HADAL_JOB_START", absl::Now() - absl::Hours(3));
+  MarkJobStart();
+  EXPECT_NEAR(Ahead("4h"), 3600, 60);
+}
+
 TEST_F(TimeLimitTest, TheEarlierOfTwoLimitsCounts) {
   Set("SLURM_JOB_END_TIME", absl::Now() + absl::Hours(1));
   EXPECT_NEAR(Ahead(""), 3600 - 300, 60);

@@ -135,6 +135,14 @@ expect 0 "${base[@]}" --set stop.steps=3 --resume never --run-dir again
 ls -d again/checkpoints/*.abandoned.* > /dev/null 2>&1 || fail "later checkpoints were not set aside"
 expect 0 "${base[@]}" --set stop.steps=4 --run-dir again
 
+echo "a job that Slurm starts again goes on, and does not start over once more"
+abandoned() { find again/checkpoints -name '*.abandoned.*' | wc -l; }
+expect 0 env SLURM_JOB_ID=7 "${base[@]}" --set stop.steps=5 --resume never --run-dir again; before=$(abandoned)
+expect 0 env SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1 "${base[@]}" --resume never --run-dir again
+says "an earlier start of this job has done --resume never: going on from the newest checkpoint"
+identical unbroken/$last again/$last
+[ "$(abandoned)" -eq "$before" ] || fail "the later start set checkpoints aside"
+
 echo "a new run from a checkpoint's weights, or a run's newest"
 expect 0 "${base[@]}" --set stop.steps=2 --init-from unbroken/$last --run-dir from_checkpoint
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --run-dir from_run

@@ -59,7 +59,8 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
   EXPECT_EQ(entries, (std::vector<int64_t>{1, 2, 3, 1, 1, 2, 1}));
 }
 
-// The stream as its norms let it be; what products read in bf16; the memory's gradient, which several readers add to, in fp32.
+// The stream as its norms let it be; what products read in bf16; the memory's gradient, which several readers add to,
+// in fp32.
 TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
   constexpr Storage kWide = Storage::kFloat32, kNarrow = Storage::kBFloat16;
   for (const NormPlacement norm : {NormPlacement::kPost, NormPlacement::kPre, NormPlacement::kNone}) {

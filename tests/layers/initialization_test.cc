@@ -24,7 +24,8 @@ std::vector<float> WholeParameter(const ModelPlan& plan, int32_t parameter, int 
   return values;
 }
 
-// What the specification says of one matrix, restated here: Xavier's standard deviation with the gains of the method and the layer.
+// What the specification says of one matrix, restated here: Xavier's standard deviation with the gains of the method
+// and the layer.
 double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
   const SublayerRecord& owner = plan.sublayers[record.sublayer];
   const StackMethod& method = owner.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;

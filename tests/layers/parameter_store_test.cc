@@ -62,8 +62,9 @@ TEST(ParameterStoreTest, OneCopyInFp32) {
   }
 }
 
-// Masters of the table's second slice and of what follows, up to somewhere in the middle, and of some more behind a gap: in a run they lie
-// back to back as the rounded ones do, runs in their order and on 16 bytes where the rounded ones are.
+// Masters of the table's second slice and of what follows, up to somewhere in the middle, and of some more behind a
+// gap: in a run they lie back to back as the rounded ones do, runs in their order and on 16 bytes where the rounded
+// ones are.
 TEST(ParameterStoreTest, MastersLieWhereTheyAreUpdated) {
   const ModelPlan plan = SmallPlan(Storage::kBFloat16);
   ASSERT_EQ(SliceCount(plan.parameters[0]), 2);

@@ -31,10 +31,12 @@ class SublayerContextTest : public ::testing::Test {
   const Stream stream_ = Stream::Cpu(1);
   ArenaLayout layout_;
   const ParameterStore parameters_{plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kInference, layout_};
-  const Workspace workspace_{plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, false, layout_};
+  const Workspace workspace_{
+      plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, Purpose::kInference, layout_};
 };
 
-// No two masks of a run share a random number: neighbouring steps, micro-batches, sublayers and sites, and the largest of each.
+// No two masks of a run share a random number: neighbouring steps, micro-batches, sublayers and sites, and the largest
+// of each.
 TEST_F(SublayerContextTest, EverySiteSublayerMicroBatchAndStepHasCountersOfItsOwn) {
   std::set<PhiloxCounter> counters;
   size_t masks = 0;

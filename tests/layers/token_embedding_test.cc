@@ -1,4 +1,5 @@
-// Against the formula x = dropout(sqrt(d)·E[token] + PE[position]), positions counted from 2, spelled out a number at a time.
+// Against the formula x = dropout(sqrt(d)·E[token] + PE[position]), positions counted from 2, spelled out a number at a
+// time.
 #include "layers/token_embedding.h"
 #include "layers/purpose.h"
 
@@ -25,7 +26,7 @@ class TokenEmbeddingTest : public ::testing::Test {
                                .max_positions = 5,
                                .dropout = 0.5})),
         parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),
-        workspace_(plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, true, layout_),
+        workspace_(plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, Purpose::kTraining, layout_),
         source_(plan_, plan_.source_embedding(), layout_),
         target_(plan_, plan_.target_embedding(), layout_),
         arena_(Arena::Allocate(layout_).value()) {

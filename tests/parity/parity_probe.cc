@@ -1,7 +1,9 @@
-// Runs one forward and backward pass of a small model by hadal's own pipeline and writes all that a second implementation needs to
-// repeat it, and what came out:
-//   weights.safetensors, gradients.safetensors    whole tensors, fp32, under fairseq's names; gradients of the mean loss
-//   case.json                                     method, settings, update, sentences; loss and nll sums, each target row's nll
+// Runs one forward and backward pass of a small model by hadal's own pipeline and writes all that a second
+// implementation needs to repeat it, and what came out:
+//   weights.safetensors, gradients.safetensors    whole tensors, fp32, under fairseq's names; gradients of the mean
+//                                                 loss
+//   case.json                                     method, settings, update, sentences; loss and nll sums, each target
+//                                                 row's nll
 // Weights are hadal's initialisation, moved where they start from zero or one (tests/support/moved_parameters.h).
 #include <algorithm>
 #include <fstream>
@@ -73,7 +75,8 @@ std::vector<int32_t> RandomSentence(Draws& draws, int rows, int32_t vocabulary) 
   return sentence;
 }
 
-// Ragged, of a language model targets alone; the first pair of each micro-batch is </s> alone on both sides, the second on one.
+// Ragged, of a language model targets alone; the first pair of each micro-batch is </s> alone on both sides, the second
+// on one.
 std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed) {
   Draws draws(seed);
   std::vector<PackedBatch> batches(kMicroBatches);

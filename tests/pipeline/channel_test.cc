@@ -1,5 +1,5 @@
-// Both ends of a channel on one rank, which sends to itself: nothing but the calls decides what is under way. In-process transfers are
-// true rendezvous: a send is complete only once its receive has been posted.
+// Both ends of a channel on one rank, which sends to itself: nothing but the calls decides what is under way.
+// In-process transfers are true rendezvous: a send is complete only once its receive has been posted.
 #include "pipeline/channel.h"
 
 #include <string>

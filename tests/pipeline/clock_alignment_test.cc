@@ -31,8 +31,8 @@ TEST(ClockAlignment, FindsTheSkewWithinItsOwnErrorBound) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Clocks that read what is written here: every ping takes 10 s there and back, and the answer is given late, but for the fifth one, which
-// takes 4 s and is answered in its middle.
+// Clocks that read what is written here: every ping takes 10 s there and back, and the answer is given late, but for
+// the fifth one, which takes 4 s and is answered in its middle.
 TEST(ClockAlignment, GoesByTheShortestPingAndItsMiddle) {
   InProcessWorld world(2);
   const absl::Status status = world.Run([](Communicator& communicator) -> absl::Status {

@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kHang = absl::Seconds(30);
 constexpr int kReadyTag = 30000;
 
-// Stage 0 of two; in place of the other stage somebody who sends gradients that are too long, before anything has been asked for.
+// Stage 0 of two; in place of the other stage somebody who sends gradients that are too long, before anything has been
+// asked for.
 absl::Status TracedStepBesideABadPeer() {
   const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, 16, 50));
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
@@ -59,8 +60,8 @@ absl::Status TracedStepBesideABadPeer() {
   return status.ok() ? outcome : status;
 }
 
-// Found between two sublayers of the forward: the step must end with it, not with the next instruction's discovery that communication has
-// ended.
+// Found between two sublayers of the forward: the step must end with it, not with the next instruction's discovery that
+// communication has ended.
 TEST(Engine, AnErrorFoundBesideTheComputationIsTheStepsError) {
   const absl::Status status = TracedStepBesideABadPeer();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
@@ -68,7 +69,8 @@ TEST(Engine, AnErrorFoundBesideTheComputationIsTheStepsError) {
   EXPECT_EQ(status.message().find("earlier error"), std::string::npos) << status;
 }
 
-// What one replica's trace says of a step whose backward is its last: when it ended, and which of its own sums could begin before.
+// What one replica's trace says of a step whose backward is its last: when it ended, and which of its own sums could
+// begin before.
 struct Overlap {
   double backward_end = 0;
   int sums = 0, sums_before = 0;
@@ -87,7 +89,8 @@ Overlap OverlapIn(std::span<const TraceEvent> events) {
   return overlap;
 }
 
-// On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its beginning are there.
+// On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its
+// beginning are there.
 TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
   const ModelPlan plan = [] {
     ModelOptions model = SmallModel(ResidualMethod::kDeepNorm, 128, 50);  // several messages' worth of gradients

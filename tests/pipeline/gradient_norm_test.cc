@@ -1,4 +1,5 @@
-// The norm of made-up gradients, which are a function of (parameter, element) alone, over every cut and number of replicas.
+// The norm of made-up gradients, which are a function of (parameter, element) alone, over every cut and number of
+// replicas.
 #include "pipeline/gradient_norm.h"
 #include "layers/purpose.h"
 

@@ -1,5 +1,5 @@
-// Padding rows on a device: whatever stands in them, and in memory that nobody has written yet, every gradient of theirs is 0, and no
-// gradient of a weight and no row of a sentence has another bit.
+// Padding rows on a device: whatever stands in them, and in memory that nobody has written yet, every gradient of
+// theirs is 0, and no gradient of a weight and no row of a sentence has another bit.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +12,7 @@
 #include "layers/initialization.h"
 #include "layers/method_presets.h"
 #include "layers/output_head.h"
+#include "layers/purpose.h"
 #include "layers/segment.h"
 #include "pipeline/batch_slots.h"
 #include "runtime/arena.h"
@@ -143,8 +144,8 @@ class PaddedModel {
         plan_(ModelPlan::Make(Model(method))),
         layout_(std::make_unique<ArenaLayout>()),
         base_(layout_->ReserveLasting<float>("base", 16)),
-        parameters_(plan_, Sublayers(), true, *layout_),
-        workspace_(plan_, kCapacity, stream_, true, *layout_),
+        parameters_(plan_, Sublayers(), Purpose::kTraining, *layout_),
+        workspace_(plan_, kCapacity, stream_, Purpose::kTraining, *layout_),
         slots_({.first_sublayer = 0,
                 .sublayers = static_cast<int32_t>(plan_.sublayers.size()),
                 .slots = 1,

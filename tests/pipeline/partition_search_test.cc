@@ -1,4 +1,5 @@
-// Against every split there is, down to the borders that ties must take (partition_test.cc: the same problem through MakePartition).
+// Against every split there is, down to the borders that ties must take (partition_test.cc: the same problem through
+// MakePartition).
 #include "pipeline/partition_search.h"
 
 #include <algorithm>

@@ -140,7 +140,8 @@ TEST(CapacityOf, ALanguageModelHasNoSourceAndNoSentenceIsLongerThanItsPositions)
   EXPECT_EQ(text.max_length, 16);
 }
 
-// 20 source and 16 target rows of 10, keys of 8 a query (on average 4 before it). Multiply-adds of each product, written out:
+// 20 source and 16 target rows of 10, keys of 8 a query (on average 4 before it). Multiply-adds of each product,
+// written out:
 TEST(SublayerCosts, CountTheMultiplyAddsOfTheProducts) {
   const std::vector<double> costs =
       SublayerCosts(Plan(), {.source_rows = 20, .target_rows = 16, .max_length = 12}, /*length=*/8);

@@ -101,7 +101,8 @@ TEST_P(ReplicaBuckets, DescendInDepthAndEndWithTiedTables) {
   EXPECT_EQ(tied, int64_t{66000} * 16);
 }
 
-// A bucket is complete no earlier than the last of its slices: what lies in it belongs to its sublayer or to deeper ones.
+// A bucket is complete no earlier than the last of its slices: what lies in it belongs to its sublayer or to deeper
+// ones.
 TEST_P(ReplicaBuckets, AreCompleteWithTheirShallowestSlice) {
   const Held held(plan_, 2, 0);
   const std::vector<ReplicaBucket> buckets = MakeReplicaBuckets(held.state);

@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using enum Operation;
 
-// Most (chunk, micro-batch) pairs live at once on a rank. Exact where S | M or v = 1; otherwise a bound: the value for M rounded
-// up to a multiple of S.
+// Most (chunk, micro-batch) pairs live at once on a rank. Exact where S | M or v = 1; otherwise a bound: the value for
+// M rounded up to a multiple of S.
 int PeakInTheory(ScheduleKind kind, const ScheduleShape& shape, int rank) {
   const int below = shape.stages - 1 - rank;
   if (kind == ScheduleKind::kGpipe) return shape.chunks * shape.micro_batches;
@@ -97,7 +97,8 @@ class BadScheduleTest : public ::testing::Test {
 TEST_F(BadScheduleTest, NamesTheCycleOfADeadlock) {
   shape_ = {.stages = 2, .chunks = 1, .micro_batches = 2};
   programs_ = *MakeSchedules(ScheduleKind::kGpipe, shape_);
-  // Rank 0 wants the first gradient before it runs micro-batch 1; rank 1 sends no gradient before it has seen micro-batch 1.
+  // Rank 0 wants the first gradient before it runs micro-batch 1; rank 1 sends no gradient before it has seen
+  // micro-batch 1.
   RankProgram& first = programs_[0];
   std::rotate(first.begin() + Find(0, {kForward, 0, 1}), first.begin() + Find(0, {kReceiveBackward, 0, 0}),
               first.begin() + Find(0, {kReceiveBackward, 0, 1}));

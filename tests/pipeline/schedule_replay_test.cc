@@ -58,8 +58,8 @@ TEST(ScheduleReplayTest, SlowestStagePacesTheStep) {
   costs.forward_seconds[1] = 2;
   costs.backward_seconds[1] = 4;
   const Replay replay = MustReplay(ScheduleKind::k1F1B, shape, costs);
-  // The slow stage works without a gap from its first input to its last gradient; around it, one pass of stage 0 and, once,
-  // one pass of stage 2 that it must wait for.
+  // The slow stage works without a gap from its first input to its last gradient; around it, one pass of stage 0 and,
+  // once, one pass of stage 2 that it must wait for.
   EXPECT_DOUBLE_EQ(replay.busy_seconds[1], 60);
   EXPECT_DOUBLE_EQ(replay.busy_seconds[0], 30);
   EXPECT_GE(replay.makespan_seconds, 1 + 60 + 2);
@@ -99,8 +99,8 @@ TEST(ScheduleReplayTest, FullSendRingBlocksTheSender) {
   EXPECT_DOUBLE_EQ(last(2), 4);
 }
 
-// Items through a line of servers, stages and links in turn: the first passes all of them, each later one leaves the slowest
-// server's time after the one before it.
+// Items through a line of servers, stages and links in turn: the first passes all of them, each later one leaves the
+// slowest server's time after the one before it.
 TEST(ScheduleReplayTest, SlowLinkPacesAForwardPass) {
   for (const double link : {0.25, 1.0, 3.5}) {
     for (const int stages : {2, 5}) {

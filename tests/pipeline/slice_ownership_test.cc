@@ -86,7 +86,8 @@ TEST(SliceOwnership, BalancedByBytes) {
   }
 }
 
-// As gradients become complete, from the last sublayer down, no replica gets ahead of another by more than a run that a slice has lengthened.
+// As gradients become complete, from the last sublayer down, no replica gets ahead of another by more than a run that a
+// slice has lengthened.
 TEST(SliceOwnership, AllReceiveAtEveryMomentOfTheLastBackward) {
   const ModelPlan plan = PlanOf(512, 40000);
   for (const int replicas : {2, 3, 8}) {

@@ -32,7 +32,8 @@ TEST(DropoutTest, KeepsTheStatedShareAndTheMean) {
   EXPECT_NEAR(sum / n, 1.0, 0.01);
 }
 
-// What kernels and checkpoints of any layout agree on: eight draws of 16 bits a block, low half first; a draw below the threshold drops.
+// What kernels and checkpoints of any layout agree on: eight draws of 16 bits a block, low half first; a draw below the
+// threshold drops.
 TEST(DropoutTest, AnElementsDrawIsItsPieceOfItsBlock) {
   Dropout dropout{{.seed = 7, .step = 3, .micro_batch = 1, .sublayer = 5}};
   for (uint64_t element = 0; element < 40; ++element) {

@@ -24,7 +24,8 @@ void BindToOneCpu() {
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
-// Two threads that compute on one core wait for it, each about half of the time; the sum of waiting and computing is what passed.
+// Two threads that compute on one core wait for it, each about half of the time; the sum of waiting and computing is
+// what passed.
 TEST(RunQueueClock, CountsTheTimeThatANeighbourComputes) {
   std::thread measured([] {
     BindToOneCpu();

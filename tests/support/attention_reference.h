@@ -1,4 +1,5 @@
-// Attention and its gradient in double precision: the definition of kernels/attention.h, one (query, key) pair after the other.
+// Attention and its gradient in double precision: the definition of kernels/attention.h, one (query, key) pair after
+// the other.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Runs a test body once for each instruction set that the kernels are compiled for and this CPU has, or for one of them.
+// Runs a test body once for each instruction set that the kernels are compiled for and this CPU has, or for one of
+// them.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,16 @@
 // cuBLASLt by its documentation: libcublasLt.so.<version> for programs that link the emulated CUDA runtime.
 //
-//   D = epilogue(alpha · op(A) · op(B) + beta · C + bias along D's rows)         all column-major, leading dimensions in elements
+//   D = epilogue(alpha · op(A) · op(B) + beta · C + bias along D's rows)         all column-major, leading dimensions
+//                                                                                in elements
 //
-// What a product is: emulated_cublas_product.h. The library is strict where NVIDIA's would misbehave: shapes and leading dimensions that do not
-// fit, combinations of types outside of the documented table, an algorithm of another problem, pointers less aligned than its preference said,
-// an epilogue without its bias or mask, memory that is not the device's, and a workspace smaller than asked for or not on 256 bytes end in an
-// error status, and so does a bias that is not on 16 bytes: no document says so, but kernels of the library fault there, on an A100 too. The
-// heuristic looks how a bias and a mask lie, and its algorithm takes none that lie worse. The workspace is overwritten, as an algorithm with
-// split sums does. It can be told to have no algorithm for an epilogue, or one of another kind.
-// Only what hadal asks for is here: fp32 and bf16, host scalars, epilogues default, bias, ReLU, both, each with AUX, DRELU and BGRADB.
+// What a product is: emulated_cublas_product.h. The library is strict where NVIDIA's would misbehave: shapes and
+// leading dimensions that do not fit, combinations of types outside of the documented table, an algorithm of another
+// problem, pointers less aligned than its preference said, an epilogue without its bias or mask, memory that is not the
+// device's, and a workspace smaller than asked for or not on 256 bytes end in an error status, and so does a bias that
+// is not on 16 bytes: no document says so, but kernels of the library fault there, on an A100 too. The heuristic looks
+// how a bias and a mask lie, and its algorithm takes none that lie worse. The workspace is overwritten, as an algorithm
+// with split sums does. It can be told to have no algorithm for an epilogue, or one of another kind. Only what hadal
+// asks for is here: fp32 and bf16, host scalars, epilogues default, bias, ReLU, both, each with AUX, DRELU and BGRADB.
 #include <cublasLt.h>
 
 #include <algorithm>

@@ -1,8 +1,10 @@
-// A product of the emulated cuBLASLt (emulated_cublas_lt.cc): what the library checks of it, and what it computes, in plain loops.
+// A product of the emulated cuBLASLt (emulated_cublas_lt.cc): what the library checks of it, and what it computes, in
+// plain loops.
 //
-// As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. ReLU with AUX writes a mask
-// of m × n bits beside (columns AUX_LD bits apart, a multiple of 128; within one the order is this library's own, and the bits behind row m are
-// set), DRELU reads one, BGRADB writes the n sums of op(B)'s columns over k, of D's type.
+// As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. ReLU
+// with AUX writes a mask of m × n bits beside (columns AUX_LD bits apart, a multiple of 128; within one the order is
+// this library's own, and the bits behind row m are set), DRELU reads one, BGRADB writes the n sums of op(B)'s columns
+// over k, of D's type.
 #pragma once
 
 #include <cublasLt.h>
@@ -44,8 +46,8 @@ struct CublasLtProblem {
 
 int64_t SpanBytes(const CublasLtLayout& layout);
 
-// INVALID_VALUE for shapes, leading dimensions and places that do not fit, NOT_SUPPORTED for types outside of the documented table and for
-// epilogues that are not here.
+// INVALID_VALUE for shapes, leading dimensions and places that do not fit, NOT_SUPPORTED for types outside of the
+// documented table and for epilogues that are not here.
 cublasStatus_t CheckProblem(const CublasLtProblem& problem);
 
 struct CublasLtOperands {

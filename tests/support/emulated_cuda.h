@@ -1,19 +1,24 @@
-// The CUDA runtime in the host's memory, so that what calls it runs without a GPU: kernels/device/cuda_*.cc against the functions and rules
-// that NVIDIA's reference of the runtime states (streams, events, capture, memory, errors). A test links emulated_cuda_runtime.cc, which
-// defines the functions (cudaMalloc …), in place of cudart, and kernels that were built for the executor.
+// The CUDA runtime in the host's memory, so that what calls it runs without a GPU: kernels/device/cuda_*.cc against the
+// functions and rules that NVIDIA's reference of the runtime states (streams, events, capture, memory, errors). A test
+// links emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), in place of cudart, and kernels that were
+// built for the executor.
 //
 // It is as late as the rules allow, and chooses at random where they leave a choice:
-//   - what is put into a stream runs when somebody waits for it, or at a later call, some day; streams overtake each other but for events;
-//   - a copy from pinned memory reads it when it runs; one from other host memory has read it when the call returns; one to other host
-//     memory waits;
+//   - what is put into a stream runs when somebody waits for it, or at a later call, some day; streams overtake each
+//     other but for events;
+//   - a copy from pinned memory reads it when it runs; one from other host memory has read it when the call returns;
+//     one to other host memory waits;
 //   - device memory begins as 0xFF bytes, on 256 bytes and no more, and the host cannot touch it (a fault);
-//   - a query that finds work under way leaves cudaErrorNotReady as the last error, which the next launch reports as its own;
+//   - a query that finds work under way leaves cudaErrorNotReady as the last error, which the next launch reports as
+//     its own;
 //   - memory that work under way still names cannot be freed, nor a stream or graph destroyed that is in use (abort);
-//   - while a stream records, the recording thread may not wait, query, allocate or touch an event (the call fails and says so).
-//   - streams and memory are of the device that the thread has chosen; a thread that has chosen another cannot launch there (abort), nor a
-//     kernel reach another device's memory.
-// Limitations: all devices share one amount of memory; only the functions that hadal calls; no legacy stream, peer access or managed memory.
-// Thread safety: as the runtime's: any thread may call anything; the last error is each thread's own.
+//   - while a stream records, the recording thread may not wait, query, allocate or touch an event (the call fails and
+//     says so).
+//   - streams and memory are of the device that the thread has chosen; a thread that has chosen another cannot launch
+//     there (abort), nor a kernel reach another device's memory.
+// Limitations: all devices share one amount of memory; only the functions that hadal calls; no legacy stream, peer
+// access or managed memory. Thread safety: as the runtime's: any thread may call anything; the last error is each
+// thread's own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -40,7 +45,8 @@ class EmulatedCuda {
   // The one that the runtime's functions speak of.
   static EmulatedCuda& Instance();
 
-  // What a test sets before calls that should find it. For a whole program: HADAL_EMULATED_GPUS (devices), HADAL_EMULATED_DRIVER (driver).
+  // What a test sets before calls that should find it. For a whole program: HADAL_EMULATED_GPUS (devices),
+  // HADAL_EMULATED_DRIVER (driver).
   struct Machine {
     int driver = CUDART_VERSION;  // what CUDA it is for; 0: there is none
     int devices = 1;              // visible ones; all are the same
@@ -50,7 +56,8 @@ class EmulatedCuda {
     std::set<int> refused_epilogues, slow_epilogues;  // of cuBLASLt: without algorithm, with one of another kind
   };
   Machine machine;
-  // The next work that runs ends as a kernel does that follows a wild pointer: every call fails from then on, until Repair.
+  // The next work that runs ends as a kernel does that follows a wild pointer: every call fails from then on, until
+  // Repair.
   void BreakNextWork() { break_next_ = true; }
   void Repair() { fault_ = cudaSuccess; }
   int64_t used_bytes();
@@ -88,7 +95,8 @@ class EmulatedCuda {
   void Enqueue(cudaStream_t stream, std::function<void()> run);
   bool Owns(const void* memory, int64_t bytes);
 
-  // What launches check: the thread's last error (cudaGetLastError without the reset), and the device that it has chosen.
+  // What launches check: the thread's last error (cudaGetLastError without the reset), and the device that it has
+  // chosen.
   static cudaError_t& LastError();
   static int& CurrentDevice();
 
@@ -122,7 +130,8 @@ class EmulatedCuda {
   EmulatedCuda();
   StreamState& StateOf(cudaStream_t stream);
   void Put(StreamState& stream, Work work);
-  // Runs the stream's next work, its next few, all of it.  REQUIRES for the first: something waits, and the memory is open.
+  // Runs the stream's next work, its next few, all of it.  REQUIRES for the first: something waits, and the memory is
+  // open.
   void RunNext(StreamState& stream);
   void Run(StreamState& stream, size_t most);
   void Drain(StreamState& stream);

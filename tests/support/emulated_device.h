@@ -1,11 +1,12 @@
-// A device without a device, for tests: the CUDA kernels run as C++ on the executor, products are plain loops, and its memory is apart.
+// A device without a device, for tests: the CUDA kernels run as C++ on the executor, products are plain loops, and its
+// memory is apart.
 //
-// Outside of launches and copies its memory cannot be touched (mprotect): host code that follows a device's pointer ends in a fault, and a
-// kernel that follows a host's pointer ends in the executor's abort. Copies check which side they are given, and memory that is being copied
-// without waiting (EnqueueCopyIn) must not change until the device is waited for. A capture keeps launches as closures; what may not be
-// called meanwhile aborts. So a run that ends has kept to runtime/device.h.
-// Each standstill that a driver may make is one here: the host waits until all queues are idle, and aborts where they are not within half a
-// minute: what is there waits for a host that waits here.
+// Outside of launches and copies its memory cannot be touched (mprotect): host code that follows a device's pointer
+// ends in a fault, and a kernel that follows a host's pointer ends in the executor's abort. Copies check which side
+// they are given, and memory that is being copied without waiting (EnqueueCopyIn) must not change until the device is
+// waited for. A capture keeps launches as closures; what may not be called meanwhile aborts. So a run that ends has
+// kept to runtime/device.h. Each standstill that a driver may make is one here: the host waits until all queues are
+// idle, and aborts where they are not within half a minute: what is there waits for a host that waits here.
 // Kernels of the main order run at once, those of queues as late as somebody asks for their end, or some time later.
 // Threads: as Device.
 #pragma once

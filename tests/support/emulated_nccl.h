@@ -1,14 +1,18 @@
-// NCCL without a GPU, for tests: the table of nccl_library.h among threads of one process, each with an emulated device, and stricter than
-// NCCL, so that a program that passes here does not live on what NCCL happens to buffer.
+// NCCL without a GPU, for tests: the table of nccl_library.h among threads of one process, each with an emulated
+// device, and stricter than NCCL, so that a program that passes here does not live on what NCCL happens to buffer.
 //
-//   · rendezvous: nothing moves before both sides have started a message, and all that their queues have before it is done;
+//   · rendezvous: nothing moves before both sides have started a message, and all that their queues have before it is
+//     done;
 //   · a call returns at once; messages end later, those of different communicators in random order;
-//   · the n-th call of one side must be the other side of the n-th call of the other: same length, one a send and one a receive. What is
-//     not is a misuse: both sides' calls are kept, the communicator fails, and the test fails unless it takes the misuse;
-//   · bytes must lie on the rank's device; a receive's are NaN from its start to its end, a send's must not change meanwhile;
-//   · an abort gives memory back and so waits for the rank's other messages under way: one that never ends, because its communicator is not
-//     aborted beside it, is a misuse;
-//   · joining, like everything, needs both sides; a communicator that is destroyed or finalized with messages under way is a misuse.
+//   · the n-th call of one side must be the other side of the n-th call of the other: same length, one a send and one a
+//     receive. What is not is a misuse: both sides' calls are kept, the communicator fails, and the test fails unless
+//     it takes the misuse;
+//   · bytes must lie on the rank's device; a receive's are NaN from its start to its end, a send's must not change
+//     meanwhile;
+//   · an abort gives memory back and so waits for the rank's other messages under way: one that never ends, because its
+//     communicator is not aborted beside it, is a misuse;
+//   · joining, like everything, needs both sides; a communicator that is destroyed or finalized with messages under way
+//     is a misuse.
 // Threads: any; each library object belongs to one.
 #pragma once
 

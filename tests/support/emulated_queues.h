@@ -1,6 +1,6 @@
-// The queues and events of the emulated device. Its main order is done, unless a test delays it; a queue holds what others put there (emulated_nccl.h), which
-// ends when it ends. Strict: what is put into a queue must have an Await of its own before it, else it would run beside the kernels that
-// make or use its bytes.
+// The queues and events of the emulated device. Its main order is done, unless a test delays it; a queue holds what
+// others put there (emulated_nccl.h), which ends when it ends. Strict: what is put into a queue must have an Await of
+// its own before it, else it would run beside the kernels that make or use its bytes.
 // Threads: as Device; Pending's are its own business.
 #pragma once
 

@@ -86,7 +86,8 @@ class DeviceVectorOf {
   T* data_;
 };
 
-// Where a matrix lies: `offset` elements behind a 256-byte boundary, rows `padding` elements further apart than they are wide.
+// Where a matrix lies: `offset` elements behind a 256-byte boundary, rows `padding` elements further apart than they
+// are wide.
 struct Placement {
   int64_t offset = 0, padding = 0;
 };

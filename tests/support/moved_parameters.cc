@@ -16,4 +16,15 @@ void MoveParametersOffTheirStart(const ParameterStore& parameters, uint64_t seed
   }
 }
 
+void MoveHiddenUnitsOffTheBend(const ParameterStore& parameters) {
+  constexpr float kAway = 5;
+  for (const int32_t p : parameters.owned()) {
+    const ParameterRole role = parameters.plan().parameters[p].role;
+    const Vector values = parameters.WeightVector(p);
+    if (role == ParameterRole::kHiddenShift) values[0] -= kAway;  // it is taken off
+    if (role != ParameterRole::kHiddenBias) continue;
+    for (int64_t i = 0; i < values.size; ++i) values[i] += i % 2 == 0 ? kAway : -kAway;
+  }
+}
+
 }  // namespace hadal::testing

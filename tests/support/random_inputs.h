@@ -25,8 +25,8 @@ struct OwnedMatrix {
   int64_t rows, columns;
 };
 
-// Passes when ‖actual − expected‖_max ≤ multiple · 2^-24 · (|expected| + magnitude): tolerance is a multiple of the fp32 unit
-// roundoff, scaled with the size of the terms that were summed (`magnitude`), as Highway's tests do.
+// Passes when ‖actual − expected‖_max ≤ multiple · 2^-24 · (|expected| + magnitude): tolerance is a multiple of the
+// fp32 unit roundoff, scaled with the size of the terms that were summed (`magnitude`), as Highway's tests do.
 ::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
                                          double magnitude, double multiple);
 

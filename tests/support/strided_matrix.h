@@ -1,5 +1,5 @@
-// A matrix that starts off every vector boundary and whose rows are further apart than they are wide: what a column range of
-// a fused buffer looks like to a kernel. Also notices writes beside the rows.
+// A matrix that starts off every vector boundary and whose rows are further apart than they are wide: what a column
+// range of a fused buffer looks like to a kernel. Also notices writes beside the rows.
 #pragma once
 
 #include <cstdint>

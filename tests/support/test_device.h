@@ -1,5 +1,5 @@
-// The device that tests of the device path run on: the emulated one, or a GPU. Which, is decided by what the program links
-// (test_device_emulated.cc, tests/gpu/test_device_gpu.cc), so that one test text serves both.
+// The device that tests of the device path run on: the emulated one, or a GPU. Which, is decided by what the program
+// links (test_device_emulated.cc, tests/gpu/test_device_gpu.cc), so that one test text serves both.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What kernels/top_candidates.h finds in a row [columns], by sorting all of it: the `count` largest logits' columns, of equal ones the lower first,
-// -1 behind the last; NaN never.
+// What kernels/top_candidates.h finds in a row [columns], by sorting all of it: the `count` largest logits' columns, of
+// equal ones the lower first, -1 behind the last; NaN never.
 #pragma once
 
 #include <algorithm>

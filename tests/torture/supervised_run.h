@@ -1,4 +1,5 @@
-// A training run under `hadal supervise`, seen from outside: its ranks as processes, its files as what a user would find.
+// A training run under `hadal supervise`, seen from outside: its ranks as processes, its files as what a user would
+// find.
 #pragma once
 
 #include <sys/types.h>

@@ -1,11 +1,12 @@
-// Torture: a supervised run whose ranks are killed with SIGKILL at random moments, again and again, and which must end with the very
-// weights of a run that nobody disturbed.
+// Torture: a supervised run whose ranks are killed with SIGKILL at random moments, again and again, and which must end
+// with the very weights of a run that nobody disturbed.
 //
-// A round: wait a random time from the job's start, or, every second round, until a checkpoint is being written and a random time on;
-// stop all ranks (SIGSTOP) to look at the files as they are at that moment; kill one at random; let the others go on. The supervisor
-// starts the job again. Checked in every round: the run resumed from no step later than done and lost no more than one interval of
-// checkpoints and the steps of a save under way. At the end it is asked to stop, and compared bit for bit with an undisturbed one-rank run of as many steps;
-// metrics.jsonl must hold every step exactly once, and no checkpoint may ever have been refused.
+// A round: wait a random time from the job's start, or, every second round, until a checkpoint is being written and a
+// random time on; stop all ranks (SIGSTOP) to look at the files as they are at that moment; kill one at random; let the
+// others go on. The supervisor starts the job again. Checked in every round: the run resumed from no step later than
+// done and lost no more than one interval of checkpoints and the steps of a save under way. At the end it is asked to
+// stop, and compared bit for bit with an undisturbed one-rank run of as many steps; metrics.jsonl must hold every step
+// exactly once, and no checkpoint may ever have been refused.
 //
 //   torture HADAL ROUNDS RANKS [SEED]      0: all held
 #include <signal.h>
@@ -30,8 +31,8 @@ namespace hadal::torture {
 namespace {
 
 constexpr int kInterval = 5;  // steps between checkpoints
-// A save goes on beside training and is finished before the next begins: what a kill costs is one interval, and the steps since the
-// beginning of a save under way.
+// A save goes on beside training and is finished before the next begins: what a kill costs is one interval, and the
+// steps since the beginning of a save under way.
 constexpr int kMostLost = 2 * kInterval;
 constexpr char kConfig[] = R"(
 model { encoder_layers: 2 decoder_layers: 2 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0.1 }

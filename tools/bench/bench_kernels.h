@@ -1,10 +1,12 @@
 // `hadal bench kernels`: the kernels' speed, one at a time, beside the device's own: how fast it copies.
 //
-// What: first a copy's bandwidth (bytes read and written, the fastest of copies of large_bytes, twice and four times that), then each case
+// What: first a copy's bandwidth (bytes read and written, the fastest of copies of large_bytes, twice and four times
+// that), then each case
 //   of memory_bound_cases.h (GB/s and their share of the copy) and of product_cases.h (TFLOP/s).
-// How: every case has so many sets of tensors, used in turn, that no cache holds them (rotation_bytes); on a device a turn is recorded as a
-//   graph where it can be, as in training, so that launching costs little; batches of turns that last batch_seconds or longer are timed
-//   between two waits, and the median of `repeats` batches counts.
+// How: every case has so many sets of tensors, used in turn, that no cache holds them (rotation_bytes); on a device a
+// turn is recorded as a
+//   graph where it can be, as in training, so that launching costs little; batches of turns that last batch_seconds or
+//   longer are timed between two waits, and the median of `repeats` batches counts.
 // The goal, on a device: residual_norm, Adam and cross-entropy on tensors of large_bytes at kCopyShareGoal of the copy.
 // Threads: the stream's. Blocking.
 #pragma once
@@ -47,8 +49,10 @@ struct KernelSpeeds {
   std::vector<KernelSpeed> kernels;
 };
 
-// Those with a goal come first. `measured`, where given, is called with what there is so far: when the copy is known, and with each case more.
-// Errors: ResourceExhausted, naming the case whose tensors do not fit; NotFound where no kernel's name begins with `only`.
+// Those with a goal come first. `measured`, where given, is called with what there is so far: when the copy is known,
+// and with each case more.
+// Errors: ResourceExhausted, naming the case whose tensors do not fit; NotFound where no kernel's name begins with
+// `only`.
 absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,
                                             const std::function<void(const KernelSpeeds&)>& measured = {});
 

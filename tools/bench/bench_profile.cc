@@ -216,7 +216,8 @@ absl::Status MeasureMessages(Communicator& communicator, Collectives& world, int
   const double latency = paired ? Median(small) : 0, longer = paired ? Median(large) : 0;
   HADAL_ASSIGN_OR_RETURN(const std::vector<double> mean, MeanOverRanks(world, {latency, longer}));
   profile.set_message_microseconds(1e6 * mean[0]);
-  // On a busy host a short message can take longer than a long one; most of a long one's time is its bytes' in any case.
+  // On a busy host a short message can take longer than a long one; most of a long one's time is its bytes' in any
+  // case.
   const double held = std::max(mean[1] - mean[0], 0.5 * mean[1]);
   profile.set_message_gb_per_second(1e-9 * static_cast<double>(kLarge - kSmall) / held);
   return absl::OkStatus();

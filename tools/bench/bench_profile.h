@@ -1,12 +1,14 @@
-// `hadal bench profile`: measures on this machine what the planner must know of it for one config, and writes it as a profile
-// (configs/machine.proto) that `hadal plan --profile` reads.
+// `hadal bench profile`: measures on this machine what the planner must know of it for one config, and writes it as a
+// profile (configs/machine.proto) that `hadal plan --profile` reads.
 //
-// What: real micro-batches of the config's corpus go through a real stage (pipeline/engine.h) of the config's model, in as few
-//   layers as fill the caches as the whole would. Between sublayers the stage calls for progress of transfers; there the clock is
-//   read, so that each kind of sublayer has its own seconds with joints, cache misses and all. The engine's own training steps,
-//   measured in turn, give the tail, and the sums that the sublayers' seconds are scaled to. Once without activation checkpointing
-//   and once with it.
-// Under mpirun every rank measures at the same time, as they will compute at the same time; costs are the ranks' mean, and pairs of
+// What: real micro-batches of the config's corpus go through a real stage (pipeline/engine.h) of the config's model, in
+// as few
+//   layers as fill the caches as the whole would. Between sublayers the stage calls for progress of transfers; there
+//   the clock is read, so that each kind of sublayer has its own seconds with joints, cache misses and all. The
+//   engine's own training steps, measured in turn, give the tail, and the sums that the sublayers' seconds are scaled
+//   to. Once without activation checkpointing and once with it.
+// Under mpirun every rank measures at the same time, as they will compute at the same time; costs are the ranks' mean,
+// and pairs of
 //   ranks exchange messages. Medians over the rounds.
 // Threads: the stream's. Blocking: all ranks call it together.
 #pragma once

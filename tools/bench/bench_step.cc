@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "layers/purpose.h"
 #include "pipeline/engine.h"
 #include "pipeline/memory_fit.h"

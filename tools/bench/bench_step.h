@@ -1,10 +1,13 @@
 // `hadal bench step`: how fast a training step is, and what share of its time its bare products would need.
 //
-// What: random packed batches through a real Engine (weights initialised, gradients, norm, Adam), measured in turn with the GEMM
-//   limit of the same products (tools/bench/gemm_limit.h), step and limit in interleaved pairs, so that a machine that is busy slows
-//   both; medians are printed, and the median over the pairs of limit / step. TFLOP/s are those of tools/bench/step_flops.h.
+// What: random packed batches through a real Engine (weights initialised, gradients, norm, Adam), measured in turn with
+// the GEMM
+//   limit of the same products (tools/bench/gemm_limit.h), step and limit in interleaved pairs, so that a machine that
+//   is busy slows both; medians are printed, and the median over the pairs of limit / step. TFLOP/s are those of
+//   tools/bench/step_flops.h.
 // On a device a few steps first launch kernel by kernel: their products are the limit's, and what graphs save is seen.
-// Under mpirun every rank runs its stage of the pipeline; the limit is then the whole machine's: the mean over the ranks of what
+// Under mpirun every rank runs its stage of the pipeline; the limit is then the whole machine's: the mean over the
+// ranks of what
 //   each needs for its own products, all at the same time.
 // Threads: the stream's. Blocking: all ranks call it together.
 #pragma once

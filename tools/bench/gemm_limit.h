@@ -1,8 +1,8 @@
-// The GEMM limit of a training step: the time that the matrix products which the step executes need, and nothing else. Its share of the
-// step's time says how far the step is from the best that its products allow.
+// The GEMM limit of a training step: the time that the matrix products which the step executes need, and nothing else.
+// Its share of the step's time says how far the step is from the best that its products allow.
 //
-// On a CPU oneDNN multiplies, attention's products among them (host_gemm_limit.h). On a GPU the step's own calls are made once more
-// (device_gemm_limit.h), without attention, which is one kernel there and no product.
+// On a CPU oneDNN multiplies, attention's products among them (host_gemm_limit.h). On a GPU the step's own calls are
+// made once more (device_gemm_limit.h), without attention, which is one kernel there and no product.
 // There are several ways to run the same products; the limit is the fastest.
 // Threads: one. Blocking.
 #pragma once

@@ -136,8 +136,8 @@ void AttentionProducts::BackwardRuns(Runs& runs, const AttentionOperands& o) {
     float* d_context = o.d_context + run.first_query * width;
     float *scores = o.scores + run.scores, *d_scores = o.d_scores + run.scores;
     run.score.Execute(queue, o.q + query, o.k + key, scores);
-    // dO has the context's row stride, not the query's; the product of that shape is the one of S where both agree, and costs
-    // the same elsewhere.
+    // dO has the context's row stride, not the query's; the product of that shape is the one of S where both agree, and
+    // costs the same elsewhere.
     run.score.Execute(queue, o.q + query, o.v + key, d_scores);
     run.d_value.Execute(queue, scores, d_context, o.d_v + key);
     run.d_query.Execute(queue, d_scores, o.k + key, o.d_q + query);

@@ -3,8 +3,9 @@
 //   forward   S = Q·Kᵀ   O = P·V
 //   backward  S again,   dP = dO·Vᵀ   dV = Pᵀ·dO   dQ = dS·K   dK = dSᵀ·Q      (7 products in all, softmax left out)
 // One call takes a run of neighbouring sentences of equal lengths with all their heads: batch [sentences, heads].
-// Causal attention: hadal computes only what lies on and below the diagonal, in strips; a library computes the square. So that
-// both do the same arithmetic, only as many sentences are multiplied as make up hadal's share (62% of them at length 32).
+// Causal attention: hadal computes only what lies on and below the diagonal, in strips; a library computes the square.
+// So that both do the same arithmetic, only as many sentences are multiplied as make up hadal's share (62% of them at
+// length 32).
 // Shapes: as kernels/attention.h.
 // Threads: own threads, each with the primitives of its own sentences, or oneDNN's. Blocking.
 #pragma once
@@ -29,8 +30,8 @@ struct AttentionOperands {
 
 class AttentionProducts {
  public:
-  // `query_stride`, `key_stride`: floats from row to row of q and of k, v; their gradients lie the same way. The context's rows
-  // follow each other.
+  // `query_stride`, `key_stride`: floats from row to row of q and of k, v; their gradients lie the same way. The
+  // context's rows follow each other.
   AttentionProducts(const AttentionShape& shape, int64_t head_width, int64_t query_stride, int64_t key_stride,
                     const Stream& stream);
 

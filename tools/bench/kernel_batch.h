@@ -1,8 +1,9 @@
-// The values of a micro-batch that kernels want beside their tensors: tokens, sentences of one length, dropout's place, the loss's scale.
+// The values of a micro-batch that kernels want beside their tensors: tokens, sentences of one length, dropout's place,
+// the loss's scale.
 //
-// Row i holds token 7919·i mod V, so that min(R, V) tokens differ where V is no multiple of the prime. On a device all lies at its places
-// (kernels/device_batch.h), so that launches can be recorded; on the CPU the places are null and kernels read the host's.
-// Thread safety: as its stream.
+// Row i holds token 7919·i mod V, so that min(R, V) tokens differ where V is no multiple of the prime. On a device all
+// lies at its places (kernels/device_batch.h), so that launches can be recorded; on the CPU the places are null and
+// kernels read the host's. Thread safety: as its stream.
 #pragma once
 
 #include <cstdint>

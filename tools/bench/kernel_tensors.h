@@ -1,7 +1,8 @@
-// The tensors of one measured kernel: memory on a stream's device, filled with numbers that are not zeros, and how many bytes a kernel that
-// reads each input once and writes each output once must move.
+// The tensors of one measured kernel: memory on a stream's device, filled with numbers that are not zeros, and how many
+// bytes a kernel that reads each input once and writes each output once must move.
 //
-// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), a block of 4,096 repeated; kPositive: in [0.5, 1.5).
+// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), a block of 4,096 repeated; kPositive:
+// in [0.5, 1.5).
 // Errors: the first allocation that fails is kept in status(); tensors asked for after it are empty.
 // Thread safety: one thread.
 #pragma once
@@ -16,7 +17,8 @@
 
 namespace hadal {
 
-// What a kernel does with a tensor: its bytes count once where it is read or written, twice where both, never where it is scratch.
+// What a kernel does with a tensor: its bytes count once where it is read or written, twice where both, never where it
+// is scratch.
 enum class Traffic { kScratch, kRead, kWritten, kUpdated };
 enum class TensorValues { kSigned, kPositive };
 

@@ -140,8 +140,8 @@ KernelCase LinearForwardCase(const LinearShape& of, bool epilogue) {
           .prepare = prepare};
 }
 
-// A feed-forward layer's ReLU as it is trained in bf16 without activation dropout: by its mask, where the products have one for the shape, else
-// by its output. `of`: the first product; the second goes back.
+// A feed-forward layer's ReLU as it is trained in bf16 without activation dropout: by its mask, where the products have
+// one for the shape, else by its output. `of`: the first product; the second goes back.
 ReluMaskArgs MaskOf(const LinearShape& of, const ConstAnyMatrix& weight, const ConstAnyMatrix& contraction) {
   return {.rows = of.rows, .hidden_weight = weight, .hidden_bias = true, .contraction_weight = contraction};
 }

@@ -1,5 +1,6 @@
-// Seconds of each sublayer inside a chunk that runs as it always does: a chunk calls for progress after every sublayer and after
-// every piece (pipeline/chunk.h), in an order that follows from the plan alone; the clock is read at those calls.
+// Seconds of each sublayer inside a chunk that runs as it always does: a chunk calls for progress after every sublayer
+// and after every piece (pipeline/chunk.h), in an order that follows from the plan alone; the clock is read at those
+// calls.
 //
 // Threads: one.
 #pragma once

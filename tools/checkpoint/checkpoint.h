@@ -2,7 +2,8 @@
 //
 //   hadal checkpoint ls RUN_OR_DIR                     the checkpoints of a run, or what one holds
 //   hadal checkpoint verify RUN_OR_DIR                 reads every byte and compares every checksum
-//   hadal checkpoint diff A B [--weights-only]         weights and moments, bit by bit; "identical" or where they differ
+//   hadal checkpoint diff A B [--weights-only]         weights and moments, bit by bit; "identical" or where they
+//                                                      differ
 //   hadal checkpoint export DIR --out M.safetensors    fairseq's names and shapes, vocabularies and settings beside it
 //   hadal checkpoint average DIR… --out DIR            mean of the weights of several checkpoints
 //   hadal checkpoint average RUN --last N | --best N --out DIR

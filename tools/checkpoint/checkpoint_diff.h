@@ -1,8 +1,10 @@
 // `hadal checkpoint diff`: are two checkpoints the same state, and if not, where and by how much?
 //
-// Equal means bit-equal (a NaN equals the same NaN, 0 differs from -0). Norms and maxima are taken in double, in element order:
+// Equal means bit-equal (a NaN equals the same NaN, 0 differs from -0). Norms and maxima are taken in double, in
+// element order:
 //   max |Δ| = max_i |a_i - b_i|        relative = ‖a - b‖ / ‖a‖
-// Progress (step, update) is reported when it differs and does not make checkpoints different: state is weights and moments.
+// Progress (step, update) is reported when it differs and does not make checkpoints different: state is weights and
+// moments.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // `hadal checkpoint export`: one safetensors file of whole weights, for other programs.
 //
-// Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name). Beside FILE:
-// FILE with the ending .json (the model's settings, the config, where it came from) and the vocabularies that the checkpoint
-// carries, under their own names. FILE appears whole or not at all.
+// Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name).
+// Beside FILE: FILE with the ending .json (the model's settings, the config, where it came from) and the vocabularies
+// that the checkpoint carries, under their own names. FILE appears whole or not at all.
 #pragma once
 
 #include <ostream>

@@ -31,7 +31,8 @@ namespace {
 using SimilarityMatrix = std::vector<std::vector<float>>;
 constexpr absl::Duration kTimeout = absl::Seconds(600);
 
-// Keeps the output of every layer's last sublayer, its rows scaled to length 1/sqrt(rows): the product of two layers is their similarity.
+// Keeps the output of every layer's last sublayer, its rows scaled to length 1/sqrt(rows): the product of two layers is
+// their similarity.
 class LayerOutputs : public DepthObserver {
  public:
   explicit LayerOutputs(const ModelPlan& plan) : plan_(plan) {}

@@ -1,8 +1,9 @@
 // `hadal inspect similarity`: how alike the outputs of a checkpoint's layers are, each layer against each.
 //
 //   hadal inspect similarity --checkpoint DIR|RUN_DIR --data PREFIX [--tokens N] [--out STEM] [--threads N]
-// The first sentences of a prepared corpus that fit N tokens a side go through the model, without dropout. Similarity of two layers of a
-// stack: the mean, over the rows (tokens), of the cosine between their two outputs. STEM.json holds the matrices, STEM.html shows them.
+// The first sentences of a prepared corpus that fit N tokens a side go through the model, without dropout. Similarity
+// of two layers of a stack: the mean, over the rows (tokens), of the cosine between their two outputs. STEM.json holds
+// the matrices, STEM.html shows them.
 // Source: BranchNorm (arXiv 2305.02790), section 5: layers that are alike say that depth is not used.
 // Numerics: fp32 sums over all rows of normalised rows. One process; memory: layers × N × d_model floats a stack.
 #pragma once
@@ -45,8 +46,8 @@ SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity);
 
 // Of the weights an engine holds, at `update` (1-based).  REQUIRES: the engine is the whole model on one rank.
 absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBatch& batch, int64_t update);
-// Loads, measures, writes both files, and prints the means. Errors: those of the checkpoint, the corpus and the files; InvalidArgument
-// when their vocabularies differ in size or no sentence fits.
+// Loads, measures, writes both files, and prints the means. Errors: those of the checkpoint, the corpus and the files;
+// InvalidArgument when their vocabularies differ in size or no sentence fits.
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
 
 // Registers the subcommand of `inspect`.  REQUIRES: `inspect` is registered.

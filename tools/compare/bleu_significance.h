@@ -1,11 +1,11 @@
-// Whether one system's BLEU differs from another's by more than the choice of test sentences explains: the paired bootstrap (Koehn
-// 2004), as a two-sided test.
+// Whether one system's BLEU differs from another's by more than the choice of test sentences explains: the paired
+// bootstrap (Koehn 2004), as a two-sided test.
 //
 //   Δ    = BLEU(a) − BLEU(b) on the whole test set
 //   Δ_i  = the same on the i-th resample: as many segments, drawn with replacement, the same ones for both systems
 //   p    = (1 + #{ i : |Δ_i − mean Δ_i| ≥ |Δ| }) / (1 + n)
-// The resamples' spread around their mean stands for that of two systems that do not differ. Random numbers are counted (runtime/random.h):
-// the same files give the same p everywhere.
+// The resamples' spread around their mean stands for that of two systems that do not differ. Random numbers are counted
+// (runtime/random.h): the same files give the same p everywhere.
 // Thread safety: pure.
 #pragma once
 

@@ -42,7 +42,8 @@ std::vector<Line> RowLines(const ComparisonPanel& panel, size_t row) {
 
 using PointsOf = std::function<Points(const RunRecord&)>;
 
-// What `points` gives of each line that has run; nothing of those of which that is nothing. A line keeps its colour in all charts.
+// What `points` gives of each line that has run; nothing of those of which that is nothing. A line keeps its colour in
+// all charts.
 std::vector<ChartSeries> SeriesOf(const std::vector<Line>& lines, const PointsOf& points) {
   std::vector<ChartSeries> all;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -67,8 +68,8 @@ std::string Chart(LineChart chart, const std::vector<Line>& lines, const PointsO
   return Draw(std::move(chart));
 }
 
-// A chart of losses: a run whose loss explodes would flatten all the others, so its line ends where it leaves the chart, 1.5 times the
-// median of the lines' first points, and its name says so.
+// A chart of losses: a run whose loss explodes would flatten all the others, so its line ends where it leaves the
+// chart, 1.5 times the median of the lines' first points, and its name says so.
 std::string LossChart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
   chart.series = SeriesOf(lines, points);
   std::vector<double> starts;
@@ -110,7 +111,8 @@ Points ModelUpdates(const RunRecord& run) {
   return MeanPoints(points, kMostPoints);
 }
 
-// A series over the depth at one record; a sublayer without such a tensor is left out, one whose number is not finite interrupts the line.
+// A series over the depth at one record; a sublayer without such a tensor is left out, one whose number is not finite
+// interrupts the line.
 Points OverDepth(const DepthMetrics* record, DepthSeries series) {
   Points points;
   if (record == nullptr) return points;

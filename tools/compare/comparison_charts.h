@@ -1,8 +1,8 @@
-// The drawings of a comparison: runs of one table overlaid, a chart a column of the table (all methods at one depth) and a chart a row
-// (one method at all depths).
+// The drawings of a comparison: runs of one table overlaid, a chart a column of the table (all methods at one depth)
+// and a chart a row (one method at all depths).
 //
-// Lines are thinned to a few dozen points (means of neighbouring steps or sublayers), so that a page with hundreds of lines stays small.
-// Thread safety: pure.
+// Lines are thinned to a few dozen points (means of neighbouring steps or sublayers), so that a page with hundreds of
+// lines stays small. Thread safety: pure.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
-// A grid of runs (configs/compare.proto) unrolled into its cells: name, what `hadal train` is given, config, expected cost.
+// A grid of runs (configs/compare.proto) unrolled into its cells: name, what `hadal train` is given, config, expected
+// cost.
 //
-// Cells are ordered by cost, the cheapest first, so that a budget cuts only the dear ones; equally dear ones as written, the last axis
-// fastest. Every cell's config is loaded and checked here, before the first run.
+// Cells are ordered by cost, the cheapest first, so that a budget cuts only the dear ones; equally dear ones as
+// written, the last axis fastest. Every cell's config is loaded and checked here, before the first run.
 // Thread safety: pure but for reading files.
 #pragma once
 
@@ -36,14 +37,14 @@ struct ComparisonGrid {
   std::vector<GridCell> cells;
 };
 
-// Multiply-adds of the run's matrix products, forward and backward, attention's apart: 3 × weights of the layers × tokens a step × steps.
-// Of a run that is not limited by steps: those of one step. Compares cells with one another.
+// Multiply-adds of the run's matrix products, forward and backward, attention's apart: 3 × weights of the layers ×
+// tokens a step × steps. Of a run that is not limited by steps: those of one step. Compares cells with one another.
 double CellCost(const config::RunConfig& config);
 
 // `overrides` ("a.b=c") are laid over every cell.
-// Errors: those of loading files; InvalidArgument for axes or values without a name, with the same name twice or with characters that a
-// directory's name should not have, for an exclusion that names no axis or label, for a grid of no cells, and for a cell whose config is
-// wrong, with the cell's name.
+// Errors: those of loading files; InvalidArgument for axes or values without a name, with the same name twice or with
+// characters that a directory's name should not have, for an exclusion that names no axis or label, for a grid of no
+// cells, and for a cell whose config is wrong, with the cell's name.
 absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides);
 
 }  // namespace hadal

@@ -1,10 +1,10 @@
 // One report of a grid's runs: OUT/comparison.html, .md and .json.
 //
-// The table is that of DeepNet's table 1: a row a value of the first axis (methods), a column a value of the second (depths); each
-// combination of further axes has a table of its own. A cell shows its best validation nll, or its BLEU where it was translated, and
-// its verdict (comparison_result.h). Below: what each run took, loss curves overlaid, and the depth's instruments side by side.
-// BLEU: of OUT/runs/CELL/test.translation against the reference; in each column the best is compared with the others by the paired
-// bootstrap (bleu_significance.h).
+// The table is that of DeepNet's table 1: a row a value of the first axis (methods), a column a value of the second
+// (depths); each combination of further axes has a table of its own. A cell shows its best validation nll, or its BLEU
+// where it was translated, and its verdict (comparison_result.h). Below: what each run took, loss curves overlaid, and
+// the depth's instruments side by side. BLEU: of OUT/runs/CELL/test.translation against the reference; in each column
+// the best is compared with the others by the paired bootstrap (bleu_significance.h).
 // The HTML is one file, nothing to load. The JSON has every number of the tables, the Markdown the tables.
 // Thread safety: pure but for reading files.
 #pragma once
@@ -58,7 +58,8 @@ std::vector<ComparisonPanel> Panels(const ComparisonReport& report);
 std::string CellText(const ComparedCell* cell);
 
 // Reads what is there of the grid's runs. `reference`: a file of the test set's references, or "".
-// Errors: those of reading files that exist; InvalidArgument where a translation has not as many lines as the reference.
+// Errors: those of reading files that exist; InvalidArgument where a translation has not as many lines as the
+// reference.
 absl::StatusOr<ComparisonReport> MakeComparisonReport(const ComparisonGrid& grid, const std::string& out,
                                                       const std::string& reference);
 

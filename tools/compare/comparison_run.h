@@ -1,7 +1,9 @@
-// What is known of one cell's run between calls of `hadal compare`: RUN_DIR/cell.json, and whether it has to run (again).
+// What is known of one cell's run between calls of `hadal compare`: RUN_DIR/cell.json, and whether it has to run
+// (again).
 //
-// The file is written when a run starts and when it ends, whatever its end. What was learned is not in it but in the run directory.
-// Thread safety: functions may be called from any thread; one process runs a cell at a time. Blocking: file input and output.
+// The file is written when a run starts and when it ends, whatever its end. What was learned is not in it but in the
+// run directory. Thread safety: functions may be called from any thread; one process runs a cell at a time. Blocking:
+// file input and output.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,9 @@
 // Where two configs differ in what a run really uses.
 //
-// Compared are effective values (resolved_config.h): a default written out is no difference, a gain that follows from another
-// depth is one. The table of what a resumed run may change without being asked is the schema's `may_change` option
-// (configs/run.proto); one field more depends on its company: stop.steps counts when the learning rate is "polynomial".
-// Thread safety: pure.
+// Compared are effective values (resolved_config.h): a default written out is no difference, a gain that follows from
+// another depth is one. The table of what a resumed run may change without being asked is the schema's `may_change`
+// option (configs/run.proto); one field more depends on its company: stop.steps counts when the learning rate is
+// "polynomial". Thread safety: pure.
 #pragma once
 
 #include <string>

@@ -14,7 +14,8 @@ class IgnoreErrors : public google::protobuf::io::ErrorCollector {
   void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 };
 
-// Follows the grammar of text format loosely:  field = NAME [":"] VALUE,  VALUE = scalar | "[" list "]" | "{" fields "}".
+// Follows the grammar of text format loosely:  field = NAME [":"] VALUE,  VALUE = scalar | "[" list "]" | "{" fields
+// "}".
 class Walk {
  public:
   void Take(const Tokenizer::Token& token) {
@@ -39,7 +40,8 @@ class Walk {
 
   bool expects_value() const { return state_ == State::kValue || state_ == State::kList; }
 
-  // Whether the token goes on with a scalar without a blank between: "1f1b" arrives as "1f" and "1b", "-1" as "-" and "1".
+  // Whether the token goes on with a scalar without a blank between: "1f1b" arrives as "1f" and "1b", "-1" as "-" and
+  // "1".
   bool Continues(const Tokenizer::Token& token) const {
     return !value_text_.empty() && TextPosition{token.line, token.column} == value_end_ &&
            (token.type != Tokenizer::TYPE_SYMBOL || token.text == "." || token.text == "-");

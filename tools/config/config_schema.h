@@ -1,8 +1,9 @@
-// What the schema of a run (configs/run.proto), or of a grid (configs/compare.proto), says about a field: type, default, what is allowed, its comment.
+// What the schema of a run (configs/run.proto), or of a grid (configs/compare.proto), says about a field: type,
+// default, what is allowed, its comment.
 //
-// Everything is read off the descriptor and its options, so that error texts, `hadal config explain` and checks cannot disagree.
-// Fields are named by dotted paths from the root, the first message of the schema's file: "model.residual.encoder.value_gain".
-// Thread safety: all functions are pure.
+// Everything is read off the descriptor and its options, so that error texts, `hadal config explain` and checks cannot
+// disagree. Fields are named by dotted paths from the root, the first message of the schema's file:
+// "model.residual.encoder.value_gain". Thread safety: all functions are pure.
 #pragma once
 
 #include <optional>
@@ -49,8 +50,8 @@ std::string CommentText(const FieldDescriptor& field);
 // "" + "model" = "model"; "model" + "heads" = "model.heads".
 std::string JoinPath(absl::string_view parent, absl::string_view name);
 
-// What to answer to a name that `message`, found at `path`, has no field of: the nearest name, the same name elsewhere in its schema, or
-// all the names.
+// What to answer to a name that `message`, found at `path`, has no field of: the nearest name, the same name elsewhere
+// in its schema, or all the names.
 std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view path, absl::string_view name);
 
 // The fields along a dotted path from `root`, the last one being the field named.

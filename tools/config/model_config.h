@@ -1,4 +1,5 @@
-// The model of a config: from its words and gains to ModelOptions, and a method's preset back into the fields that would override it.
+// The model of a config: from its words and gains to ModelOptions, and a method's preset back into the fields that
+// would override it.
 //
 // The residual method is applied for the model's depth and then overridden field by field.
 // Thread safety: pure.

@@ -1,4 +1,5 @@
-// A command-line option whose values have names: its help lists the names alone, and an unknown one is refused with the nearest.
+// A command-line option whose values have names: its help lists the names alone, and an unknown one is refused with the
+// nearest.
 #pragma once
 
 #include <string>

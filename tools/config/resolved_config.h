@@ -1,8 +1,9 @@
-// The resolved config: every field with the value the run really uses, as `hadal config show` prints it and a run directory keeps it.
+// The resolved config: every field with the value the run really uses, as `hadal config show` prints it and a run
+// directory keeps it.
 //
-// A field has its value from the config, from the schema's default, or from another field: the residual method and the depth give
-// the gains, a fraction of the run gives updates. Values of the last kind are written as comments, so that a resolved config,
-// loaded again and changed ("model.encoder_layers"), does not carry constants of another depth.
+// A field has its value from the config, from the schema's default, or from another field: the residual method and the
+// depth give the gains, a fraction of the run gives updates. Values of the last kind are written as comments, so that a
+// resolved config, loaded again and changed ("model.encoder_layers"), does not carry constants of another depth.
 // Order: the schema's. Loading the text gives the same options.
 // Thread safety: pure.
 #pragma once

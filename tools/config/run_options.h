@@ -1,7 +1,7 @@
 // From the config a person wrote (configs/run.proto) to the plain option structs the trainer and the planner read.
 //
-// The model is model_config.h's; fractions of the run become updates (rounded, at least 1); what fields mean together is
-// checked. Vocabulary sizes stay 0: they come from the prepared corpus.
+// The model is model_config.h's; fractions of the run become updates (rounded, at least 1); what fields mean together
+// is checked. Vocabulary sizes stay 0: they come from the prepared corpus.
 // Thread safety: pure.
 #pragma once
 
@@ -27,7 +27,8 @@ BeamOptions MakeBeamOptions(const config::Decode& decode);
 // Errors: InvalidArgument with field, value and what is allowed.
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 
-// What only a training run needs, and a plan does not: a corpus, a limit, a validation corpus where something depends on it.
+// What only a training run needs, and a plan does not: a corpus, a limit, a validation corpus where something depends
+// on it.
 // Errors: InvalidArgument with the field to set.
 absl::Status CheckTrainable(const TrainOptions& options);
 

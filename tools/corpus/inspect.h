@@ -1,8 +1,9 @@
 // `hadal inspect`: a corpus (inspect_corpus.h), or a batch: the token ids, and their text, that a given step trains on.
 //
-//   hadal inspect batch --data PREFIX --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N] [--max-positions N]
-// With the values of the run's config this is the trainer's own order (runtime/data/sampling_order.h): a function of seed and
-// step alone, so a step that went wrong can be looked at without running up to it.
+//   hadal inspect batch --data PREFIX --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
+//   [--max-positions N]
+// With the values of the run's config this is the trainer's own order (runtime/data/sampling_order.h): a function of
+// seed and step alone, so a step that went wrong can be looked at without running up to it.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct InspectBatchOptions {
   bool ids_only = false;         // no text: the vocabulary files are not needed
 };
 
-// Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for a negative step or sizes that
-// nothing fits.
+// Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for a negative step or
+// sizes that nothing fits.
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out);
 
 // Registers `inspect` with its subcommands; running one stores 0, 1 (error) or 2 (bad usage) in `exit_code`.

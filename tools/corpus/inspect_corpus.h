@@ -1,10 +1,10 @@
 // `hadal inspect corpus`: what a prepared corpus holds, and the loss that says nothing was learned from context.
 //
 //   hadal inspect corpus --data PREFIX [--score PREFIX [--max-sentences N]]
-// The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once a sample, is the nll of a model that knows
-// how frequent tokens are and nothing else: a training run whose validation nll stays near it has learned no translation.
-// Validation sentences may be shorter or plainer than the training text, so a curve is held against --score: the nll of just those
-// sentences under the training text's frequencies.
+// The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once a sample, is the nll of a model
+// that knows how frequent tokens are and nothing else: a training run whose validation nll stays near it has learned no
+// translation. Validation sentences may be shorter or plainer than the training text, so a curve is held against
+// --score: the nll of just those sentences under the training text's frequencies.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct SideStatistics {
 SideStatistics DescribeSource(const Corpus& corpus);
 SideStatistics DescribeTarget(const Corpus& corpus);
 
-// Mean nll, in nats a target token, of the first `max_samples` samples of `text` (0: all) under the target frequencies of
-// `counted`, every token of the vocabulary counted half an occurrence more (Krichevsky and Trofimov's estimate), so that unseen
-// ones have a probability.  REQUIRES: one vocabulary; neither is empty.
+// Mean nll, in nats a target token, of the first `max_samples` samples of `text` (0: all) under the target frequencies
+// of `counted`, every token of the vocabulary counted half an occurrence more (Krichevsky and Trofimov's estimate), so
+// that unseen ones have a probability.  REQUIRES: one vocabulary; neither is empty.
 double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples);
 
 struct InspectCorpusOptions {
@@ -39,8 +39,8 @@ struct InspectCorpusOptions {
   int64_t max_sentences = 0;  // of `score`, as in validation.max_sentences; 0: all
 };
 
-// Prints a line a side, and the score. Errors: those of opening the corpora; InvalidArgument where one is empty or their
-// vocabularies differ.
+// Prints a line a side, and the score. Errors: those of opening the corpora; InvalidArgument where one is empty or
+// their vocabularies differ.
 absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out);
 
 }  // namespace hadal

@@ -1,8 +1,8 @@
-// Reads parallel text: two UTF-8 files, a sentence a line, line n of one translating line n of the other. Plain text is the target
-// side alone.
+// Reads parallel text: two UTF-8 files, a sentence a line, line n of one translating line n of the other. Plain text is
+// the target side alone.
 //
-// A byte order mark at the start of a file and "\r" at the end of a line are not part of the text. A last line need not end in
-// "\n". Nothing else is changed.
+// A byte order mark at the start of a file and "\r" at the end of a line are not part of the text. A last line need not
+// end in "\n". Nothing else is changed.
 // Thread safety: one thread. Memory: one line a side.
 #pragma once
 

@@ -2,18 +2,19 @@
 //
 //   hadal prepare --train SOURCE TARGET [--train …] [--valid SOURCE TARGET] [--test SOURCE TARGET] --out DIR
 //   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] --out DIR
-// writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each split that was given
-// NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual is for
-// language models: a sentence or a document a line, samples without a source.
+// writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each split that
+// was given NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
+// --monolingual is for language models: a sentence or a document a line, samples without a source.
 //
-// The vocabulary is trained on the training text (SentencePiece: BPE or unigram, one for both sides or one each), or an existing
-// SentencePiece model, or a fairseq dict.txt with text already tokenised.
-// Every line is kept, skipped with a count in the summary, or an error with file and line: never lost in silence; where nearly all of a
-// text would be skipped, that is an error. What can be refused without the text is refused before any of it is read, and all text is
-// read through once before anything is written, so that a bad line in the last file is found first, not after an hour.
-// Deterministic: the same text and options give the same files, whatever the threads.
+// The vocabulary is trained on the training text (SentencePiece: BPE or unigram, one for both sides or one each), or an
+// existing SentencePiece model, or a fairseq dict.txt with text already tokenised.
+// Every line is kept, skipped with a count in the summary, or an error with file and line: never lost in silence; where
+// nearly all of a text would be skipped, that is an error. What can be refused without the text is refused before any
+// of it is read, and all text is read through once before anything is written, so that a bad line in the last file is
+// found first, not after an hour. Deterministic: the same text and options give the same files, whatever the threads.
 // One process at a time writes into DIR; another is refused (prepare_output.h).
-// Memory does not grow with the text: one shard, some thousand lines, and --vocab-pairs pairs while the vocabulary is trained.
+// Memory does not grow with the text: one shard, some thousand lines, and --vocab-pairs pairs while the vocabulary is
+// trained.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,8 @@ struct PrepareOptions {
 };
 
 // Runs, with progress and a summary in words on `out`.
-// Errors: bad input as above; AlreadyExists for an output folder that holds a corpus; FailedPrecondition for one that another process is
-// writing into; NotFound; InvalidArgument for options that exclude each
+// Errors: bad input as above; AlreadyExists for an output folder that holds a corpus; FailedPrecondition for one that
+// another process is writing into; NotFound; InvalidArgument for options that exclude each
 // other or a split of which nothing is left.
 absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out);
 

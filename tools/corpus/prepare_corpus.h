@@ -60,7 +60,8 @@ struct SavedVocabulary {
   VocabularyReference reference() const { return {file, vocabulary.size(), vocabulary.crc32c()}; }
 };
 
-// Encodes the split into DIR/NAME.json and its shards. A sample's corpus id counts split.pairs. Of plain text `source` is not read.
+// Encodes the split into DIR/NAME.json and its shards. A sample's corpus id counts split.pairs. Of plain text `source`
+// is not read.
 // Errors: as SurveySplit, over-long sides where they are an error, and those of writing.
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
                                         const SavedVocabulary& source, const SavedVocabulary& target);

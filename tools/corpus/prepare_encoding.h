@@ -1,7 +1,9 @@
-// Lines into token ids, some thousand at a time and by several threads: segmentation is nearly all of the time that `hadal prepare` takes.
+// Lines into token ids, some thousand at a time and by several threads: segmentation is nearly all of the time that
+// `hadal prepare` takes.
 //
 // Lines come back in the order they went in; nothing of the result depends on the threads.
-// Thread safety: one thread, which lends itself to the work. Memory: kMostLines lines or kMostBytes bytes of text, and their ids.
+// Thread safety: one thread, which lends itself to the work. Memory: kMostLines lines or kMostBytes bytes of text, and
+// their ids.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
-// The folder that `hadal prepare` writes into: one process at a time, nothing replaced unasked, nothing of before left behind.
+// The folder that `hadal prepare` writes into: one process at a time, nothing replaced unasked, nothing of before left
+// behind.
 //
-// Order, so that an end at any moment leaves no corpus that is half another: the manifests of before go first, then files are written over,
-// then come the new manifests, and last goes what only the old ones named.
+// Order, so that an end at any moment leaves no corpus that is half another: the manifests of before go first, then
+// files are written over, then come the new manifests, and last goes what only the old ones named.
 // Thread safety: one thread.
 #pragma once
 
@@ -21,8 +22,8 @@ class PrepareOutput {
   // AlreadyExists where `folder` holds a corpus that `overwrite` does not allow to replace; writes nothing.
   static absl::Status CheckFree(const std::string& folder, bool overwrite);
 
-  // Makes the folder where it is missing, and keeps others out while the object lives. A lock's file that a killed process leaves keeps
-  // nobody out. Corpora that are there are no corpora any more.
+  // Makes the folder where it is missing, and keeps others out while the object lives. A lock's file that a killed
+  // process leaves keeps nobody out. Corpora that are there are no corpora any more.
   // Errors: CheckFree's; FailedPrecondition where another process prepares there; those of making a file.
   static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite);
   PrepareOutput(PrepareOutput&&) = default;

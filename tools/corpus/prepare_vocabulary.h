@@ -22,8 +22,8 @@ struct PreparedVocabularies {
 // Errors: those of loading them; of options that no vocabulary could be trained with.
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
 
-// Saves the given vocabularies, or, where there are none, ones trained on `train`, of which `usable` pairs are usable. Progress goes to
-// `out`.
+// Saves the given vocabularies, or, where there are none, ones trained on `train`, of which `usable` pairs are usable.
+// Progress goes to `out`.
 // Blocking: training takes seconds to minutes.
 // Errors: those of training and saving a vocabulary.
 absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options,

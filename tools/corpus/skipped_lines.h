@@ -23,11 +23,13 @@ struct SkippedLines {
 // "skipped 12 of 345 (3.48%): 2 with an empty side, 10 longer than 256 tokens".  REQUIRES: lines ≥ 1.
 std::string DescribeSkipped(const SkippedLines& skipped, int64_t lines, const PrepareOptions& options);
 
-// "" unless most of the lines of the text `name` (its first file: `file`) are left out; else a sentence that says so, and what to try.
+// "" unless most of the lines of the text `name` (its first file: `file`) are left out; else a sentence that says so,
+// and what to try.
 std::string MostlySkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options);
 
-// Errors: InvalidArgument where nothing is left, or more is left out than options.most_skipped allows, with the counts and what to try.
+// Errors: InvalidArgument where nothing is left, or more is left out than options.most_skipped allows, with the counts
+// and what to try.
 absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options);
 

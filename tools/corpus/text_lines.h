@@ -1,5 +1,5 @@
-// Lines of text from a stream that nobody vouches for: UTF-8 is checked, a byte order mark and CR before LF are taken off.
-// A line ends at "\n" only; a last line need not end. Thread safety: one thread. Memory: one line.
+// Lines of text from a stream that nobody vouches for: UTF-8 is checked, a byte order mark and CR before LF are taken
+// off. A line ends at "\n" only; a last line need not end. Thread safety: one thread. Memory: one line.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,12 @@
-// `hadal doctor`: is this set of ranks fit for a run? Before the job, in the same allocation and with the same launch line.
+// `hadal doctor`: is this set of ranks fit for a run? Before the job, in the same allocation and with the same launch
+// line.
 //
-//   mpirun … hadal doctor [--run-dir DIR] [--device auto|cpu|cuda] [--threads N] [--message-mib 4] [--file-mib 16] [--json]
-// Prints the rank map (host, CPUs, threads, instruction set), what each rank measured (links to the next rank alone and all at
-// once, matrix products, the file system of the run directory), its GPU where any rank has one (place, memory, versions, products and
-// copies measured), and findings that name the rank and its host. GPUs: tested on an emulated one, not run on a GPU yet.
-// Exit codes: 0 nothing bad (there may be warnings), 1 something is, 5 and 6 as training's.
+//   mpirun … hadal doctor [--run-dir DIR] [--device auto|cpu|cuda] [--threads N] [--message-mib 4] [--file-mib 16]
+//   [--json]
+// Prints the rank map (host, CPUs, threads, instruction set), what each rank measured (links to the next rank alone and
+// all at once, matrix products, the file system of the run directory), its GPU where any rank has one (place, memory,
+// versions, products and copies measured), and findings that name the rank and its host. GPUs: tested on an emulated
+// one, not run on a GPU yet. Exit codes: 0 nothing bad (there may be warnings), 1 something is, 5 and 6 as training's.
 #pragma once
 
 #include <string>
@@ -25,7 +27,8 @@ struct DoctorReport {
   bool healthy() const;  // no finding is bad
 };
 
-// The same report on every rank. `gpu`: of options.device, or why there is none. Blocking: all ranks call it; a few seconds.
+// The same report on every rank. `gpu`: of options.device, or why there is none. Blocking: all ranks call it; a few
+// seconds.
 // Errors: those of the probes.
 absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,
                                      const GpuFacts& gpu);

@@ -1,6 +1,7 @@
 // What one rank knows about itself before a job: where it runs, with what, and what it may use.
 //
-// Gathered locally, without talking to a peer; travels as text (one line of JSON) to rank 0, where doctor_findings.h compares.
+// Gathered locally, without talking to a peer; travels as text (one line of JSON) to rank 0, where doctor_findings.h
+// compares.
 #pragma once
 
 #include <cstdint>

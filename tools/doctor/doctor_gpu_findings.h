@@ -1,4 +1,5 @@
-// What is wrong with the GPUs of a set of ranks: none where others have one, shared, unlike, slow; an old driver; no NCCL; settings of NCCL.
+// What is wrong with the GPUs of a set of ranks: none where others have one, shared, unlike, slow; an old driver; no
+// NCCL; settings of NCCL.
 // Threads: pure.
 #pragma once
 

@@ -151,7 +151,8 @@ class Prober {
 
   std::string PathOf(int rank) const { return JoinPath(options_.directory, absl::StrCat(".hadal_doctor.", rank)); }
 
-  // Each part only when the one before it went well everywhere else; what failed here is told, not returned: the other ranks wait.
+  // Each part only when the one before it went well everywhere else; what failed here is told, not returned: the other
+  // ranks wait.
   absl::Status Files() {
     const std::string mine = PathOf(communicator_.rank());
     const absl::Status written = WriteAndRename(mine);

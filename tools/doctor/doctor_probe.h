@@ -1,5 +1,6 @@
-// What ranks can do together, measured: the links between neighbours, all links at once, each rank's speed and its GPU's, and the file
-// system they share. All ranks call each probe at the same place. Blocking; every wait has the timeout given.
+// What ranks can do together, measured: the links between neighbours, all links at once, each rank's speed and its
+// GPU's, and the file system they share. All ranks call each probe at the same place. Blocking; every wait has the
+// timeout given.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Ranks compared with each other: who differs from most, who is slow beside the median. What `hadal doctor` finds is collected here.
+// Ranks compared with each other: who differs from most, who is slow beside the median. What `hadal doctor` finds is
+// collected here.
 //
 // A rank is slow below half, and suspect below three quarters, of the median.
 // Threads: one.

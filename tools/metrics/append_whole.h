@@ -1,7 +1,7 @@
 // Appending to a file that others read while it grows: a piece (a line, a record) is there whole, or not at all.
 //
-// Why: on a full disk write(2) leaves the beginning of a piece. What is appended once there is space again would stand behind it: two lines
-// in one, or a record that no reader gets past.
+// Why: on a full disk write(2) leaves the beginning of a piece. What is appended once there is space again would stand
+// behind it: two lines in one, or a record that no reader gets past.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@
 
 namespace hadal {
 
-// Creates `path`, or opens what is there, for AppendWhole; also to be read.  Errors: those of files; FailedPrecondition for a directory or a pipe.
+// Creates `path`, or opens what is there, for AppendWhole; also to be read.  Errors: those of files; FailedPrecondition
+// for a directory or a pipe.
 absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path);
 
 // Appends `piece`; after an error the file ends where it did before, unless another process has appended meanwhile.

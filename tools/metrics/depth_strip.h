@@ -1,9 +1,9 @@
-// A strip over the depth: one column of ▁▂▃▄▅▆▇█ for a few neighbouring sublayers, its height the logarithm of their gradient
-// norm, encoder left and decoder right of a border.
+// A strip over the depth: one column of ▁▂▃▄▅▆▇█ for a few neighbouring sublayers, its height the logarithm of their
+// gradient norm, encoder left and decoder right of a border.
 //
 //   ▅▅▄▄▄▃▃▃▂▂▂▂▂▃▃▃▄▄▅▆│▃▃▃▃▄▄▄▄▅▅▅▅▆▆▆▇▇▇██
-// A column shows the geometric mean of its sublayers. "·" is a column whose norms are all zero, "×" one that holds a norm
-// that is not finite. Without Unicode: levels " .:-=+*#" with 1 as " ", "0" for zero and "x".
+// A column shows the geometric mean of its sublayers. "·" is a column whose norms are all zero, "×" one that holds a
+// norm that is not finite. Without Unicode: levels " .:-=+*#" with 1 as " ", "0" for zero and "x".
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace hadal {
 
-// The strip's vertical range. It widens at once and narrows slowly, so that a change of the norms moves the strip and not the
-// scale under it; it never spans less than one decade.
+// The strip's vertical range. It widens at once and narrows slowly, so that a change of the norms moves the strip and
+// not the scale under it; it never spans less than one decade.
 class DepthScale {
  public:
   // Takes the next step's norms into account. Zeros and values that are not finite say nothing.

@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Whether a line still holds for a run that goes on at `first_step`. A validation carries the number of steps before it.
+// Whether a line still holds for a run that goes on at `first_step`. A validation carries the number of steps before
+// it.
 bool StillHolds(const Json& line, int64_t first_step) {
   const std::string event = line.value("event", "");
   const int64_t step = line.value("step", int64_t{-1});
@@ -33,8 +34,8 @@ bool IsEarlierStep(const Json& line, int64_t first_step) {
   return line.value("event", "") == "step" && line.value("step", int64_t{-1}) < first_step;
 }
 
-// Bytes of the beginning of `path` that holds for a run that goes on at `first_step`. Looked for from the end: steps ascend, so nothing has to go
-// in front of a step that stays, and a file of gigabytes is not read.
+// Bytes of the beginning of `path` that holds for a run that goes on at `first_step`. Looked for from the end: steps
+// ascend, so nothing has to go in front of a step that stays, and a file of gigabytes is not read.
 absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step) {
   HADAL_ASSIGN_OR_RETURN(ReverseLines lines, ReverseLines::Open(path));
   int64_t bytes = lines.begin();

@@ -1,24 +1,26 @@
-// The sink that writes RUN/metrics.jsonl: one JSON object a line, written line by line, so that `tail -f`, a crash and a full disk all leave
-// whole steps.
+// The sink that writes RUN/metrics.jsonl: one JSON object a line, written line by line, so that `tail -f`, a crash and
+// a full disk all leave whole steps.
 //
 //   {"event":"run", …}         at the start and at each resumption
 //   {"event":"step","step":12,"update":13,"loss":…,"nll":…,"perplexity":…,"learning_rate":…,"gradient_norm":…,
 //    "target_tokens":…,"tokens_per_second":…,"step_seconds":…,"elapsed_seconds":…,"epoch":…,"skipped":false,
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
-//    "communication":…,"optimizer":…,"arena_bytes":…,"held_bytes":…,"peak_resident_bytes":…}, …],"depth_gradient_norms":[…]}
+//    "communication":…,"optimizer":…,"arena_bytes":…,"held_bytes":…,"peak_resident_bytes":…},
+//    …],"depth_gradient_norms":[…]}
 //   {"event":"depth","step":…,"update":…,"model_update":…,"seconds":…,"parameter_gradient":[…],"update_ratio":[…], …}
-//                              a recorded step of the instruments: a list a series of runtime/depth_metrics.h, a value a sublayer;
-//                              null: no such tensor; "not finite": as it says
+//                              a recorded step of the instruments: a list a series of runtime/depth_metrics.h, a value
+//                              a sublayer; null: no such tensor; "not finite": as it says
 //   {"event":"validation","step":…,"nll":…,"perplexity":…,"bleu":…,"best":…,"sentences":…,"seconds":…}
 //   {"event":"checkpoint","step":…,"directory":…,"seconds":…,"stall_seconds":…,"interval_seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
-// Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN); an
-// optional value that is absent has no key. Depth norms have four digits and appear every `depth_every_steps` steps, from the 100th
-// such step on at every tenth of them, from the 1,000th on at every hundredth …: a deep model's norms are thousands of numbers a step.
+// Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN);
+// an optional value that is absent has no key. Depth norms have four digits and appear every `depth_every_steps` steps,
+// from the 100th such step on at every tenth of them, from the 1,000th on at every hundredth …: a deep model's norms
+// are thousands of numbers a step.
 //
-// Resumption: opened with first_step = s, the file loses its steps ≥ s and everything after the first of them, so that the
-// lines that follow leave no gap and double no step. A line cut short by a crash goes with what follows it. What is read is what goes, and the
-// last step that stays: not the file.
+// Resumption: opened with first_step = s, the file loses its steps ≥ s and everything after the first of them, so that
+// the lines that follow leave no gap and double no step. A line cut short by a crash goes with what follows it. What is
+// read is what goes, and the last step that stays: not the file.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +35,8 @@
 
 namespace hadal {
 
-// Whether step `step` is one at which depth norms are written, of every `every` at first.  REQUIRES: step ≥ 0, every ≥ 1.
+// Whether step `step` is one at which depth norms are written, of every `every` at first.  REQUIRES: step ≥ 0, every ≥
+// 1.
 bool IsDepthStep(int64_t step, int64_t every);
 
 class MetricsJsonl : public MetricsSink {

@@ -1,11 +1,11 @@
-// The sink for people. On a terminal: one line that updates itself, and under it the strip over the depth. Elsewhere: plain
-// lines, at the first step, every `plain_interval_seconds`, and at the last step, with the strip at each validation. Both: a line for the run, each validation and
-// each event, and a summary at the end.
+// The sink for people. On a terminal: one line that updates itself, and under it the strip over the depth. Elsewhere:
+// plain lines, at the first step, every `plain_interval_seconds`, and at the last step, with the strip at each
+// validation. Both: a line for the run, each validation and each event, and a summary at the end.
 //
 //   step 1,234/10,000  12%  loss 4.321  ppl 75.2  lr 4.9e-04  gnorm 1.23  12.3k tok/s  ETA 3m20s
 //   gnorm by depth 2e-05 ▂▂▃▃▃▃▄▄▄▄▅│▆▆▇▇▇▇█████ 3e-02
-// In a narrow window the line loses what matters least first (the bar, the learning rate, …); it never wraps. A loss that is
-// not finite is said in words.
+// In a narrow window the line loses what matters least first (the bar, the learning rate, …); it never wraps. A loss
+// that is not finite is said in words.
 // Threads: as MetricsSink. Blocking: only as long as the terminal takes the bytes.
 #pragma once
 

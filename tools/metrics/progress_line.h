@@ -30,8 +30,8 @@ struct LineSegment {
   int rank = 0;           // 0 stays longest
 };
 
-// The segments in order, two spaces apart, in at most `columns` columns: those of the highest rank go first (of equals, the
-// right-hand one); a last one that is still too wide is cut.
+// The segments in order, two spaces apart, in at most `columns` columns: those of the highest rank go first (of equals,
+// the right-hand one); a last one that is still too wide is cut.
 std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool color);
 
 // A step as segments. `live` adds the bar and leaves out what only a log wants (elapsed time).

@@ -1,8 +1,8 @@
-// RUN/logs/rank_00012.log: what one rank has to say, kept beside the run: where it ran and how it was started, what people were told, what it
-// waited for, its last words. Rank 0's also has the progress lines.
+// RUN/logs/rank_00012.log: what one rank has to say, kept beside the run: where it ran and how it was started, what
+// people were told, what it waited for, its last words. Rank 0's also has the progress lines.
 //
-//   2026-11-22T02:44:00.123Z start: hadal 0.1.0, rank 1 of 4 (stage 1 of 2, replica 0 of 2) on n2, process 4711, 2 threads on CPUs 0-1
-//   2026-11-22T02:44:00.123Z started in /home/me as: hadal train deep.textproto --run-dir deep
+//   2026-11-22T02:44:00.123Z start: hadal 0.1.0, rank 1 of 4 (stage 1 of 2, replica 0 of 2) on n2, process 4711, 2
+//   threads on CPUs 0-1 2026-11-22T02:44:00.123Z started in /home/me as: hadal train deep.textproto --run-dir deep
 //   2026-11-22T02:44:00.123Z environment: NCCL_DEBUG=INFO SLURM_JOB_ID=17
 //   2026-11-22T03:10:41.007Z watchdog [rank 1]: waiting for 5m0s: …
 //   2026-11-22T03:15:41.019Z end: exit code 5: …
@@ -64,8 +64,9 @@ struct RankPlace {
   int stage = 0, stages = 0, replica = 0, replicas = 0;  // no stages: the model was not cut yet
 };
 
-// The lines that a start says: the place, this process's host, number, CPUs and command line, and of its environment what changes how a
-// job runs (`environment`: null-terminated, as environ). Values of other variables are nobody's business.
+// The lines that a start says: the place, this process's host, number, CPUs and command line, and of its environment
+// what changes how a job runs (`environment`: null-terminated, as environ). Values of other variables are nobody's
+// business.
 std::string StartLines(const RankPlace& place, const char* const* environment);
 
 }  // namespace hadal

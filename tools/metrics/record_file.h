@@ -1,7 +1,8 @@
 // TFRecord framing: the container of TensorBoard's event files.
 //
 //   record = length (8 bytes, little-endian) · masked CRC-32C of those 8 bytes (4) · data · masked CRC-32C of data (4)
-// A reader stops at a record that is cut short and picks it up when the rest arrives, so records are written whole (append_whole.h).
+// A reader stops at a record that is cut short and picks it up when the rest arrives, so records are written whole
+// (append_whole.h).
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The sink that writes TensorBoard event files: `tensorboard --logdir RUN/tb` shows a run without any other package of hadal.
+// The sink that writes TensorBoard event files: `tensorboard --logdir RUN/tb` shows a run without any other package of
+// hadal.
 //
 //   train/{loss,nll,ppl,lr,gradient_norm,epoch}   train/skipped (1 at a step whose update was not applied)
 //   perf/{tokens_per_second,step_seconds}
@@ -6,14 +7,16 @@
 //   valid/{nll,ppl,bleu}
 //   depth/log10_gradient_norm   histogram over the sublayers, every `depth_every_steps` steps
 //   depth/gradient_norm/{encoder,decoder}_{bottom,top}   geometric mean over that side's lowest or highest tenth
-//   depth/model_update                         at the instruments' recorded steps, for each series of runtime/depth_metrics.h:
+//   depth/model_update                         at the instruments' recorded steps, for each series of
+//                                              runtime/depth_metrics.h:
 //   depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's lowest or highest tenth
 //   notice, warning, sample     text
 // A value that is not finite is written as it is (TensorBoard marks it); histograms and means leave out zeros and such.
 //
-// Each opening writes a file of its own. A resumed run's file says which step it starts at, and TensorBoard forgets what
-// earlier files say of that step and later ones.
-// Source of the format: TensorFlow's event.proto and record_writer.cc; tools/metrics/tensorboard_event.proto, tools/metrics/record_file.h.
+// Each opening writes a file of its own. A resumed run's file says which step it starts at, and TensorBoard forgets
+// what earlier files say of that step and later ones.
+// Source of the format: TensorFlow's event.proto and record_writer.cc; tools/metrics/tensorboard_event.proto,
+// tools/metrics/record_file.h.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Reads a trace (trace_json.h) an event at a time: a step of 64 ranks has half a million of them, and as one JSON value they would take
-// ten times the file's bytes.
+// Reads a trace (trace_json.h) an event at a time: a step of 64 ranks has half a million of them, and as one JSON value
+// they would take ten times the file's bytes.
 //
 // Threads: pure. Memory: the largest event, and what stands beside the events.
 #pragma once

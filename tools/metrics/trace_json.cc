@@ -69,8 +69,8 @@ std::string NameOf(const TraceEvent& event) {
   return name;
 }
 
-// Identifies a message within a pipeline. Where a run has replicas of the pipeline, each sends a message of every key: the first
-// sender in rank order belongs to the first receiver, and so on.
+// Identifies a message within a pipeline. Where a run has replicas of the pipeline, each sends a message of every key:
+// the first sender in rank order belongs to the first receiver, and so on.
 using MessageKey = std::tuple<int64_t, int32_t, int32_t>;  // step, channel, micro-batch
 MessageKey KeyOf(const TraceEvent& event) { return {event.step, event.channel, event.micro_batch}; }
 

@@ -1,5 +1,5 @@
-// Files that say what the parts of a step cost: a profile that `hadal bench profile` measured, a machine's description, or both (then the
-// profile's costs, and the machine's links between nodes).
+// Files that say what the parts of a step cost: a profile that `hadal bench profile` measured, a machine's description,
+// or both (then the profile's costs, and the machine's links between nodes).
 #pragma once
 
 #include <memory>

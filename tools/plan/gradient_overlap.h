@@ -3,13 +3,14 @@
 //   start(i) = max(complete(i), received(i−1))     received(i) = start(i) + (R−1) · bytes(i) / bandwidth
 //   summed(i) = max(received(i) + latency, summed(i−1)) + (R−1) · adding
 //
-// for the pieces i of one owner, in the order in which they become complete: every slice has one owner (slice_ownership.h), which receives
-// R−1 pieces of it, some from its node and some from others, over a link each. Every replica owns short runs of slices all over the depth, so
-// that all receive from the first part that is complete to the last, which alone nothing is left to hide.
-// What is complete: a chunk's last micro-batch goes backward from its last sublayer to its first, and lets its gradients go in parts of equal
-// numbers of sublayers: as many as there are sublayers on CPUs, at most 16 where a device runs graphs (graph_cache.h). Tied tables come
-// last, when all stages that use one have ended.
-// Not modelled: that a segment is recomputed as a whole before its backward; what a sender can send, which is never the bound.
+// for the pieces i of one owner, in the order in which they become complete: every slice has one owner
+// (slice_ownership.h), which receives R−1 pieces of it, some from its node and some from others, over a link each.
+// Every replica owns short runs of slices all over the depth, so that all receive from the first part that is complete
+// to the last, which alone nothing is left to hide. What is complete: a chunk's last micro-batch goes backward from its
+// last sublayer to its first, and lets its gradients go in parts of equal numbers of sublayers: as many as there are
+// sublayers on CPUs, at most 16 where a device runs graphs (graph_cache.h). Tied tables come last, when all stages that
+// use one have ended. Not modelled: that a segment is recomputed as a whole before its backward; what a sender can
+// send, which is never the bound.
 // Threads: pure.
 #pragma once
 

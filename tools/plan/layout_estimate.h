@@ -1,10 +1,11 @@
 // A quick estimate of a layout's memory: close to the exact one (layout_prediction.h) without laying anything out.
 //
 //   state         elements of the stage's parameters, with moments and masters divided by the replicas that share them
-//   activations   micro-batches live at once × what their sublayers keep (Segment::saved_bytes, added up), or with checkpointing
-//                 every k: inputs of segments, and one segment's saved tensors
+//   activations   micro-batches live at once × what their sublayers keep (Segment::saved_bytes, added up), or with
+//                 checkpointing every k: inputs of segments, and one segment's saved tensors
 //   scratch       workspace, borders' buffers, replicas' receive buffers
-// Live micro-batches of stage s: gpipe m; 1f1b min(m, S - s); interleaved 2(S - s - 1) + (v - 1)·S + 1 chunks, at most v·m.
+// Live micro-batches of stage s: gpipe m; 1f1b min(m, S - s); interleaved 2(S - s - 1) + (v - 1)·S + 1 chunks, at most
+// v·m.
 // Threads: one object a thread (it caches). Time: O(stages) a layout.
 #pragma once
 

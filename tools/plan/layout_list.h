@@ -23,8 +23,9 @@ struct Layout {
   std::vector<std::string> overrides;  // "a.b=c"
 };
 
-// `path` stands in messages. Errors: InvalidArgument with the line for a name that is missing, used twice or no name for a directory
-// (letters, digits, ".", "_", "+", "-"), for a number of ranks below 1, for words other than --set FIELD=VALUE, and for no layout at all.
+// `path` stands in messages. Errors: InvalidArgument with the line for a name that is missing, used twice or no name
+// for a directory (letters, digits, ".", "_", "+", "-"), for a number of ranks below 1, for words other than --set
+// FIELD=VALUE, and for no layout at all.
 absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text, const std::string& path);
 
 }  // namespace hadal

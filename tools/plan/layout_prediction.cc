@@ -28,8 +28,8 @@ bool IsState(const std::string& category) {
   return category == "weights" || category == "gradients" || category == "optimizer";
 }
 
-// Elements of a stage's parameters: those whose state the replica that updates most keeps, and of those that a GPU has rounded for
-// products, what the stage reads, other stages' tables included, and the replica's masters.
+// Elements of a stage's parameters: those whose state the replica that updates most keeps, and of those that a GPU has
+// rounded for products, what the stage reads, other stages' tables included, and the replica's masters.
 struct StageElements {
   int64_t updated = 0;
   int64_t rounded = 0, masters = 0;

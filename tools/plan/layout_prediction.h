@@ -1,15 +1,18 @@
-// What one layout of a run would do on a machine: memory of every stage, and the time of a step by replay of its schedule.
+// What one layout of a run would do on a machine: memory of every stage, and the time of a step by replay of its
+// schedule.
 //
-//   step = replay (computation, bubble, links) + gradients over replicas that nothing hides + update + gathering of weights
+//   step = replay (computation, bubble, links) + gradients over replicas that nothing hides + update + gathering of
+//   weights
 //
-// Memory is the arena's, category by category, as training would lay it out (memory_fit.h). With bf16 the same list is charged
-// by what each category holds on a GPU: what products read 2 bytes an element and 4 for the fp32 master where it is updated, other weights,
-// gradients and moments 4 each, activations and borders 2 where the residual stream is bf16 (post-norm methods), else 4. All told a
-// parameter that products read takes 18 bytes, with the optimizer's state cut over R replicas 6 + 12/R.
+// Memory is the arena's, category by category, as training would lay it out (memory_fit.h). With bf16 the same list is
+// charged by what each category holds on a GPU: what products read 2 bytes an element and 4 for the fp32 master where
+// it is updated, other weights, gradients and moments 4 each, activations and borders 2 where the residual stream is
+// bf16 (post-norm methods), else 4. All told a parameter that products read takes 18 bytes, with the optimizer's state
+// cut over R replicas 6 + 12/R.
 //
-// Gradients over replicas (replica_reduction.h): a rank sends (R-1)/R of its stage's gradients and receives as much, and after
-// the update the same of its weights. Where transfers run beside computation gradients leave as the last backward completes them
-// (gradient_overlap.h); elsewhere all of them do behind it.
+// Gradients over replicas (replica_reduction.h): a rank sends (R-1)/R of its stage's gradients and receives as much,
+// and after the update the same of its weights. Where transfers run beside computation gradients leave as the last
+// backward completes them (gradient_overlap.h); elsewhere all of them do behind it.
 // Placement: ranks fill nodes in order, rank = stage·R + replica.
 // Not modelled: contention inside a switch, jitter, data loading, checkpoints, validation.
 #pragma once

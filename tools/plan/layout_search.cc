@@ -202,7 +202,8 @@ void Search::NoteTooLarge(const LayoutPrediction& layout, int64_t bytes) {
   smallest_ = layout;
 }
 
-// Of MakePipelinePlan's plan what a replay reads, without its proofs and its own replay: the schedules are proven for all shapes.
+// Of MakePipelinePlan's plan what a replay reads, without its proofs and its own replay: the schedules are proven for
+// all shapes.
 absl::StatusOr<PipelinePlan> Search::ProgramsOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) {
   PipelinePlan plan{.grid = {layout.pipeline.stages, layout.pipeline.replicas},
                     .shard_optimizer_state = layout.pipeline.shard_optimizer_state,

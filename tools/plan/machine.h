@@ -1,5 +1,5 @@
-// A cluster of equal nodes, as the planner reads it (configs/machine.proto): plain numbers in base units, derated where the
-// description says so.
+// A cluster of equal nodes, as the planner reads it (configs/machine.proto): plain numbers in base units, derated where
+// the description says so.
 //
 // A device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
 // Threads: values.
@@ -43,7 +43,8 @@ struct Machine {
   int devices() const { return nodes * devices_per_node; }
 };
 
-// Errors: InvalidArgument for a description that leaves out what nothing else can say (memory), or reserves more than there is.
+// Errors: InvalidArgument for a description that leaves out what nothing else can say (memory), or reserves more than
+// there is.
 absl::StatusOr<Machine> MakeMachine(const config::Machine& description);
 // Errors: those of LoadMessage (config_loading.h) and MakeMachine, with the file's name.
 absl::StatusOr<Machine> LoadMachine(const std::string& file);

@@ -1,5 +1,6 @@
-// What `hadal plan` knows about a run before it starts: where the model is cut, what each rank computes, holds and sends, and
-// how long a step should take. The same functions that training uses make it, so that its bytes are the arena's.
+// What `hadal plan` knows about a run before it starts: where the model is cut, what each rank computes, holds and
+// sends, and how long a step should take. The same functions that training uses make it, so that its bytes are the
+// arena's.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct MachineRate {
 // Times the feed-forward's three products and Adam at the model's width: about a third of a second. Blocking.
 MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream);
 
-// What a process takes besides its arena, measured (README.md): the binary with its libraries, MPI, and oneDNN's own packing
-// buffers. Files mapped by a corpus come on top, but the kernel takes those pages back when it needs them.
+// What a process takes besides its arena, measured (README.md): the binary with its libraries, MPI, and oneDNN's own
+// packing buffers. Files mapped by a corpus come on top, but the kernel takes those pages back when it needs them.
 struct MemoryAllowance {
   static constexpr int64_t kProcessBytes = int64_t{48} << 20;
   static constexpr int64_t kThreadBytes = int64_t{16} << 20;
@@ -45,7 +46,8 @@ struct ChunkReport {
   double cost_share = 0;                             // of the model's multiply-adds
   double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
   int32_t live_micro_batches = 0;
-  // To the next chunk, for one micro-batch, and of their gradients back: not alike where they are stored in other types (layers/border.h).
+  // To the next chunk, for one micro-batch, and of their gradients back: not alike where they are stored in other types
+  // (layers/border.h).
   int64_t border_bytes = 0, gradient_bytes = 0;
 };
 
@@ -64,10 +66,12 @@ struct PlanReport {
   std::optional<LayoutPrediction> prediction;  // where a profile gave the times
 };
 
-// `stream`: may be one for layouts alone. Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the nearest settings that fit).
+// `stream`: may be one for layouts alone. Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the
+// nearest settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on one, in fp32.
+// The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on
+// one, in fp32.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const StepCosts& costs, const std::optional<Machine>& machine = std::nullopt);
 

@@ -1,7 +1,8 @@
-// Costs of a step from what `hadal bench profile` measured (tools/bench/bench_profile.h wrote it, configs/machine.proto describes it).
+// Costs of a step from what `hadal bench profile` measured (tools/bench/bench_profile.h wrote it, configs/machine.proto
+// describes it).
 //
-// A sublayer costs what its kind did, whatever its depth. What was measured are this host's messages; a machine's description
-// may say what lies between its nodes.
+// A sublayer costs what its kind did, whatever its depth. What was measured are this host's messages; a machine's
+// description may say what lies between its nodes.
 #pragma once
 
 #include <memory>

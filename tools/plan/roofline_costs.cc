@@ -41,8 +41,8 @@ class RooflineCosts : public StepCosts {
     return seconds;
   }
 
-  // Zeroing and norm read and write a gradient; Adam reads it, two moments and a weight and writes the latter three, and where
-  // weights are kept in half the width, those too.
+  // Zeroing and norm read and write a gradient; Adam reads it, two moments and a weight and writes the latter three,
+  // and where weights are kept in half the width, those too.
   double UpdateSeconds(double held, double updated) const override {
     const double update_bytes = 7 * 4.0 + (machine_.precision == Precision::kBf16 ? 2 : 0);
     return (held * 2 * 4.0 + updated * update_bytes) / machine_.memory_bytes_per_second;

@@ -1,10 +1,12 @@
 // `hadal schedule`: look at a pipeline's schedule and prove it, without a model and without a rank.
 //
-//   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        a drawing in time, bubble, live micro-batches
+//   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        a drawing in time, bubble, live
+//                                                                                     micro-batches
 //   hadal schedule print … --text                                                     its instructions, one a line
-//   hadal schedule check … [--program FILE] [--outstanding-sends K]                   no deadlock, nothing missing or out of order
-// `check` runs the proof twice, with one outstanding send (rendezvous) and with K. FILE holds instructions as --text prints them.
-// Exit codes: 0 sound, 1 refused (deadlock: the cycle of ranks is named; overrun; malformed), 2 usage.
+//   hadal schedule check … [--program FILE] [--outstanding-sends K]                   no deadlock, nothing missing or
+//                                                                                     out of order
+// `check` runs the proof twice, with one outstanding send (rendezvous) and with K. FILE holds instructions as --text
+// prints them. Exit codes: 0 sound, 1 refused (deadlock: the cycle of ranks is named; overrun; malformed), 2 usage.
 #pragma once
 
 #include <string>

@@ -1,18 +1,20 @@
-// `hadal simulate`: what a pipeline would do, before there is a machine: any schedule on up to thousands of ranks, with costs, slow
-// ranks and limited links.
+// `hadal simulate`: what a pipeline would do, before there is a machine: any schedule on up to thousands of ranks, with
+// costs, slow ranks and limited links.
 //
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
 //   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`
-//   hadal simulate --run RUN_DIR             shape of a traced run, costs of its trace; the replay beside what the trace measured
+//   hadal simulate --run RUN_DIR             shape of a traced run, costs of its trace; the replay beside what the
+//                                            trace measured
 //     --slow-rank 3=1.5                      rank 3 computes 1.5 times as long; may be repeated
-//     --message-mib, --link-gb-per-s, --latency-us; --ranks-per-node with --node-link-gb-per-s, --node-latency-us between nodes
+//     --message-mib, --link-gb-per-s, --latency-us; --ranks-per-node with --node-link-gb-per-s, --node-latency-us
+//     between nodes
 //     --pipelines-per-node R                 R pipelines side by side share what goes between nodes
 //     --tail-ms                              optimizer and the rest of a step's end
 //     --svg FILE, --json
 //
-// Model: pipeline/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks each takes 1/V of it.
-// A message holds its link for message / bandwidth; ranks r and r + 1 are on one node unless ranks-per-node divides r + 1.
-// Not modelled: contention inside a switch, jitter, gradient all-reduces (add them to the tail).
+// Model: pipeline/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks each takes
+// 1/V of it. A message holds its link for message / bandwidth; ranks r and r + 1 are on one node unless ranks-per-node
+// divides r + 1. Not modelled: contention inside a switch, jitter, gradient all-reduces (add them to the tail).
 // Exit codes: 0, 1 refused, 2 usage.
 #pragma once
 
@@ -71,10 +73,12 @@ std::string SimulationToText(const Simulation& simulation);
 std::string SimulationToJson(const Simulation& simulation);
 std::string SimulationToSvg(const Simulation& simulation);
 
-// Shape, costs and borders from what `hadal plan --json` printed.  Errors: InvalidArgument with `name` and what is missing.
+// Shape, costs and borders from what `hadal plan --json` printed.  Errors: InvalidArgument with `name` and what is
+// missing.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name);
 
-// Shape and costs of the middle step of a run's trace.  Errors: ReadRun's; NotFound where the run has no trace or no config.
+// Shape and costs of the middle step of a run's trace.  Errors: ReadRun's; NotFound where the run has no trace or no
+// config.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory);
 
 // Registers the subcommand.

@@ -4,8 +4,8 @@
 //   bubble     idle time that the schedule has even with equal chunks and free links: fill and drain
 //   imbalance  what chunks of unequal cost and slow ranks add
 //   links      what latency and limited links add
-// compute + bubble + imbalance + links = makespan, exactly: each is the difference of two replays. A part can be negative (unequal
-// chunks can fit a schedule better than equal ones); then it is a gain.
+// compute + bubble + imbalance + links = makespan, exactly: each is the difference of two replays. A part can be
+// negative (unequal chunks can fit a schedule better than equal ones); then it is a gain.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What the parts of a step cost on one device: the planner's only question about speed. Two sources answer it: the roofline of a
-// described machine (roofline_costs.h) and a profile measured on a real one (profiled_costs.h).
+// What the parts of a step cost on one device: the planner's only question about speed. Two sources answer it: the
+// roofline of a described machine (roofline_costs.h) and a profile measured on a real one (profiled_costs.h).
 //
 // Threads: const, pure.
 #pragma once

@@ -1,8 +1,9 @@
-// What a traced step of a run says of its costs, and how long its schedule really took: what `hadal simulate --run` replays.
+// What a traced step of a run says of its costs, and how long its schedule really took: what `hadal simulate --run`
+// replays.
 //
-// A chunk's cost is the mean over the step's micro-batches of its forward, and of its backward with the recomputation inside. The
-// span reaches from the first forward's begin to the last backward's end, over all ranks; the update behind it is not in it.
-// Of a run with replicas the first one is read.
+// A chunk's cost is the mean over the step's micro-batches of its forward, and of its backward with the recomputation
+// inside. The span reaches from the first forward's begin to the last backward's end, over all ranks; the update behind
+// it is not in it. Of a run with replicas the first one is read.
 // Threads: pure.
 #pragma once
 

@@ -1,8 +1,9 @@
 // `hadal curve RUN…`: the curve of a metric, of one run or of several beside one another, as text.
 //
 //   hadal curve RUN [RUN …] [--metric nll] [--label NAME …] [--width 60] [--height 12]
-// RUN is a run directory or a metrics.jsonl. Metrics: any number of a step's line (loss, nll, perplexity, learning_rate,
-// gradient_norm, tokens_per_second, …) or, as valid/nll, valid/perplexity, valid/bleu, of a validation's.
+// RUN is a run directory or a metrics.jsonl. Metrics: any number of a step's line (loss, nll, perplexity,
+// learning_rate, gradient_norm, tokens_per_second, …) or, as valid/nll, valid/perplexity, valid/bleu, of a
+// validation's.
 #pragma once
 
 #include <iosfwd>
@@ -20,8 +21,8 @@ class App;
 namespace hadal {
 
 // The points (step, value) of `metric` in a run's metrics.jsonl; a null becomes NaN. A last line cut short is left out.
-// Errors: NotFound (no such file), InvalidArgument (a line that is not JSON; no line holds the metric: the message lists those
-// that exist).
+// Errors: NotFound (no such file), InvalidArgument (a line that is not JSON; no line holds the metric: the message
+// lists those that exist).
 absl::StatusOr<Curve> ReadCurve(const std::string& run, const std::string& metric, std::string label);
 
 struct CurveCommandOptions {

@@ -1,9 +1,10 @@
-// One number of every sublayer (or layer) in several columns, recorded steps mostly, as an SVG heat map: depth upwards, encoder below
-// decoder.
+// One number of every sublayer (or layer) in several columns, recorded steps mostly, as an SVG heat map: depth upwards,
+// encoder below decoder.
 //
-// A cell stands for a few neighbouring sublayers and one column: their geometric mean on a logarithmic scale, else their mean. The colour
-// bar shows the range, whose ends are the lowest and highest cell. Columns are records, not steps: dense first steps, thin later ones; the
-// axis names the steps. White: no such tensor. Black: a number that is not finite.
+// A cell stands for a few neighbouring sublayers and one column: their geometric mean on a logarithmic scale, else
+// their mean. The colour bar shows the range, whose ends are the lowest and highest cell. Columns are records, not
+// steps: dense first steps, thin later ones; the axis names the steps. White: no such tensor. Black: a number that is
+// not finite.
 #pragma once
 
 #include <cstdint>

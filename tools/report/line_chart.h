@@ -1,7 +1,7 @@
 // A chart of lines over a number (a step, mostly), as SVG: title, axes with units, legend.
 //
-// Lines of many points are thinned to what the width can show: of each pixel column the lowest and the highest value, so that
-// spikes stay visible. Points that are not finite interrupt the line and are counted in the legend.
+// Lines of many points are thinned to what the width can show: of each pixel column the lowest and the highest value,
+// so that spikes stay visible. Points that are not finite interrupt the line and are counted in the legend.
 #pragma once
 
 #include <string>

@@ -1,10 +1,12 @@
 // `hadal report RUN…`: what runs did and where their time went, in files a person can keep.
 //
 //   hadal report run                              run/report.html, .json and .md
-//   hadal report run --profile here.textproto     beside it what `hadal plan --profile` predicts for the run; --machine: for such a machine
-//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: the runs side by side, scaling efficiency, its losses
-// The HTML is one file: inline SVG, no script, no network. The JSON has every number of the page, the Markdown the tables.
-// Exit codes: 0, 1 a run cannot be read, 2 usage.
+//   hadal report run --profile here.textproto     beside it what `hadal plan --profile` predicts for the run;
+//                                                 --machine: for such a machine
+//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: the runs side by side, scaling
+//                                                 efficiency, its losses
+// The HTML is one file: inline SVG, no script, no network. The JSON has every number of the page, the Markdown the
+// tables. Exit codes: 0, 1 a run cannot be read, 2 usage.
 #pragma once
 
 #include <optional>
@@ -33,7 +35,8 @@ struct Report {
   std::string no_scaling;                  // why several runs have none; else empty
 };
 
-// `costs`: what all runs are held against; where none are given, what the first run that has kept its costs (cost_files.h) was started with.
+// `costs`: what all runs are held against; where none are given, what the first run that has kept its costs
+// (cost_files.h) was started with.
 // Errors: those of ReadRun and Summarize, and where costs are given PredictRun's.
 absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, const CostFiles& costs = {});
 
@@ -49,7 +52,8 @@ std::string ReportToHtml(const Report& report);
 std::string ReportToJson(const Report& report);
 std::string ReportToMarkdown(const Report& report);
 
-// Writes the runs' report to STEM.html, STEM.json and STEM.md, where `path` is STEM or one of them; returns their paths, a line each.
+// Writes the runs' report to STEM.html, STEM.json and STEM.md, where `path` is STEM or one of them; returns their
+// paths, a line each.
 // Errors: MakeReport's, the file system's.
 absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& path,
                                         const CostFiles& costs = {});

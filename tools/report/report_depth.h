@@ -1,5 +1,5 @@
-// The depth in the HTML report: what the instruments recorded (runtime/depth_metrics.h) as heat maps, depth upwards and steps to the right,
-// and as curves over the depth at a few steps.
+// The depth in the HTML report: what the instruments recorded (runtime/depth_metrics.h) as heat maps, depth upwards and
+// steps to the right, and as curves over the depth at a few steps.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
-// What a profile or a machine's description predicts for a run that has been made, beside what was measured: for `hadal report`.
+// What a profile or a machine's description predicts for a run that has been made, beside what was measured: for `hadal
+// report`.
 //
-// The prediction is `hadal plan`'s for the run's own config and ranks. A run's micro-batches are about as full as the profile's where both
-// read one corpus. `hadal train --profile FILE --machine FILE` keeps both files in the run directory, so that the report need not be told
-// again.
+// The prediction is `hadal plan`'s for the run's own config and ranks. A run's micro-batches are about as full as the
+// profile's where both read one corpus. `hadal train --profile FILE --machine FILE` keeps both files in the run
+// directory, so that the report need not be told again.
 #pragma once
 
 #include <string>
@@ -30,8 +31,8 @@ struct RunPrediction {
   double StepError() const { return layout.step_seconds / measured_seconds - 1; }
 };
 
-// Errors: those of reading the files and the run's config; InvalidArgument where the profile is another model's, or nothing says how large
-// the vocabularies are; NotFound for other micro-batches.
+// Errors: those of reading the files and the run's config; InvalidArgument where the profile is another model's, or
+// nothing says how large the vocabularies are; NotFound for other micro-batches.
 absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary& summary, const CostFiles& files);
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
 // A run as it is on disk, read back for reports: RUN/metrics.jsonl, RUN/config.resolved.textproto and RUN/trace.
 //
-// The inverse of metrics_jsonl.h; unknown events and keys are passed over, and a last line cut short by a crash too. What a run
-// did not record is absent, never zero.
+// The inverse of metrics_jsonl.h; unknown events and keys are passed over, and a last line cut short by a crash too.
+// What a run did not record is absent, never zero.
 #pragma once
 
 #include <cstdint>

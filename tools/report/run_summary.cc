@@ -12,8 +12,8 @@
 namespace hadal {
 namespace {
 
-// Runs of many stages have their times at every step in the beginning and seldom later (pipeline/step_report.h): of these steps those that lie
-// as far apart as the last ones do, so that the beginning weighs no more than the rest.
+// Runs of many stages have their times at every step in the beginning and seldom later (pipeline/step_report.h): of
+// these steps those that lie as far apart as the last ones do, so that the beginning weighs no more than the rest.
 std::vector<const StepMetrics*> EvenlySpaced(std::vector<const StepMetrics*> steps) {
   constexpr size_t kLast = 4;
   if (steps.size() < kLast) return steps;
@@ -61,8 +61,8 @@ struct ReplayedIdle {
   double in_communication = 0;
 };
 
-// The schedule's own idle time in one replica, with the measured compute of each stage spread evenly over its chunks and its
-// replica's micro-batches.
+// The schedule's own idle time in one replica, with the measured compute of each stage spread evenly over its chunks
+// and its replica's micro-batches.
 absl::StatusOr<ReplayedIdle> ReplayReplica(const LayoutRecord& layout, int replica,
                                            const std::vector<StageTimes>& stages) {
   ScheduleShape shape = layout.shape;

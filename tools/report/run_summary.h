@@ -1,21 +1,26 @@
 // Where a run's time went: means over its steady steps, by rank and by cause.
 //
 //   step = compute + optimizer + waiting for a core + bubble + imbalance + exposed transfers + communication + other
-//                                                     (seconds, mean over the stages, each of which is the mean over its replicas)
-//   compute = forward + recompute + backward          as measured on each rank; of these and the optimizer's the time without a core
-//                                                     (a neighbour, or more ranks than cores) is a part of its own
-//           = the same as predicted + slower          where costs are given (CompareWithCosts): what goes beyond a profile's or a
-//                                                     machine's costs is a part of its own too, negative where a stage was faster
-//   wait = bubble + imbalance + exposed transfers     the first two by replaying the run's schedule with the stages' measured compute
-//                                                     (step_breakdown.h), the third is what remains: transfers that were not hidden,
-//                                                     and jitter from micro-batch to micro-batch. Where ranks waited less than the
-//                                                     replay says, nothing remains, and the two share what was waited
-//   communication                                     as measured, without what the replay finds of a rank's idle time in it: until its
-//                                                     neighbour has room for a message, and, once it has done its own last backward,
-//                                                     for the others', which shows in the step's tail. That is wait, too
+//                                                     (seconds, mean over the stages, each of which is the mean over
+//                                                     its replicas)
+//   compute = forward + recompute + backward          as measured on each rank; of these and the optimizer's the time
+//                                                     without a core (a neighbour, or more ranks than cores) is a part
+//                                                     of its own
+//           = the same as predicted + slower          where costs are given (CompareWithCosts): what goes beyond a
+//                                                     profile's or a machine's costs is a part of its own too, negative
+//                                                     where a stage was faster
+//   wait = bubble + imbalance + exposed transfers     the first two by replaying the run's schedule with the stages'
+//                                                     measured compute (step_breakdown.h), the third is what remains:
+//                                                     transfers that were not hidden, and jitter from micro-batch to
+//                                                     micro-batch. Where ranks waited less than the replay says,
+//                                                     nothing remains, and the two share what was waited
+//   communication                                     as measured, without what the replay finds of a rank's idle time
+//                                                     in it: until its neighbour has room for a message, and, once it
+//                                                     has done its own last backward, for the others', which shows in
+//                                                     the step's tail. That is wait, too
 //   other = step - everything that was measured
-// so the parts sum to the step exactly. Two can be negative: imbalance, where unequal stages fit the schedule better than equal ones would,
-// and other, by what clocks differ.
+// so the parts sum to the step exactly. Two can be negative: imbalance, where unequal stages fit the schedule better
+// than equal ones would, and other, by what clocks differ.
 // Steady steps: those that carry stage times, without the first (it pages memory in) and without skipped updates.
 #pragma once
 
@@ -80,14 +85,16 @@ struct RunSummary {
 // Errors: those of the replay.
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
 
-// What a stage computes in a step, at the speed that a profile or a machine's description says: full speed, nothing beside it.
+// What a stage computes in a step, at the speed that a profile or a machine's description says: full speed, nothing
+// beside it.
 struct ComputeCosts {
   double forward = 0, recompute = 0, backward = 0;  // seconds, mean over the replicas
 
   double sum() const { return forward + recompute + backward; }
 };
 
-// Splits the compute of a run's step into what `costs` say of it and what goes beyond. Without stage times there is nothing to split.
+// Splits the compute of a run's step into what `costs` say of it and what goes beyond. Without stage times there is
+// nothing to split.
 // REQUIRES: one entry a stage of the summary.
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
 

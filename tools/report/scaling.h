@@ -1,12 +1,15 @@
 // How well runs of one model on more and more cores use them, and what each lost percent went to.
 //
-// The unit is the core-second a target token: a run on P cores (ranks × threads) that takes T seconds for a step of N tokens spends
+// The unit is the core-second a target token: a run on P cores (ranks × threads) that takes T seconds for a step of N
+// tokens spends
 //   c = P·T / N          and is efficient to  c_0 / c,  where run 0 is the one on the fewest cores.
-// That is strong scaling where all steps have as many tokens, weak scaling where tokens grow with the cores; the formula is the same.
-// Every part of a run's step (run_summary.h) is a part of c, so what a run loses against run 0, c - c_0, is the sum of the parts'
-// differences: each lost percent has a cause. `causes` are shares of c: they sum to 1 - efficiency. A negative cause is a gain.
-// Where the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted work, and "compute
-// slower than profiled" is what went beyond it; else the three are as measured, and slower compute shows as their loss against run 0.
+// That is strong scaling where all steps have as many tokens, weak scaling where tokens grow with the cores; the
+// formula is the same. Every part of a run's step (run_summary.h) is a part of c, so what a run loses against run 0, c
+// - c_0, is the sum of the parts' differences: each lost percent has a cause. `causes` are shares of c: they sum to 1 -
+//   efficiency. A negative cause is a gain.
+// Where the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted
+// work, and "compute slower than profiled" is what went beyond it; else the three are as measured, and slower compute
+// shows as their loss against run 0.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // Horizontal stacked bars as SVG: one bar a row, one colour a part, the row's total behind it.
 //
-// Parts below zero (gains) are drawn to the left of the zero line. Of many rows an even selection is shown (timeline_svg.h).
+// Parts below zero (gains) are drawn to the left of the zero line. Of many rows an even selection is shown
+// (timeline_svg.h).
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // Drawings as SVG text: shapes in the order they are added, coordinates in pixels from the top left corner.
 //
-// Text and titles are escaped here and nowhere else. Numbers have two decimals, so that a drawing is the same text everywhere.
+// Text and titles are escaped here and nowhere else. Numbers have two decimals, so that a drawing is the same text
+// everywhere.
 #pragma once
 
 #include <string>

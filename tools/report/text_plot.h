@@ -6,10 +6,10 @@
 //   2.10 ┤      ┗━━━━━━━━━
 //        └────────────────
 //         0             1,000
-// A column shows the mean of the points that fall into it; between columns with points the line is interpolated. The first
-// curve lies on top. Points that are not finite are left out, and the legend says how many. Where some curve falls (a loss), one
-// that rises above 1.25 times the highest first value runs along the frame's top edge, so that a diverging run does not flatten
-// the others.
+// A column shows the mean of the points that fall into it; between columns with points the line is interpolated. The
+// first curve lies on top. Points that are not finite are left out, and the legend says how many. Where some curve
+// falls (a loss), one that rises above 1.25 times the highest first value runs along the frame's top edge, so that a
+// diverging run does not flatten the others.
 // Threads: pure function.
 #pragma once
 

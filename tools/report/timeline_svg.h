@@ -1,8 +1,9 @@
 // A timeline as SVG: one row a rank, one bar a span, time from left to right.
 //
-// Bars at least three pixels wide are drawn one by one, wide ones with their label. Where a row has more spans than that, it is
-// drawn as a raster: each pixel column takes the kind that fills most of it, so that thousands of spans cost a bounded number of
-// shapes. Of many rows an even selection is shown, first and last included, and the drawing says so.
+// Bars at least three pixels wide are drawn one by one, wide ones with their label. Where a row has more spans than
+// that, it is drawn as a raster: each pixel column takes the kind that fills most of it, so that thousands of spans
+// cost a bounded number of shapes. Of many rows an even selection is shown, first and last included, and the drawing
+// says so.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // The abstract syntax of the synthetic corpus: what a sentence says, before it is English or German.
 //
 //   synthetic_sampler draws a Sentence; synthetic_english and synthetic_german each write it down.
-// Both languages are written from the same tree, so they mean the same; word order, agreement and case are each language's own.
-// Thread safety: plain values.
+// Both languages are written from the same tree, so they mean the same; word order, agreement and case are each
+// language's own. Thread safety: plain values.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-// Draws one clause of a synthetic sentence: who does what, to whom, where and when, within what the sentence wishes of it.
+// Draws one clause of a synthetic sentence: who does what, to whom, where and when, within what the sentence wishes of
+// it.
 //
-// A clause is drawn top down (tense, verb or copula, subject, objects, place, adverbs), each from the rows of the lexicon
-// (synthetic_lexicon.h) that fit what is there already, so that it is grammatical in both languages and mostly makes sense.
-// Thread safety: none; each sentence has its own.
+// A clause is drawn top down (tense, verb or copula, subject, objects, place, adverbs), each from the rows of the
+// lexicon (synthetic_lexicon.h) that fit what is there already, so that it is grammatical in both languages and mostly
+// makes sense. Thread safety: none; each sentence has its own.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,8 @@ class ClauseSampler {
 
   Clause DrawClause(const ClauseWish& wish);
 
-  // The parts of a clause that sentences of a shape of their own put together.  REQUIRES: for objects and place, a verb.
+  // The parts of a clause that sentences of a shape of their own put together.  REQUIRES: for objects and place, a
+  // verb.
   const Verb* DrawVerb(const ClauseWish& wish, Tense tense);
   void DrawObjects(const ClauseWish& wish, Clause& clause);
   void DrawPlace(const ClauseWish& wish, Clause& clause);

@@ -1,11 +1,12 @@
-// `hadal generate`: an English-German corpus from a grammar, unlimited and reproducible, for a first run without any data.
+// `hadal generate`: an English-German corpus from a grammar, unlimited and reproducible, for a first run without any
+// data.
 //
 //   hadal generate --out DIR [--pairs N] [--valid N] [--test N] [--seed S]
 // writes train.en, train.de, valid.en, … into DIR, ready for `hadal prepare`.
-// Pair i is a function of (seed, i) alone. A pair belongs to valid, test or train by the checksum of its English sentence: what is
-// held out cannot occur in training, whatever the seed and the sizes. Sentences are grammatical; what they say is often nonsense.
-// The files: synthetic_lexicon (words), synthetic_clause (abstract syntax), synthetic_sampler (draws it), synthetic_english and
-// synthetic_german (write it down).
+// Pair i is a function of (seed, i) alone. A pair belongs to valid, test or train by the checksum of its English
+// sentence: what is held out cannot occur in training, whatever the seed and the sizes. Sentences are grammatical; what
+// they say is often nonsense. The files: synthetic_lexicon (words), synthetic_clause (abstract syntax),
+// synthetic_sampler (draws it), synthetic_english and synthetic_german (write it down).
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,8 @@ struct GenerateOptions {
   bool overwrite = false;  // replace files that are there
 };
 
-// Writes the six files (a split of size 0 is left out) and one line to `out`. No English sentence occurs twice in valid or in test.
+// Writes the six files (a split of size 0 is left out) and one line to `out`. No English sentence occurs twice in valid
+// or in test.
 // Errors: bad sizes; AlreadyExists; those of writing, after which no file is half-written.
 absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out);
 

@@ -1,5 +1,5 @@
-// The random numbers of one synthetic sentence: a function of (seed, index of the sentence) alone, in the order they are asked for.
-// Thread safety: none; each sentence has its own.
+// The random numbers of one synthetic sentence: a function of (seed, index of the sentence) alone, in the order they
+// are asked for. Thread safety: none; each sentence has its own.
 #pragma once
 
 #include <algorithm>

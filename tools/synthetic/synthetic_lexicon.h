@@ -1,7 +1,7 @@
 // The words of the synthetic corpus, English and German side by side, with what the grammar must know about each.
 //
-// All tables are data (synthetic_lexicon.cc); adding a row adds a word. Inflection that follows rules lives in synthetic_english
-// and synthetic_german, inflection that does not is written out here.
+// All tables are data (synthetic_lexicon.cc); adding a row adds a word. Inflection that follows rules lives in
+// synthetic_english and synthetic_german, inflection that does not is written out here.
 // Thread safety: constants.
 #pragma once
 

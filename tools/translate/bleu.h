@@ -28,7 +28,8 @@ struct BleuCommandOptions {
   int digits = 1;  // of the score, after the point
 };
 
-// Scores the files and writes the result to `out`, with a last newline; a warning about references that 13a cannot cut into words goes to `log`.
+// Scores the files and writes the result to `out`, with a last newline; a warning about references that 13a cannot cut
+// into words goes to `log`.
 // Errors: a file that cannot be read, is not UTF-8 (with its line), is empty, or whose number of lines differs.
 absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_input, std::ostream& out,
                      std::ostream& log);

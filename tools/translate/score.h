@@ -2,12 +2,12 @@
 //
 //   hadal score --checkpoint DIR|RUN_DIR --source FILE --target FILE [--out FILE]
 //   hadal score --checkpoint DIR|RUN_DIR --target FILE [--out FILE]                  of a language model
-// One line a pair, in the order of the files: the summed natural-log probability of the target's tokens and their number (</s>
-// counted in both), separated by a tab. A blank side is scored as </s> alone. A pair's score depends on the model alone, not on
-// the pairs around it.
-// The summary on `log` gives the perplexity a token, exp(total nll / target tokens), and a word, exp(total nll / words): words are the
-// target's as written, cut at white space, and one more a line for its end (so count fairseq and KenLM), whatever the vocabulary.
-// Models of different vocabularies can be compared by the second only.
+// One line a pair, in the order of the files: the summed natural-log probability of the target's tokens and their
+// number (</s> counted in both), separated by a tab. A blank side is scored as </s> alone. A pair's score depends on
+// the model alone, not on the pairs around it.
+// The summary on `log` gives the perplexity a token, exp(total nll / target tokens), and a word, exp(total nll /
+// words): words are the target's as written, cut at white space, and one more a line for its end (so count fairseq and
+// KenLM), whatever the vocabulary. Models of different vocabularies can be compared by the second only.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct ScoreOptions {
 };
 
 // All ranks call it together; rank 0 reads, and writes to `out` (or the file) and `log`. Blocking.
-// Errors: those of loading the checkpoint; InvalidArgument for files of unequal length, lines that are not UTF-8 or (with kError)
-// too long, with their number.
+// Errors: those of loading the checkpoint; InvalidArgument for files of unequal length, lines that are not UTF-8 or
+// (with kError) too long, with their number.
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log);
 

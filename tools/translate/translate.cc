@@ -111,7 +111,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Once the model is loaded: one that cannot be costs nobody the translations of before. A pipe or a device has nothing to lose.
+  // Once the model is loaded: one that cannot be costs nobody the translations of before. A pipe or a device has
+  // nothing to lose.
   absl::Status EmptyOutput() const {
     std::error_code error;
     if (!std::filesystem::is_regular_file(options_.output, error)) return absl::OkStatus();

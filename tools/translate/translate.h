@@ -2,12 +2,13 @@
 //
 //   hadal translate --checkpoint DIR|RUN_DIR [--input FILE] [--out FILE] [--beam N] [--length-penalty P]
 //                   [--max-len-a A] [--max-len-b B] [--nbest 1] [--print-scores] …
-// Beam search is that of the run's BLEU at validations (the `decode` group of its config, which the checkpoint carries), but for what is given.
-// One line a sentence, in the order of the input; an empty line gives an empty line. With --nbest N > 1 each input line gives up
-// to N lines, best first, each beginning with the input line's number and a tab; --print-scores puts the score and a tab in
-// front of the text (score: Σ log p / length^length_penalty, natural logarithm, </s> counted).
-// A sentence's translation depends on the model and the options alone: not on the sentences around it, ranks or threads. (On a GPU the last bits
-// of its score depend on --beam, --batch and --longest-source, by which products have their sizes: decode_capacity.h.)
+// Beam search is that of the run's BLEU at validations (the `decode` group of its config, which the checkpoint
+// carries), but for what is given. One line a sentence, in the order of the input; an empty line gives an empty line.
+// With --nbest N > 1 each input line gives up to N lines, best first, each beginning with the input line's number and a
+// tab; --print-scores puts the score and a tab in front of the text (score: Σ log p / length^length_penalty, natural
+// logarithm, </s> counted). A sentence's translation depends on the model and the options alone: not on the sentences
+// around it, ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source, by
+// which products have their sizes: decode_capacity.h.)
 // Limitation: input is read, translated and written --buffer lines at a time.
 #pragma once
 
@@ -61,8 +62,8 @@ struct TranslateStreams {
 };
 
 // All ranks call it together; rank 0 reads and writes. Blocking.
-// Errors: those of loading the checkpoint and of the decoder; FailedPrecondition for a checkpoint whose config this version cannot read;
-// InvalidArgument for bad options, a line that is not UTF-8 or (with
+// Errors: those of loading the checkpoint and of the decoder; FailedPrecondition for a checkpoint whose config this
+// version cannot read; InvalidArgument for bad options, a line that is not UTF-8 or (with
 // kError) too long, with its number; what the file system says.
 absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
                           const TranslateStreams& streams);

@@ -1,4 +1,5 @@
-// The search's side of a lane: cache rows are never shared by mistake, and sentences that do not fit come back unharmed.
+// The search's side of a lane: cache rows are never shared by mistake, and sentences that do not fit come back
+// unharmed.
 #include "pipeline/decode/decode_group.h"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace {
 constexpr int32_t kVocabulary = 12;
 constexpr int32_t kCandidates = 11;
 
-// A stand-in for the model, run on the tables that a rank would use: every cache row holds what was written into it, and the
-// answer is a function of the sources and tokens that a row sees through its index.
+// A stand-in for the model, run on the tables that a rank would use: every cache row holds what was written into it,
+// and the answer is a function of the sources and tokens that a row sees through its index.
 class FakeRank {
  public:
   explicit FakeRank(const DecodeCapacity& capacity)

@@ -33,8 +33,8 @@ TEST(DecodeQueue, AGroupHasNoMoreSentencesThanALane) {
   EXPECT_THAT(Groups({5, 4, 3, 2, 1}, capacity, 20), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4)));
 }
 
-// 12 sentences for 3 lanes: 4 each, although a lane would take 8. No thinner than steps of 16 rows: with a beam of 2 a lane is
-// filled.
+// 12 sentences for 3 lanes: 4 each, although a lane would take 8. No thinner than steps of 16 rows: with a beam of 2 a
+// lane is filled.
 TEST(DecodeQueue, FewSentencesAreSpreadOverTheLanes) {
   const std::vector<int32_t> sources(12, 5);
   DecodeCapacity capacity = kLarge;
@@ -48,7 +48,8 @@ TEST(DecodeQueue, SourcesAndWhatTheCacheProbablyHoldsEndAGroup) {
   capacity.source_rows = 20;
   EXPECT_THAT(Groups({10, 10, 1}, capacity, 4), ElementsAre(ElementsAre(0, 1), ElementsAre(2))) << "exactly full";
   capacity = kLarge;
-  // 10 source rows: a path of 10 + 5 + 8, of which the 4 hypotheses share all but 24 rows in all. One row of the cache is nobody's.
+  // 10 source rows: a path of 10 + 5 + 8, of which the 4 hypotheses share all but 24 rows in all. One row of the cache
+  // is nobody's.
   capacity.cache_rows = 1 + 2 * (10 + 23 + 24);
   EXPECT_THAT(Groups({10, 10, 10}, capacity, 4), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
   --capacity.cache_rows;

@@ -48,7 +48,8 @@ double LinearFlops(const BenchStepOptions& o, bool checkpointing) {
   return 2 * o.tokens * ((checkpointing ? 4 : 3) * layers + 3 * head);
 }
 
-// Attention: two products forward, five backward, a head's square each; causal by strips of 8: 3/4 of the square at length 16.
+// Attention: two products forward, five backward, a head's square each; causal by strips of 8: 3/4 of the square at
+// length 16.
 double AttentionFlops(const BenchStepOptions& o, bool checkpointing) {
   const double product = 2.0 * o.tokens * o.length * o.d_model;
   return (checkpointing ? 9 : 7) * product * (o.encoder_layers + (1 + 0.75) * o.decoder_layers);

@@ -29,8 +29,8 @@ PackedBatch Batch() {
   return batch;
 }
 
-// By hand, multiply-adds: of an encoder layer 4 + 2·3 matrices of d² for 7 rows, of a decoder layer as many for 6 rows, and
-// cross-attention's 2 for 6 rows and 2 for 7.
+// By hand, multiply-adds: of an encoder layer 4 + 2·3 matrices of d² for 7 rows, of a decoder layer as many for 6 rows,
+// and cross-attention's 2 for 6 rows and 2 for 7.
 constexpr double kD2 = 64, kEncoder = 7 * 10 * kD2, kDecoder = (6 * 10 + 6 * 2 + 7 * 2) * kD2, kHead = 6.0 * 8 * 50;
 // Pairs that attend: source 9 + 16; target, causal, 15 + 1; cross 15 + 4.
 constexpr double kEncoderPairs = 8 * 25, kDecoderPairs = 8 * (16 + 19);

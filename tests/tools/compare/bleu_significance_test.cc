@@ -50,8 +50,9 @@ TEST(PairedBootstrap, IsSymmetricAndReproducible) {
   EXPECT_NEAR(PValue(systems), PValue(systems, {.seed = 99}), 0.05);
 }
 
-// With few segments that either differ or not, Δ_i is a function of how often the one that differs is drawn: 0 with probability
-// (1 − 1/n)^n, about e^-1. The p-value can be no smaller than the share of resamples that far from the mean.
+// With few segments that either differ or not, Δ_i is a function of how often the one that differs is drawn: 0 with
+// probability (1 − 1/n)^n, about e^-1. The p-value can be no smaller than the share of resamples that far from the
+// mean.
 TEST(PairedBootstrap, ResamplesAreDrawnWithReplacement) {
   const double p = PValue(MakeSystems(1, 0), {.resamples = 4000});
   EXPECT_GT(p, 0.3);

@@ -1,4 +1,5 @@
-// Every grid of configs/papers is read, and every cell of it planned: schema, axes, methods at their depths, what fields mean together.
+// Every grid of configs/papers is read, and every cell of it planned: schema, axes, methods at their depths, what
+// fields mean together.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// Every field of the config, and every word of it, arrives in the options; what they mean together is run_options_test.cc's.
+// Every field of the config, and every word of it, arrives in the options; what they mean together is
+// run_options_test.cc's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

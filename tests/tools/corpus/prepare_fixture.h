@@ -1,4 +1,5 @@
-// What tests of `hadal prepare` share: three sentences and their translations, options that prepare them, and a look at what came out.
+// What tests of `hadal prepare` share: three sentences and their translations, options that prepare them, and a look at
+// what came out.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Reads event files with a decoder of its own: framing, checksums (bit by bit) and protobuf wire format by hand, with the field
-// numbers of TensorFlow's event.proto. TensorBoard 2.21's EventAccumulator was seen to read the same files.
+// Reads event files with a decoder of its own: framing, checksums (bit by bit) and protobuf wire format by hand, with
+// the field numbers of TensorFlow's event.proto. TensorBoard 2.21's EventAccumulator was seen to read the same files.
 #include "tools/metrics/tensorboard.h"
 
 #include <cmath>

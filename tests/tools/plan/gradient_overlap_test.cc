@@ -21,8 +21,8 @@ using ::testing::Field;
 constexpr LinkRate kSecondAnElement{.bytes_per_second = 4};
 
 TEST(SummedSeconds, APieceWaitsForItsCompletionAndForTheLink) {
-  // Owner 1 receives its pieces over [2, 5) and [5, 9), since the link is busy when the second is complete, and adds over [9, 11).
-  // Owner 0 receives over [7, 9): nobody else is on its link.
+  // Owner 1 receives its pieces over [2, 5) and [5, 9), since the link is busy when the second is complete, and adds
+  // over [9, 11). Owner 0 receives over [7, 9): nobody else is on its link.
   const GradientPiece pieces[] = {{2, 1, 3}, {3, 1, 4}, {7, 0, 2}};
   const ReplicaLinks links{.near = kSecondAnElement, .near_replicas = 1, .sum_seconds = 0.5};
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 11);
@@ -40,7 +40,8 @@ TEST(SummedSeconds, AnOwnerReceivesFromItsNodeAndFromOthersAtOnce) {
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, {.near = kSecondAnElement, .near_replicas = 3}), 1 + 3 * 2);
 }
 
-// Second by second: the link carries an element a second, of the first piece that is complete and not yet there; adding takes one too.
+// Second by second: the link carries an element a second, of the first piece that is complete and not yet there; adding
+// takes one too.
 double SecondBySecond(const std::vector<GradientPiece>& pieces, int replicas) {
   double end = 0;
   for (int owner = 0; owner < replicas; ++owner) {
@@ -95,7 +96,8 @@ class GradientPiecesTest : public ::testing::Test {
     ApplyResidualMethod(ResidualMethod::kDeepNorm, options_);
   }
 
-  // The pieces of a stage when every sublayer takes a second forward and two backward; `last`: the span of its last backward.
+  // The pieces of a stage when every sublayer takes a second forward and two backward; `last`: the span of its last
+  // backward.
   std::vector<GradientPiece> Pieces(PipelineOptions pipeline, int stage, int32_t most_parts) {
     model_ = ModelPlan::Make(options_);
     const auto plan = MakePipelinePlan(model_, {.micro_batches = 8, .source_tokens = 64, .target_tokens = 64}, pipeline,
@@ -127,7 +129,8 @@ class GradientPiecesTest : public ::testing::Test {
 TEST_F(GradientPiecesTest, OnACpuEverySublayerLetsItsOwnGo) {
   const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 1 << 20);
   EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
-  // The last backward's 38 seconds end with the step's computation: the last sublayer is complete after two of them, the first at the end.
+  // The last backward's 38 seconds end with the step's computation: the last sublayer is complete after two of them,
+  // the first at the end.
   const double end = replay_.makespan_seconds;
   std::vector<double> complete;
   for (const GradientPiece& piece : pieces) {

@@ -126,8 +126,8 @@ TEST(LayoutCandidates, AreAllLayoutsOfAllDevices) {
   const TrainOptions options = SmallRun();
   const ModelPlan model = ModelPlan::Make(options.model);
   const Machine machine = SmallMachine(1, 4, 1000);
-  // 8 micro-batches on 4 devices, each with and without checkpointing: 4 stages of 1 (two schedules), 2, 3 and 4 chunks, 2 stages of 1, 2, 3, 4, 6
-  // and 8 chunks and one stage of 1, both with and without sharding.
+  // 8 micro-batches on 4 devices, each with and without checkpointing: 4 stages of 1 (two schedules), 2, 3 and 4
+  // chunks, 2 stages of 1, 2, 3, 4, 6 and 8 chunks and one stage of 1, both with and without sharding.
   EXPECT_EQ(LayoutCandidates(model, options, machine, {.vary_micro_batch = false}).size(), 10u + 28u + 8u);
   const std::vector<LayoutPrediction> all = LayoutCandidates(model, options, machine, {});
   EXPECT_EQ(all.size(), 3 * 46u + 38u + 10u) << "of 8, 16 and 4, of 2 and of 1 micro-batches";

@@ -205,7 +205,8 @@ TEST(PlanReport, Bf16HalvesBordersOfAPostNormStreamAndAddsTwoBytesAWeight) {
   }
 }
 
-// In bf16 the encoder's memory crosses in two bytes and its gradient comes back in four; the post-norm stream takes two both ways.
+// In bf16 the encoder's memory crosses in two bytes and its gradient comes back in four; the post-norm stream takes two
+// both ways.
 TEST(PlanReport, BordersStateWhatCrossesEachWay) {
   TrainOptions options = SmallRun();
   options.pipeline.split = {3, 7, 11};                     // inside the encoder, between the stacks, inside the decoder
@@ -241,7 +242,8 @@ TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
   EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
 }
 
-// Combined layers: the history counts, in memory and at the borders, and where it does not fit the depth that would is named.
+// Combined layers: the history counts, in memory and at the borders, and where it does not fit the depth that would is
+// named.
 TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
   TrainOptions options = SmallRun();
   options.model.encoder_layers = options.model.decoder_layers = 12;

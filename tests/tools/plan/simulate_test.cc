@@ -155,7 +155,8 @@ nlohmann::json Command(std::vector<std::string> arguments) {
   return nlohmann::json::parse(out, nullptr, /*allow_exceptions=*/false);
 }
 
-// Two ranks in nodes of their own, one micro-batch: forward, message, and back. Milliseconds, mebibytes, GB/s, microseconds.
+// Two ranks in nodes of their own, one micro-batch: forward, message, and back. Milliseconds, mebibytes, GB/s,
+// microseconds.
 TEST(Simulate, TheCommandLineHasItsUnits) {
   const std::vector<std::string> base = {"--kind",       "gpipe", "--stages",      "2",  "--micro-batches", "1",
                                          "--forward-ms", "250",   "--backward-ms", "500"};

@@ -36,7 +36,8 @@ TEST(StepBreakdown, WhatUnequalStagesAddIsTheImbalance) {
   EXPECT_DOUBLE_EQ(result.breakdown.link_seconds, 0);
 }
 
-// One micro-batch through two stages and back: the border is crossed twice, each time 0.25 s on the link and 0.5 s behind it.
+// One micro-batch through two stages and back: the border is crossed twice, each time 0.25 s on the link and 0.5 s
+// behind it.
 TEST(StepBreakdown, WhatALinkAddsIsTheLinks) {
   const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 1};
   const StepBreakdown parts = BreakDown(ScheduleKind::kGpipe, shape,

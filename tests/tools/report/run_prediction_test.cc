@@ -79,7 +79,8 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
   EXPECT_NEAR(whole[0].forward, full, 1e-9);
   EXPECT_NEAR(whole[0].backward, 2 * full, 1e-9);
 
-  // The planner's cut, then the second stage slowed; a tenth of the first one's compute had no core, and is not slow compute.
+  // The planner's cut, then the second stage slowed; a tenth of the first one's compute had no core, and is not slow
+  // compute.
   WriteRecordedRun(two, {.stages = {{.forward_seconds = 1}, {.forward_seconds = 1}}});
   const auto cut = MakeReport({two}, costs);
   ASSERT_TRUE(cut.ok()) << cut.status();

@@ -89,7 +89,8 @@ TimeParts PartsOfTwo(std::vector<StageTimes> stages, double seconds) {
   return *summary.parts;
 }
 
-// As the engine's clocks have it: the last stage waits for the first forward, and in the step's tail for the first stage's last backward.
+// As the engine's clocks have it: the last stage waits for the first forward, and in the step's tail for the first
+// stage's last backward.
 TEST(RunSummary, WaitingInTheTailIsWaitingToo) {
   constexpr double kForward = 0.6 / 8, kBackward = 1.0 / 8, kNorm = 0.01;
   const TimeParts parts = PartsOfTwo({{.forward_seconds = 0.6,

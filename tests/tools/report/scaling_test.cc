@@ -28,7 +28,8 @@ Runs Record(const std::vector<RecordedRun>& runs) {
   return result;
 }
 
-// One rank computes 3.2 s in 8 micro-batches; two ranks half of it each and idle for one micro-batch's share: the bubble.
+// One rank computes 3.2 s in 8 micro-batches; two ranks half of it each and idle for one micro-batch's share: the
+// bubble.
 constexpr double kBubble = 0.2;
 RecordedRun OneRank() { return {.stages = {{.forward_seconds = 1.2, .backward_seconds = 2.0}}}; }
 RecordedRun TwoRanks(double exposed, double first_share = 0.5) {
@@ -67,7 +68,8 @@ TEST(RunSummary, ReplicasHaveTheirOwnBubbles) {
   EXPECT_NEAR(runs.summaries[0].parts->exposed_transfers, 0.05, 1e-9);
 }
 
-// The last stage keeps its activations, the first one computes them again: both take equally long, so that nothing is imbalance.
+// The last stage keeps its activations, the first one computes them again: both take equally long, so that nothing is
+// imbalance.
 TEST(RunSummary, RecomputationIsComputing) {
   const Runs runs = Record(
       {{.stages = {{.forward_seconds = 0.6, .recompute_seconds = 0.4, .backward_seconds = 0.6, .wait_seconds = kBubble},

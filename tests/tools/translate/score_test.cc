@@ -1,4 +1,5 @@
-// `hadal score` of a language model: plain text in, log-probabilities and the two perplexities out; and what such a model refuses.
+// `hadal score` of a language model: plain text in, log-probabilities and the two perplexities out; and what such a
+// model refuses.
 #include "tools/translate/score.h"
 
 #include <cmath>

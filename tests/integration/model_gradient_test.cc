@@ -1,0 +1,152 @@
+// Whole models on one rank: the gradient of every parameter that a training step leaves is the slope of the loss that
+// the same step reports, for every method. Dropout is on: its randomness is counted, so that the loss is a function of
+// the parameters alone.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "layers/purpose.h"
+#include "pipeline/engine.h"
+#include "pipeline/parameter_broadcast.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/sampling_order.h"
+#include "tests/integration/pipeline_run.h"
+#include "tests/support/directional_difference.h"
+#include "tests/support/moved_parameters.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int kWidth = 16, kVocabulary = 23, kMicroBatches = 2, kRows = 16, kLongest = 5;
+constexpr uint64_t kSeed = 11;
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+// Of a mean over some 25 rows of losses of about 3, each the end of some 20 products and norms.
+constexpr DifferenceModel kModel{.rounding = 8 * 0x1p-24, .directions = 2};
+
+// The loss of one training step as a function of the parameters.
+class LossOfModel {
+ public:
+  explicit LossOfModel(const ModelOptions& options)
+      : plan_(ModelPlan::Make(options)),
+        batches_(StepOf(options)),
+        pipeline_(MakePipelinePlan(plan_,
+                                   {.micro_batches = kMicroBatches, .source_tokens = kRows, .target_tokens = kRows}, {},
+                                   /*ranks=*/1)
+                      .value()) {
+    PrepareComputeThread();
+    const Stream stream = Stream::Cpu(1);
+    Communicator& rank = world_.communicator(0);
+    engine_ = Engine::Create({.plan = plan_,
+                              .pipeline = pipeline_,
+                              .stream = stream,
+                              .purpose = Purpose::kTraining,
+                              .world = rank,
+                              .timeout = kTimeout})
+                  .value();
+    EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), kSeed, stream, rank, kTimeout).ok());
+    MoveParametersOffTheirStart(parameters(), kSeed + 1);
+    MoveHiddenUnitsOffTheBend(parameters());
+    EXPECT_TRUE(engine_->ProfileResidualStream(batches_.micro_batches[0], {.seed = kSeed}).ok());
+  }
+
+  const ModelPlan& plan() const { return plan_; }
+
+  // A token's; weights stay as they are.
+  double operator()() {
+    const StepScalars scalars{
+        .seed = kSeed, .step = 5, .update = 3, .gradient_scale = 1.0f / static_cast<float>(batches_.target_tokens)};
+    const StepResult result = engine_->TrainingStep(batches_.micro_batches, scalars, {.apply = false}).value();
+    EXPECT_EQ(result.gradient.loss.tokens, batches_.target_tokens);
+    return result.gradient.loss.MeanLoss();
+  }
+
+  // By parameter, where the optimizer reads them: tied tables' uses summed.
+  std::vector<std::vector<float>> Gradients() {
+    (*this)();
+    std::vector<std::vector<float>> gradients(plan_.parameters.size());
+    for (const StateSlice& slice : engine_->state().owned()) {
+      gradients[slice.parameter].assign(slice.gradient.data, slice.gradient.data + slice.gradient.size);
+    }
+    return gradients;
+  }
+
+  std::span<float> Weight(int32_t parameter) {
+    const Vector weight = parameters().WeightVector(parameter);
+    return {weight.data, static_cast<size_t>(weight.size)};
+  }
+
+ private:
+  static StepBatches StepOf(const ModelOptions& options) {
+    const Corpus corpus = RandomCorpusFor(options, 40, kLongest, 3);
+    SamplingOrder order =
+        SamplingOrder::Create(corpus, {.seed = 1, .capacity = {kRows, kRows}, .micro_batches_per_step = kMicroBatches})
+            .value();
+    return order.At(0);
+  }
+  const ParameterStore& parameters() const { return engine_->stage().parameters(); }
+
+  const ModelPlan plan_;
+  const StepBatches batches_;
+  const PipelinePlan pipeline_;
+  InProcessWorld world_{1};
+  std::unique_ptr<Engine> engine_;
+};
+
+DifferenceModel ModelFor(ParameterRole role) {
+  DifferenceModel model = kModel;
+  if (role == ParameterRole::kKeyBias) model.may_vanish = true;              // softmax(q·(k + b)) does not depend on b
+  if (role == ParameterRole::kCombinationWeight) model.largest_step = 2e-2;  // a norm of few terms bends early
+  return model;
+}
+
+void ExpectGradientsOfTheLoss(const ModelOptions& options) {
+  ASSERT_TRUE(ValidateModelOptions(options).ok()) << ValidateModelOptions(options);
+  LossOfModel loss(options);
+  const std::vector<std::vector<float>> gradients = loss.Gradients();
+  for (size_t p = 0; p < gradients.size(); ++p) {
+    const auto parameter = static_cast<int32_t>(p);
+    const DifferenceModel model = ModelFor(loss.plan().parameters[p].role);
+    EXPECT_TRUE(IsGradientAlongDirections(
+        loss.Weight(parameter), gradients[p], [&] { return loss(); }, model, parameter))
+        << loss.plan().ParameterName(parameter);
+  }
+}
+
+ModelOptions TwoLayersOf(ModelOptions model, ResidualMethod method) {
+  if (model.has_encoder()) model.encoder_layers = 2;
+  model.decoder_layers = 2;
+  ApplyResidualMethod(method, model);
+  return model;
+}
+
+class ModelGradientTest : public ::testing::TestWithParam<ResidualMethod> {};
+
+TEST_P(ModelGradientTest, IsTheSlopeOfTheLossOfAnEncoderDecoder) {
+  ExpectGradientsOfTheLoss(TwoLayersOf(SmallModel(GetParam(), kWidth, kVocabulary), GetParam()));
+}
+
+TEST_P(ModelGradientTest, IsTheSlopeOfTheLossOfALanguageModel) {
+  ExpectGradientsOfTheLoss(TwoLayersOf(SmallLanguageModel(GetParam(), kWidth, kVocabulary), GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, ModelGradientTest, ::testing::ValuesIn(AllResidualMethods()),
+                         [](const auto& info) { return ResidualMethodName(info.param); });
+
+TEST(ModelGradientTest, IsTheSlopeOfTheLossWhateverTablesAreShared) {
+  for (const EmbeddingSharing sharing : {EmbeddingSharing::kNone, EmbeddingSharing::kDecoder}) {
+    SCOPED_TRACE(absl::StrCat("sharing ", static_cast<int>(sharing)));
+    ModelOptions model = TwoLayersOf(SmallModel(ResidualMethod::kTFixup, kWidth, kVocabulary), ResidualMethod::kTFixup);
+    model.sharing = sharing;
+    model.source_vocabulary += 6;
+    ExpectGradientsOfTheLoss(model);
+  }
+}
+
+}  // namespace
+}  // namespace hadal::testing

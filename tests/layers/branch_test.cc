@@ -1,0 +1,171 @@
+// What every branch F promises (branch.h), without a reference: its gradients are the slopes of <w, F(x)>, and each
+// verb replaces or adds as its header says. Dropout is on: its randomness is counted, so that F is a function.
+#include "layers/branch.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/support/bound_model.h"
+#include "tests/support/directional_difference.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr double kMagnitude = 4, kMultiple = 4;  // of gradients that are added to others (NearReference)
+
+struct Place {
+  const char* name;
+  SublayerKind kind;
+  Stack stack;
+};
+
+constexpr Place kPlaces[] = {{"SelfAttention", SublayerKind::kSelfAttention, Stack::kEncoder},
+                             {"CausalSelfAttention", SublayerKind::kSelfAttention, Stack::kDecoder},
+                             {"CrossAttention", SublayerKind::kCrossAttention, Stack::kDecoder},
+                             {"FeedForward", SublayerKind::kFeedForward, Stack::kDecoder}};
+
+int32_t SublayerAt(const ModelPlan& plan, const Place& place) {
+  for (int32_t s = 0; s < plan.output_head(); ++s) {
+    if (plan.sublayers[s].kind == place.kind && plan.sublayers[s].stack == place.stack) return s;
+  }
+  ADD_FAILURE() << "no such sublayer";
+  return 0;
+}
+
+class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMethod>> {
+ protected:
+  BranchTest()
+      : model_(NarrowModel(std::get<ResidualMethod>(GetParam()), 1, 1), PairsOf({4, 1, 5}, {3, 6, 2}, 23)),
+        sublayer_(SublayerAt(model_.plan(), std::get<Place>(GetParam()))),
+        branch_(MakeBranch(model_.plan(), sublayer_)),
+        x_(model_.capacity().rows(std::get<Place>(GetParam()).stack), width(), 1, 1.0f),
+        memory_(model_.capacity().source_rows, width(), 2, 1.0f),
+        y_(x_.rows, width()),
+        w_(x_.rows, width(), 3, 1.0f),
+        saved_(branch_->SavedBytes(model_.capacity())) {}
+
+  int64_t width() const { return model_.plan().options.d_model; }
+  bool reads_memory() const { return std::get<Place>(GetParam()).kind == SublayerKind::kCrossAttention; }
+
+  SublayerContext Context(Matrix d_memory) const {
+    SublayerContext context = model_.Context();
+    if (!reads_memory()) return context;
+    context.memory = memory_.view();
+    context.d_memory = d_memory;
+    return context;
+  }
+
+  double Loss() {
+    branch_->Forward(Context({}), x_.view(), saved_.data(), y_.view());
+    double sum = 0;
+    for (size_t i = 0; i < y_.values.size(); ++i) sum += double{w_.values[i]} * double{y_.values[i]};
+    return sum;
+  }
+
+  // Both halves of a backward behind a forward; what they add to is left as it comes.
+  void Backward(bool accumulate, OwnedMatrix& d_x, OwnedMatrix& d_memory) {
+    const SublayerContext context = Context(d_memory.view());
+    branch_->Forward(context, x_.view(), saved_.data(), y_.view());
+    branch_->BackwardInput(context, w_.view(), saved_.data(), accumulate, d_x.view());
+    branch_->BackwardWeight(context, x_.view(), w_.view(), saved_.data());
+  }
+
+  // Parameters of the sublayer that the residual connection reads, and F does not.
+  bool IsOfTheConnection(int32_t parameter) const {
+    switch (model_.plan().parameters[parameter].role) {
+      case ParameterRole::kNormScale:
+      case ParameterRole::kNormShift:
+      case ParameterRole::kClosingNormScale:
+      case ParameterRole::kClosingNormShift:
+      case ParameterRole::kClosingShift:
+      case ParameterRole::kBranchScale:
+        return true;
+      default:
+        return parameter == branch_->output_bias();
+    }
+  }
+
+  // Elements of y are sums of some 20 terms of about their size, behind two or three such sums.
+  DifferenceModel Model() const {
+    double squares = 0;
+    for (const float v : y_.values) squares += double{v} * v;
+    return {.rounding = 8 * 0x1p-24 * std::sqrt(squares)};
+  }
+  ::testing::AssertionResult IsGradient(std::span<float> variable, const std::vector<float>& gradient,
+                                        const DifferenceModel& model, uint32_t seed) {
+    return IsGradientAlongDirections(
+        variable, gradient, [this] { return Loss(); }, model, seed);
+  }
+
+  BoundModel model_;
+  const int32_t sublayer_;
+  const std::unique_ptr<Branch> branch_;
+  OwnedMatrix x_, memory_, y_, w_;
+  std::vector<std::byte> saved_;
+};
+
+TEST_P(BranchTest, GradientsAreTheSlopesOfItsOutput) {
+  OwnedMatrix d_x(x_.rows, width()), d_memory(memory_.rows, width());
+  Backward(/*accumulate=*/false, d_x, d_memory);
+  EXPECT_TRUE(IsGradient(x_.values, d_x.values, Model(), 100)) << "x";
+  if (reads_memory()) {
+    EXPECT_TRUE(IsGradient(memory_.values, d_memory.values, Model(), 101)) << "memory";
+  }
+  const SublayerRecord& record = model_.plan().sublayers[sublayer_];
+  for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
+    SCOPED_TRACE(model_.plan().ParameterName(p));
+    const std::vector<float> gradient = model_.GradientOf(p);
+    if (IsOfTheConnection(p)) {
+      EXPECT_TRUE(SameBits(gradient, std::vector<float>(gradient.size()))) << "no parameter of the branch";
+      continue;
+    }
+    DifferenceModel model = Model();
+    model.may_vanish = model_.plan().parameters[p].role == ParameterRole::kKeyBias;  // softmax does not see it
+    EXPECT_TRUE(IsGradient(model_.WeightOf(p), gradient, model, p));
+  }
+}
+
+std::vector<double> Sum(const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<double> sum(a.size());
+  for (size_t i = 0; i < a.size(); ++i) sum[i] = double{a[i]} + double{b[i]};
+  return sum;
+}
+
+TEST_P(BranchTest, GradientOfTheInputReplacesOrAddsAsAskedThatOfTheMemoryIsAdded) {
+  OwnedMatrix d_x(x_.rows, width(), std::numeric_limits<float>::quiet_NaN()), d_memory(memory_.rows, width());
+  Backward(/*accumulate=*/false, d_x, d_memory);
+  const OwnedMatrix before_x(x_.rows, width(), 5, 1.0f), before_memory(memory_.rows, width(), 6, 1.0f);
+  OwnedMatrix added_x = before_x, added_memory = before_memory;
+  Backward(/*accumulate=*/true, added_x, added_memory);
+  EXPECT_TRUE(NearReference(added_x.values, Sum(before_x.values, d_x.values), kMagnitude, kMultiple));
+  EXPECT_TRUE(NearReference(added_memory.values, Sum(before_memory.values, d_memory.values), kMagnitude, kMultiple));
+}
+
+TEST_P(BranchTest, GradientsOfWeightsAreAdded) {
+  OwnedMatrix d_x(x_.rows, width()), d_memory(memory_.rows, width());
+  Backward(/*accumulate=*/false, d_x, d_memory);
+  const std::vector<float> once = model_.AllGradients();
+  Backward(/*accumulate=*/false, d_x, d_memory);
+  EXPECT_TRUE(NearReference(model_.AllGradients(), Sum(once, once), kMagnitude, kMultiple));
+}
+
+INSTANTIATE_TEST_SUITE_P(PlacesAndMethods, BranchTest,
+                         ::testing::Combine(::testing::ValuesIn(kPlaces),
+                                            ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kSubLn,
+                                                              ResidualMethod::kNormFormer, ResidualMethod::kRFixup)),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<Place>(info.param).name, "_",
+                                               ResidualMethodName(std::get<ResidualMethod>(info.param)));
+                         });
+
+}  // namespace
+}  // namespace hadal::testing

@@ -1,0 +1,119 @@
+// Where a stack is cut into segments changes no bit, of what it makes and of any gradient: activation checkpointing and
+// the borders of chunks rest on it. Whether the gradients are right: tests/integration/model_gradient_test.cc.
+#include "layers/segment.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "tests/support/bound_model.h"
+#include "tests/support/random_inputs.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr int32_t kLayers = 3;
+
+std::vector<ResidualMethod> MethodsWithSegmentsOfSeveralLayers() {
+  std::vector<ResidualMethod> methods;
+  for (const ResidualMethod method : AllResidualMethods()) {
+    if (!NarrowModel(method, 1, 1).decoder.combine_layers) methods.push_back(method);
+  }
+  return methods;
+}
+
+// What a forward and a backward through a stack leave.
+struct Outcome {
+  std::vector<float> out, d_x, d_memory, gradients;
+};
+
+class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
+ protected:
+  // Sublayers [first, last).
+  struct Range {
+    int32_t first, last;
+  };
+  Range RangeOf(Stack stack) const {
+    const ModelPlan& plan = model_.plan();
+    return stack == Stack::kEncoder ? Range{plan.source_embedding() + 1, plan.target_embedding()}
+                                    : Range{plan.target_embedding() + 1, plan.output_head()};
+  }
+
+  // The stack as segments that begin at `borders` but the last, where it ends.
+  Outcome Run(Stack stack, const std::vector<int32_t>& borders) {
+    const int64_t rows = model_.capacity().rows(stack), width = model_.plan().options.d_model;
+    OwnedMatrix memory(model_.capacity().source_rows, width, 2, 1.0f), d_memory(memory.rows, width);
+    OwnedMatrix d_stream(rows, width, 3, 1.0f);
+    SublayerContext context = model_.Context();
+    context.memory = memory.view();
+    context.d_memory = d_memory.view();
+    model_.ClearGradients();
+    std::vector<OwnedMatrix> streams = {OwnedMatrix(rows, width, 1, 1.0f)};
+    std::vector<Segment> segments;
+    std::vector<std::vector<std::byte>> saved;
+    for (size_t i = 0; i + 1 < borders.size(); ++i) {
+      const Segment& segment = segments.emplace_back(model_.plan(), borders[i], borders[i + 1], model_.capacity());
+      saved.emplace_back(segment.saved_bytes());
+      OwnedMatrix out(rows, width);
+      segment.Forward(context, streams.back().view(), saved.back().data(), out.view());
+      streams.push_back(std::move(out));
+    }
+    if (another_between_) {
+      std::vector<std::byte> others(segments[0].saved_bytes());
+      segments[0].Forward(context, OwnedMatrix(rows, width, 4, 1.0f).view(), others.data(),
+                          OwnedMatrix(rows, width).view());
+    }
+    for (size_t i = segments.size(); i-- > 0;) {
+      segments[i].Backward(context, streams[i].view(), saved[i].data(), d_stream.view(), {});
+    }
+    return {streams.back().values, d_stream.values, d_memory.values, model_.AllGradients()};
+  }
+
+  void ExpectSameOutcome(Stack stack, const std::vector<int32_t>& borders, const Outcome& whole) {
+    SCOPED_TRACE(absl::StrCat("segments from ", absl::StrJoin(borders, ", ")));
+    const Outcome cut = Run(stack, borders);
+    EXPECT_TRUE(SameBits(cut.out, whole.out)) << "output";
+    EXPECT_TRUE(SameBits(cut.d_x, whole.d_x)) << "gradient of the input";
+    EXPECT_TRUE(SameBits(cut.d_memory, whole.d_memory)) << "gradient of the memory";
+    EXPECT_TRUE(SameBits(cut.gradients, whole.gradients)) << "gradients of parameters";
+  }
+
+  // The stack cut at each place where it may be, and at all of them.
+  void ExpectSameBitsWhereverCut(Stack stack) {
+    const Range range = RangeOf(stack);
+    const Outcome whole = Run(stack, {range.first, range.last});
+    std::vector<int32_t> all = {range.first};
+    while (all.back() < range.last) all.push_back(model_.plan().NextCut(all.back() + 1));
+    ASSERT_GE(all.size(), kLayers + 1u) << "layers can always be parted";
+    for (size_t i = 1; i + 1 < all.size(); ++i) ExpectSameOutcome(stack, {range.first, all[i], range.last}, whole);
+    ExpectSameOutcome(stack, all, whole);
+  }
+
+  bool another_between_ = false;  // whether other rows go forward through the first segment before the backward
+  BoundModel model_{NarrowModel(GetParam(), kLayers, kLayers), PairsOf({4, 1, 5}, {3, 6, 2}, 23)};
+};
+
+TEST_P(SegmentTest, AnEncoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWhereverCut(Stack::kEncoder); }
+
+TEST_P(SegmentTest, ADecoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWhereverCut(Stack::kDecoder); }
+
+// Other micro-batches' forwards run between a micro-batch's two halves: what it keeps is enough.
+TEST_P(SegmentTest, BackwardReadsNothingThatAForwardLeavesInTheWorkspace) {
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    const Range range = RangeOf(stack);
+    const Outcome alone = Run(stack, {range.first, range.last});
+    another_between_ = true;
+    ExpectSameOutcome(stack, {range.first, range.last}, alone);
+    another_between_ = false;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, SegmentTest, ::testing::ValuesIn(MethodsWithSegmentsOfSeveralLayers()),
+                         [](const auto& info) { return ResidualMethodName(info.param); });
+
+}  // namespace
+}  // namespace hadal::testing
