@@ -1,0 +1,260 @@
+#include "tests/kernels/residual_norm_conformance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/random_inputs.h"
+#include "tests/support/strided_matrix.h"
+
+namespace hadal::testing {
+namespace {
+
+using Fields = ResidualNormFields;
+using Case = ResidualNormCase;
+using ForwardResult = ResidualNormForwardResult;
+using BackwardResult = ResidualNormBackwardResult;
+
+constexpr Fields kCombinations[] = {
+    {},                                              // post-norm, plain
+    {.branch = false},                               // the norm alone
+    {.branch = false, .d_sum = true},                // the norm alone, where the stream goes on beside it
+    {.norm = false, .d_sum = true},                  // no norm
+    {.bias = true, .dropout = true},                 // DeepNorm in training
+    {.bias = true, .dropout = true, .d_sum = true},  // pre-norm in training
+    {.skip = true},                                  // B2T
+    {.bias = true, .skip = true, .dropout = true, .norm = false, .d_sum = true},
+    {.bias = true, .skip = true, .dropout = true, .d_sum = true},
+    {.bias = true, .dropout = true, .norm = false, .d_sum = true, .learned_branch = true},  // ReZero
+    {.bias = true, .dropout = true, .learned_residual = true},                              // Admin
+    {.norm = false, .d_sum = true, .learned_residual = true, .learned_branch = true},
+    {.skip = true, .dropout = true, .d_sum = true, .learned_residual = true, .learned_branch = true},
+};
+
+struct Shape {
+  int64_t rows, width;
+};
+// Ragged; widths around vector lengths, a warp's columns and what a team of threads holds, and past the dropout window; more rows than a block.
+constexpr Shape kShapes[] = {{1, 1},   {5, 3},    {33, 16}, {40, 63},  {100, 64},
+                             {64, 65}, {21, 264}, {9, 520}, {3, 1100}, {3, 2056}};
+
+template <typename Check>
+void ForEachCase(const ResidualNormBackend& backend, const Check& check) {
+  for (const Shape& shape : kShapes) {
+    for (const Fields& fields : kCombinations) {
+      const Case c = MakeResidualNormCase(backend, shape.rows, shape.width, fields);
+      SCOPED_TRACE(c);
+      check(c);
+    }
+  }
+}
+
+void ExpectSameBits(const ForwardResult& a, const ForwardResult& b) {
+  EXPECT_TRUE(SameBits(a.sum, b.sum));
+  EXPECT_TRUE(SameBits(a.normed, b.normed));
+  EXPECT_TRUE(SameBits(a.mean, b.mean));
+  EXPECT_TRUE(SameBits(a.rstd, b.rstd));
+}
+
+void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
+  EXPECT_TRUE(SameBits(a.d_stream, b.d_stream));
+  EXPECT_TRUE(SameBits(a.d_branch, b.d_branch));
+  EXPECT_TRUE(SameBits(a.d_skip, b.d_skip));
+  EXPECT_TRUE(SameBits(a.d_bias, b.d_bias));
+  EXPECT_TRUE(SameBits(a.d_scale, b.d_scale));
+  EXPECT_TRUE(SameBits(a.d_shift, b.d_shift));
+  EXPECT_TRUE(SameBits(a.d_learned_residual, b.d_learned_residual));
+  EXPECT_TRUE(SameBits(a.d_learned_branch, b.d_learned_branch));
+}
+
+// The norm alone on the sum that was stored: rounding of the sum is not the norm's fault.
+ResidualNormReference NormOfStored(const Case& c, const ForwardResult& forward) {
+  Case alone = c;
+  alone.fields = {.branch = false, .norm = c.fields.norm};
+  alone.stream = forward.sum;
+  return ReferenceOf(alone);
+}
+
+double LargestRstd(const ForwardResult& forward) {
+  double largest = 1;
+  for (const float rstd : forward.rstd) largest = std::max<double>(largest, rstd);
+  return largest;
+}
+
+// What `start` becomes when `gradient` is added; nothing where it is not given.
+std::vector<double> AddedTo(bool given, const std::vector<float>& start, const std::vector<double>& gradient) {
+  std::vector<double> sum;
+  for (size_t i = 0; given && i < start.size(); ++i) sum.push_back(start[i] + gradient[i]);
+  return sum;
+}
+
+// The gradient at the stored sum, then through the branch: the reference of the norm alone, and that of the branch alone.
+ResidualNormReference::Gradients ExpectedGradients(const Case& c, const ForwardResult& forward) {
+  const auto norm = NormOfStored(c, forward).Backward(ReferenceDNormed(c), ReferenceDSum(c));
+  Case without_norm = c;
+  without_norm.fields.norm = false;
+  auto g = ReferenceOf(without_norm).Backward({}, norm.d_stream);
+  const Fields& f = c.fields;
+  g.d_skip = AddedTo(f.skip, c.skip, g.d_skip);
+  g.d_bias = AddedTo(f.bias, c.bias, g.d_bias);
+  g.d_scale = AddedTo(f.norm, c.scale, norm.d_scale);
+  g.d_shift = AddedTo(f.norm, c.shift, norm.d_shift);
+  g.d_residual_gain = AddedTo(f.learned_residual, c.learned_residual, g.d_residual_gain);
+  g.d_branch_gain = AddedTo(f.learned_branch, c.learned_branch, g.d_branch_gain);
+  return g;
+}
+
+}  // namespace
+
+std::span<const ResidualNormFields> ResidualNormCombinations() { return kCombinations; }
+
+ResidualNormReference ReferenceOf(const Case& c) {
+  const Fields& f = c.fields;
+  ResidualNormReference reference = {.rows = c.rows, .width = c.width, .stream = Widen(c.stream)};
+  if (f.branch) {
+    reference.branch = Widen(c.branch);
+    reference.residual_gain = Case::kResidualGain, reference.branch_gain = Case::kBranchGain;
+  }
+  if (f.bias) reference.bias = Widen(c.bias);
+  if (f.skip) reference.skip = Widen(c.skip), reference.skip_gain = Case::kSkipGain;
+  for (int64_t i = 0; f.dropout && i < c.rows * c.width; ++i) reference.factors.push_back(DropoutFactor(c.dropout, i));
+  if (f.learned_residual) reference.learned_residual_gain = Widen(c.learned_residual);
+  if (f.learned_branch) reference.learned_branch_gain = Widen(c.learned_branch);
+  if (f.norm) reference.scale = Widen(c.scale), reference.shift = Widen(c.shift);
+  return reference;
+}
+
+std::vector<double> ReferenceDNormed(const Case& c) {
+  return c.fields.norm ? Widen(c.d_normed) : std::vector<double>();
+}
+std::vector<double> ReferenceDSum(const Case& c) { return c.fields.d_sum ? Widen(c.d_sum) : std::vector<double>(); }
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  const Fields& f = c.fields;
+  return out << c.rows << " x " << c.width << ", branch " << f.branch << ", bias " << f.bias << ", skip " << f.skip
+             << ", dropout " << f.dropout << ", norm " << f.norm << ", d_sum " << f.d_sum << ", learned "
+             << f.learned_residual << f.learned_branch;
+}
+
+void PrintTo(const ResidualNormBackend& backend, std::ostream* out) { *out << backend.name; }
+
+std::string ResidualNormBackendName(const ::testing::TestParamInfo<ResidualNormBackend>& info) {
+  return info.param.name;
+}
+
+Case MakeResidualNormCase(const ResidualNormBackend& backend, int64_t rows, int64_t width, const Fields& fields) {
+  const auto stored = [&](float (*as)(float), uint32_t seed) {
+    std::vector<float> values = NormalValues(rows * width, seed);
+    for (float& x : values) x = as(x);
+    return values;
+  };
+  const RandomCounter counter = {.seed = 0x123456789AB, .step = 2, .micro_batch = 1, .sublayer = 31};
+  return {.rows = rows,
+          .width = width,
+          .fields = fields,
+          .dropout = {counter, fields.dropout ? Dropout::Threshold(0.2) : 0},
+          .stream = stored(backend.stored_stream, 1),
+          .branch = stored(backend.stored_product, 2),
+          .skip = stored(backend.stored_stream, 3),
+          .d_normed = stored(backend.stored_product, 7),
+          .d_sum = stored(backend.stored_stream, 8),
+          .bias = NormalValues(width, 4),
+          .scale = NormalValues(width, 5),
+          .shift = NormalValues(width, 6),
+          .learned_residual = NormalValues(width, 9),
+          .learned_branch = {-0.375f}};
+}
+
+// Every second and third variation also lays an output over an input, where the case and the types let it.
+void ResidualNormConformance::ExpectSameBitsEveryWay(const Case& c) {
+  const bool one_type = GetParam().one_stored_type();
+  const SumPlace over_branch = c.fields.branch && one_type ? SumPlace::kOverBranch : SumPlace::kOwn;
+  const SumPlace sums[] = {SumPlace::kOwn, SumPlace::kOverStream, over_branch};
+  const StreamGradientPlace gradients[] = {
+      StreamGradientPlace::kOwn, c.fields.d_sum ? StreamGradientPlace::kOverDSum : StreamGradientPlace::kOwn,
+      c.fields.norm && one_type ? StreamGradientPlace::kOverDNormed : StreamGradientPlace::kOwn};
+  const ForwardResult forward = Forward(c);
+  const BackwardResult backward = Backward(c, forward);
+  for (int variation = 1; variation < GetParam().variations; ++variation) {
+    SCOPED_TRACE(variation);
+    ExpectSameBits(forward, Forward(c, variation, sums[variation % 3]));
+    ExpectSameBits(backward, Backward(c, forward, variation, gradients[variation % 3]));
+  }
+  if (!c.fields.norm) return;
+  ForwardResult without_sum = forward;
+  without_sum.sum.clear();
+  ExpectSameBits(without_sum, Forward(c, GetParam().variations - 1, SumPlace::kLeftOut));
+}
+
+TEST_P(ResidualNormConformance, ForwardMatchesTheReference) {
+  ForEachCase(GetParam(), [](const Case& c) {
+    const ForwardResult got = Forward(c);
+    EXPECT_TRUE(NearReference(got.sum, ReferenceOf(c).Forward().sum, 4, 8 + GetParam().stream_roundoff));
+    const ResidualNormReference::Output expected = NormOfStored(c, got).Forward();
+    const double rstd = LargestRstd(got);
+    EXPECT_TRUE(NearReference(got.normed, expected.normed, 4 * rstd, 16 + GetParam().product_roundoff));
+    EXPECT_TRUE(NearReference(got.mean, expected.mean, 1, 8));
+    EXPECT_TRUE(NearReference(got.rstd, expected.rstd, rstd * rstd, 16));
+  });
+}
+
+TEST_P(ResidualNormConformance, BackwardMatchesTheReference) {
+  ForEachCase(GetParam(), [](const Case& c) {
+    const ForwardResult forward = Forward(c);
+    const BackwardResult got = Backward(c, forward);
+    const ResidualNormReference::Gradients g = ExpectedGradients(c, forward);
+    // Rounding of h grows with rstd, and ds multiplies it by rstd again; sums over rows add up √rows of it.
+    const double magnitude = 4 * LargestRstd(forward) * LargestRstd(forward);
+    const double over_rows = magnitude * std::sqrt(c.rows);
+    EXPECT_TRUE(NearReference(got.d_stream, g.d_stream, magnitude, 16 + GetParam().stream_roundoff));
+    EXPECT_TRUE(NearReference(got.d_branch, g.d_branch, magnitude, 16 + GetParam().product_roundoff));
+    EXPECT_TRUE(NearReference(got.d_skip, g.d_skip, magnitude, 16));
+    EXPECT_TRUE(NearReference(got.d_bias, g.d_bias, over_rows, 16));
+    EXPECT_TRUE(NearReference(got.d_scale, g.d_scale, over_rows, 16));
+    EXPECT_TRUE(NearReference(got.d_shift, g.d_shift, over_rows, 16));
+    EXPECT_TRUE(NearReference(got.d_learned_residual, g.d_residual_gain, over_rows, 16));
+    EXPECT_TRUE(NearReference(got.d_learned_branch, g.d_branch_gain, over_rows * std::sqrt(c.width), 16));
+  });
+}
+
+TEST_P(ResidualNormConformance, NoVariationAndNoAliasChangesABit) {
+  ForEachCase(GetParam(), [](const Case& c) { ExpectSameBitsEveryWay(c); });
+}
+
+// The same over more than a block of rows: a width that fills no vector, and one that does.
+TEST_P(ResidualNormConformance, AlignmentChangesNoBit) {
+  const Fields fields = {.bias = true, .skip = true, .dropout = true, .d_sum = true};
+  ExpectSameBitsEveryWay(MakeCase(9, 70, fields));
+  ExpectSameBitsEveryWay(MakeCase(40, 520, fields));
+}
+
+// What lets a chunk start anywhere: the norm that rode along with a residual add equals the norm run alone on its stored sum.
+TEST_P(ResidualNormConformance, NormAloneOnTheSumHasTheSameBits) {
+  for (const int64_t width : {1, 17, 64, 512, 1100}) {
+    const ForwardResult fused = Forward(MakeCase(33, width, {.bias = true, .skip = true, .dropout = true}));
+    Case alone = MakeCase(33, width, {.branch = false});
+    alone.stream = fused.sum;
+    ExpectSameBits(fused, Forward(alone, GetParam().variations - 1));
+  }
+}
+
+// Every backend draws the same masks: dropped elements are exactly those of random.h.
+TEST_P(ResidualNormConformance, MasksAreThoseOfRandomH) {
+  Case c = MakeCase(6, 24, {.dropout = true, .norm = false, .d_sum = true});
+  std::fill(c.branch.begin(), c.branch.end(), 1.0f);
+  std::fill(c.stream.begin(), c.stream.end(), 0.0f);
+  const std::vector<float> sum = Forward(c).sum;
+  for (int64_t i = 0; i < c.rows * c.width; ++i) {
+    EXPECT_EQ(sum[i], GetParam().stored_stream(Case::kBranchGain * DropoutFactor(c.dropout, i))) << i;
+  }
+}
+
+// A row of equal values has no variance: h = 0 and n = shift, exactly.
+TEST_P(ResidualNormConformance, ConstantRowsAreShifted) {
+  Case c = MakeCase(2, 16, {.branch = false});
+  std::fill(c.stream.begin(), c.stream.end(), 3.0f);
+  const ForwardResult got = Forward(c);
+  for (int64_t i = 0; i < 2 * 16; ++i) EXPECT_EQ(got.normed[i], GetParam().stored_product(c.shift[i % 16])) << i;
+  EXPECT_NEAR(got.rstd[1], 1 / std::sqrt(1e-5), 1e-3);
+}
+
+}  // namespace hadal::testing
