@@ -1,5 +1,5 @@
-// What cross-entropy must do: one text for the CPU in each instruction set and for CUDA's kernels in each stored type. A backend's test says how
-// it runs a problem, and adds what only it has.
+// What cross-entropy must do: one text for the CPU in each instruction set and for CUDA's kernels in each stored type.
+// A backend's test says how it runs a problem, and adds what only it has.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct CrossEntropyOutcome {
 
 struct CrossEntropyBackend {
   std::string name;
-  // A problem's outcome has the same bits for every `variation` below `variations`: an alignment, a number of threads, an order of theirs.
+  // A problem's outcome has the same bits for every `variation` below `variations`: an alignment, a number of threads,
+  // an order of theirs.
   std::function<CrossEntropyOutcome(const CrossEntropyProblem& problem, int variation)> run;
   int variations;
   float (*stored)(float x);  // what it holds of a logit

@@ -33,7 +33,8 @@ constexpr Fields kCombinations[] = {
 struct Shape {
   int64_t rows, width;
 };
-// Ragged; widths around vector lengths, a warp's columns and what a team of threads holds, and past the dropout window; more rows than a block.
+// Ragged; widths around vector lengths, a warp's columns and what a team of threads holds, and past the dropout window;
+// more rows than a block.
 constexpr Shape kShapes[] = {{1, 1},   {5, 3},    {33, 16}, {40, 63},  {100, 64},
                              {64, 65}, {21, 264}, {9, 520}, {3, 1100}, {3, 2056}};
 
@@ -87,7 +88,8 @@ std::vector<double> AddedTo(bool given, const std::vector<float>& start, const s
   return sum;
 }
 
-// The gradient at the stored sum, then through the branch: the reference of the norm alone, and that of the branch alone.
+// The gradient at the stored sum, then through the branch: the reference of the norm alone, and that of the branch
+// alone.
 ResidualNormReference::Gradients ExpectedGradients(const Case& c, const ForwardResult& forward) {
   const auto norm = NormOfStored(c, forward).Backward(ReferenceDNormed(c), ReferenceDSum(c));
   Case without_norm = c;
@@ -227,7 +229,8 @@ TEST_P(ResidualNormConformance, AlignmentChangesNoBit) {
   ExpectSameBitsEveryWay(MakeCase(40, 520, fields));
 }
 
-// What lets a chunk start anywhere: the norm that rode along with a residual add equals the norm run alone on its stored sum.
+// What lets a chunk start anywhere: the norm that rode along with a residual add equals the norm run alone on its
+// stored sum.
 TEST_P(ResidualNormConformance, NormAloneOnTheSumHasTheSameBits) {
   for (const int64_t width : {1, 17, 64, 512, 1100}) {
     const ForwardResult fused = Forward(MakeCase(33, width, {.bias = true, .skip = true, .dropout = true}));

@@ -1,5 +1,5 @@
-// What the residual connection must do, forward and backward: one text for the CPU in each instruction set and for CUDA's kernels in each pair
-// of stored types. A backend's test says how it runs a case, and adds what only it has.
+// What the residual connection must do, forward and backward: one text for the CPU in each instruction set and for
+// CUDA's kernels in each pair of stored types. A backend's test says how it runs a case, and adds what only it has.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ struct ResidualNormBackend {
   using Backward = ResidualNormBackwardResult(const ResidualNormCase& c, const ResidualNormForwardResult& forward,
                                               int variation, StreamGradientPlace place);
   std::string name;
-  // A case's results have the same bits for every `variation` below `variations`: an alignment, a number of threads, an order of theirs.
-  // At least 3.
+  // A case's results have the same bits for every `variation` below `variations`: an alignment, a number of threads, an
+  // order of theirs. At least 3.
   std::function<Forward> run_forward;
   std::function<Backward> run_backward;
   int variations;

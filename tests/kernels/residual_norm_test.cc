@@ -16,7 +16,8 @@ using Case = ResidualNormCase;
 using ForwardResult = ResidualNormForwardResult;
 using BackwardResult = ResidualNormBackwardResult;
 
-// Where matrices lie: `offset` floats behind the start of their storage, rows `padding` floats further apart than they are wide.
+// Where matrices lie: `offset` floats behind the start of their storage, rows `padding` floats further apart than they
+// are wide.
 struct Place {
   int64_t offset, padding;
 };
