@@ -225,8 +225,10 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   command->add_option("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go")
       ->capture_default_str();
   command
-      ->add_option("--resume", arguments->resume,
-                   "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint")
+      ->add_option(
+          "--resume", arguments->resume,
+          "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint; a job that is started "
+          "again does what is asked for once, and then goes on from the newest")
       ->capture_default_str();
   command->add_option("--init-from", arguments->init_from,
                       "Start a new run from the weights of this checkpoint, or of this run's newest");
