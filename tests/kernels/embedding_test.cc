@@ -4,125 +4,88 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/kernels/embedding_conformance.h"
 #include "tests/support/each_instruction_set.h"
-#include "tests/support/embedding_reference.h"
 #include "tests/support/finite_difference.h"
-#include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
 namespace hadal::testing {
 namespace {
 
-constexpr int64_t kVocabulary = 11;
-constexpr float kMultiplier = 2.5f;
-constexpr int64_t kWidths[] = {1, 3, 16, 33, 64, 1100};
-
-struct Case {
-  Case(std::vector<int32_t> sentence_offsets, int64_t width, bool with_dropout)
-      : rows(sentence_offsets.back()), width(width), offsets(std::move(sentence_offsets)) {
-    dropout = {{.seed = 3, .step = 1, .micro_batch = 6}, with_dropout ? Dropout::Threshold(0.25) : 0};
-    for (int64_t r = 0; r < rows; ++r) tokens.push_back(static_cast<int32_t>((r * r + 3 * r) % kVocabulary));
-    table = NormalValues(kVocabulary * width, 1), positions = NormalValues(rows * width, 2);
-    dx = NormalValues(rows * width, 3), d_table = NormalValues(kVocabulary * width, 4);
-    reference = {width, tokens, offsets, Widen(table), Widen(positions), {}, kMultiplier};
-    for (int64_t i = 0; with_dropout && i < rows * width; ++i) {
-      reference.factors.push_back(DropoutFactor(dropout, i));
-    }
-  }
-
-  std::vector<float> Forward(int threads) const {
-    StridedMatrix e(table, kVocabulary, width), p(positions, rows, width);
-    StridedMatrix x(std::vector<float>(rows * width, NAN), rows, width);
-    EmbeddingForward(Stream::Cpu(threads), {.tokens = {tokens.data(), rows},
-                                            .offsets = {offsets.data(), static_cast<int64_t>(offsets.size())},
-                                            .table = e.view(),
-                                            .positions = p.view(),
-                                            .multiplier = kMultiplier,
-                                            .dropout = dropout,
-                                            .x = x.view()});
-    EXPECT_TRUE(x.guards_intact());
-    return x.dense();
-  }
-
-  std::vector<float> Backward(int threads) const {
-    StridedMatrix gradient(dx, rows, width), sum(d_table, kVocabulary, width);
-    EmbeddingBackward(Stream::Cpu(threads), {.tokens = {tokens.data(), rows},
-                                             .dx = gradient.view(),
-                                             .multiplier = kMultiplier,
-                                             .dropout = dropout,
-                                             .d_table = sum.view()});
-    EXPECT_TRUE(sum.guards_intact());
-    return sum.dense();
-  }
-
-  int64_t rows, width;
-  std::vector<int32_t> tokens, offsets;
-  Dropout dropout;
-  std::vector<float> table, positions, dx, d_table;
-  EmbeddingReference reference;
+struct Variation {
+  int threads;
+  bool by_row;  // positions of rows stand for the sentences' offsets
+  int64_t offset, padding;
 };
+constexpr Variation kVariations[] = {
+    {1, false, 1, 3}, {1, true, 0, 0}, {2, false, 0, 0}, {2, true, 3, 5}, {3, false, 1, 3}};
 
-// One-token sentences, an empty one, and long ones; dropout on and off.
-template <typename Check>
-void ForEachCase(const Check& check) {
-  for (const std::vector<int32_t>& offsets : {std::vector<int32_t>{0, 1}, {0, 1, 2, 9, 9, 40}, {0, 100}}) {
-    for (const int64_t width : kWidths) {
-      for (const bool dropout : {false, true}) {
-        SCOPED_TRACE(::testing::Message() << offsets.back() << " x " << width << ", dropout " << dropout);
-        check(Case(offsets, width, dropout));
-      }
-    }
-  }
+StridedMatrix Strided(const std::vector<float>& values, int64_t rows, const EmbeddingCase& c, const Variation& v) {
+  return {values, rows, c.width, v.offset, v.padding};
 }
+
+std::vector<float> Forward(const EmbeddingCase& c, const Variation& v) {
+  StridedMatrix table = Strided(c.table, c.kVocabulary, c, v), positions = Strided(c.positions, c.rows, c, v);
+  StridedMatrix x = Strided(std::vector<float>(c.rows * c.width, NAN), c.rows, c, v);
+  const std::vector<int32_t> row_positions = c.RowPositions();
+  EmbeddingForwardArgs args = {.tokens = {c.tokens.data(), c.rows},
+                               .table = table.view(),
+                               .positions = positions.view(),
+                               .multiplier = c.kMultiplier,
+                               .dropout = c.dropout,
+                               .x = x.view()};
+  if (v.by_row) {
+    args.row_positions = {row_positions.data(), c.rows};
+  } else {
+    args.offsets = {c.offsets.data(), std::ssize(c.offsets)};
+  }
+  EmbeddingForward(Stream::Cpu(v.threads), args);
+  EXPECT_TRUE(x.guards_intact());
+  return x.dense();
+}
+
+std::vector<float> Backward(const EmbeddingCase& c, const Variation& v) {
+  StridedMatrix dx = Strided(c.dx, c.rows, c, v), d_table = Strided(c.d_table, c.kVocabulary, c, v);
+  EmbeddingBackward(Stream::Cpu(v.threads), {.tokens = {c.tokens.data(), c.rows},
+                                             .dx = dx.view(),
+                                             .multiplier = c.kMultiplier,
+                                             .dropout = c.dropout,
+                                             .d_table = d_table.view()});
+  EXPECT_TRUE(d_table.guards_intact());
+  return d_table.dense();
+}
+
+float AsItIs(float x) { return x; }
+
+// One for each instruction set.
+std::vector<EmbeddingBackend> Backends() {
+  std::vector<EmbeddingBackend> backends;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const auto forward = [target](const EmbeddingCase& c, int variation) {
+      const OnInstructionSet only(target);
+      return Forward(c, kVariations[variation]);
+    };
+    const auto backward = [target](const EmbeddingCase& c, int variation) {
+      const OnInstructionSet only(target);
+      return Backward(c, kVariations[variation]);
+    };
+    backends.push_back({.name = hwy::TargetName(target),
+                        .run_forward = forward,
+                        .run_backward = backward,
+                        .variations = std::size(kVariations),
+                        .stored_table = AsItIs,
+                        .stored_stream = AsItIs});
+  }
+  return backends;
+}
+INSTANTIATE_TEST_SUITE_P(Cpu, EmbeddingConformance, ::testing::ValuesIn(Backends()), EmbeddingBackendName);
 
 TEST(EmbeddingReferenceTest, GradientsMatchFiniteDifferences) {
-  Case c({0, 2, 7}, 3, true);
+  const EmbeddingCase c = MakeEmbeddingCase(Backends().front(), {0, 2, 7}, 3, true);
+  EmbeddingReference reference = ReferenceOf(c);
   const std::vector<double> dx = Widen(c.dx);
-  const auto loss = [&] { return Dot(c.reference.Forward(), dx); };
-  EXPECT_TRUE(IsGradient(c.reference.table, loss, c.reference.Backward(dx)));
-}
-
-TEST(EmbeddingForwardTest, MatchesReference) {
-  ForEachInstructionSet([] {
-    ForEachCase([](const Case& c) { EXPECT_TRUE(NearReference(c.Forward(1), c.reference.Forward(), kMultiplier, 4)); });
-  });
-}
-
-TEST(EmbeddingBackwardTest, AddsToWhatIsThere) {
-  ForEachInstructionSet([] {
-    ForEachCase([](const Case& c) {
-      std::vector<double> expected = c.reference.Backward(Widen(c.dx));
-      for (size_t i = 0; i < expected.size(); ++i) expected[i] += c.d_table[i];
-      EXPECT_TRUE(NearReference(c.Backward(1), expected, kMultiplier * std::sqrt(c.rows), 8));
-    });
-  });
-}
-
-TEST(EmbeddingTest, ThreadsChangeNoBit) {
-  ForEachCase([](const Case& c) {
-    for (int threads = 2; threads <= 3; ++threads) {
-      EXPECT_TRUE(SameBits(c.Forward(1), c.Forward(threads)));
-      EXPECT_TRUE(SameBits(c.Backward(1), c.Backward(threads)));
-    }
-  });
-}
-
-TEST(EmbeddingForwardTest, PositionsOfRowsStandForOffsets) {
-  ForEachCase([](const Case& c) {
-    std::vector<int32_t> positions;
-    for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
-      for (int32_t r = c.offsets[n]; r < c.offsets[n + 1]; ++r) positions.push_back(r - c.offsets[n]);
-    }
-    std::vector<float> x(c.rows * c.width);
-    EmbeddingForward(Stream::Cpu(2), {.tokens = {c.tokens.data(), c.rows},
-                                      .row_positions = {positions.data(), c.rows},
-                                      .table = {c.table.data(), kVocabulary, c.width},
-                                      .positions = {c.positions.data(), c.rows, c.width},
-                                      .multiplier = kMultiplier,
-                                      .dropout = c.dropout,
-                                      .x = {x.data(), c.rows, c.width}});
-    EXPECT_TRUE(SameBits(x, c.Forward(1)));
-  });
+  const auto loss = [&] { return Dot(reference.Forward(), dx); };
+  EXPECT_TRUE(IsGradient(reference.table, loss, reference.Backward(dx)));
 }
 
 TEST(SinusoidalPositionsTest, FollowsFairseq) {
