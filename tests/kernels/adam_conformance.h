@@ -1,5 +1,5 @@
-// What Adam must do: one text for the CPU in each instruction set and for CUDA's kernel. A backend's test says how it runs a step, and adds what
-// only it has.
+// What Adam must do: one text for the CPU in each instruction set and for CUDA's kernel. A backend's test says how it
+// runs a step, and adds what only it has.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ struct AdamBackend {
   using Step = AdamState(const AdamArgs& scalars, const AdamState& before, const std::vector<float>& gradient,
                          int variation);
   std::string name;
-  // The state after a step, which has the same bits for every `variation` below `variations`: an alignment, a number of threads, an order of
-  // theirs. Shows by itself that nothing beside the vectors was written.
+  // The state after a step, which has the same bits for every `variation` below `variations`: an alignment, a number of
+  // threads, an order of theirs. Shows by itself that nothing beside the vectors was written.
   std::function<Step> step;
   int variations;
 };

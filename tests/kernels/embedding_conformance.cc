@@ -8,7 +8,8 @@
 namespace hadal::testing {
 namespace {
 
-// One-token sentences, an empty one, and long ones; widths around vectors, a thread's eight columns and a warp's; dropout on and off.
+// One-token sentences, an empty one, and long ones; widths around vectors, a thread's eight columns and a warp's;
+// dropout on and off.
 template <typename Check>
 void ForEachCase(const EmbeddingBackend& backend, const Check& check) {
   for (const std::vector<int32_t>& offsets : {std::vector<int32_t>{0, 1}, {0, 1, 2, 9, 9, 40}, {0, 60}, {0, 100}}) {

@@ -1,5 +1,5 @@
-// What the token embedding must do, forward and backward: one text for the CPU in each instruction set and for CUDA's kernels in each pair of
-// stored types. A backend's test says how it runs a case, and adds what only it has.
+// What the token embedding must do, forward and backward: one text for the CPU in each instruction set and for CUDA's
+// kernels in each pair of stored types. A backend's test says how it runs a case, and adds what only it has.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ EmbeddingReference ReferenceOf(const EmbeddingCase& c);
 
 struct EmbeddingBackend {
   std::string name;
-  // x, and what d_table becomes, dense. They have the same bits for every `variation` below `variations`: an alignment, a number of threads,
-  // an order of theirs.
+  // x, and what d_table becomes, dense. They have the same bits for every `variation` below `variations`: an alignment,
+  // a number of threads, an order of theirs.
   std::function<std::vector<float>(const EmbeddingCase&c, int variation)> run_forward, run_backward;
   int variations;
   float (*stored_table)(float x);   // what it holds of a float in the table
