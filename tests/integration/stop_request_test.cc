@@ -86,7 +86,8 @@ class StopRequest : public ::testing::TestWithParam<int> {
 
   std::vector<int64_t> SavedSteps() const {
     std::vector<int64_t> steps;
-    for (const CheckpointEntry& entry : ListCheckpoints(options_.run_directory).value()) steps.push_back(entry.step);
+    const auto entries = ListCheckpoints(options_.run_directory);
+    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
     return steps;
   }
 
