@@ -15,10 +15,28 @@ constexpr int64_t kRowGrain = 16;
 // Rows of a product where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
 
-// Whether a row of a product of ≥ 16 rows has the same bits whatever its other rows. Measured for oneDNN 2.6 on AVX-512
-// with the shapes of the tests; its AVX and AVX2 kernels differ.
-bool RowsAreIndependent() {
-  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+bool Has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
+// Whether a row of any product of ≥ 16 rows has the same bits whatever its other rows. Measured for oneDNN 2.6 on
+// AVX-512 with the shapes of the tests; its AVX and AVX2 kernels differ.
+bool RowsAreIndependent() { return Has(dnnl_cpu_isa_avx512_core); }
+
+// Calls product(first, last) for parts of the rows [begin, end), such that a row of x·Wᵀ has the same bits whatever its
+// other rows, where there are ≥ 16. oneDNN's AVX2 kernels (2.6) add the last rows of most products in another order,
+// but not of products of 16, 24, 48, 96 or 192 rows: parts have these sizes, and the last part begins within the one
+// before. Rows that are computed twice have the same bits twice, so the product must replace what is there. Measured
+// on AVX, SSE4.1 and AVX-512 too, where any size will do.
+template <typename Product>
+void ForWholeTiles(int64_t begin, int64_t end, const Product& product) {
+  if (end - begin < kRowGrain || RowsAreIndependent() || !Has(dnnl_cpu_isa_avx2)) return product(begin, end);
+  constexpr int64_t kTiles[] = {192, 96, 48, 24};
+  const int64_t last = end - begin < 24 ? kRowGrain : 24;
+  int64_t row = begin;
+  for (const int64_t tile : kTiles) {
+    for (; end - row >= tile; row += tile) product(row, row + tile);
+  }
+  if (row == begin) product(begin, begin + last);
+  if (row < end) product(end - last, end);
 }
 
 // Splits the output rows of a product over the stream's threads and calls product(begin, end), such that the number of
@@ -53,9 +71,11 @@ void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const floa
 
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
-  ForProductRows(stream, x.rows, [&](int64_t begin, int64_t end) {
-    const Matrix y = args.y.floats().Rows(begin, end - begin);
-    SerialProduct('N', 'T', x.columns, x.row(begin), x.stride, weight, /*beta=*/0.0f, y);
+  stream.ForRanges(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+    ForWholeTiles(begin, end, [&](int64_t first, int64_t last) {
+      const Matrix y = args.y.floats().Rows(first, last - first);
+      SerialProduct('N', 'T', x.columns, x.row(first), x.stride, weight, /*beta=*/0.0f, y);
+    });
     ApplyLinearEpilogue(args, begin, end);
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -241,6 +242,31 @@ void ExpectThreadsChangeNoBit(const Layer& layer) {
     const WeightGradients again = BackwardWeight(layer, stream);
     EXPECT_TRUE(SameBits(weight.d_weight, again.d_weight));
     EXPECT_TRUE(SameBits(weight.d_bias, again.d_bias));
+  }
+}
+
+// What beam search and scoring live on (kernels/linear.md): ≥ 16 rows, one product or many, at any place.
+TEST(LinearForwardTest, ARowHasTheSameBitsWhateverItsNeighbours) {
+  constexpr int64_t kMost = 300;
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{16, 61}, {64, 7}, {512, 33}, {2048, 24}}) {
+    const std::vector<float> x = NormalValues(kMost * in, 1), weight = NormalValues(out * in, 2);
+    const std::vector<float> bias = NormalValues(out, 3);
+    const auto forward = [&](int64_t first, int64_t rows) {
+      std::vector<float> y(rows * out);
+      LinearForward(Stream::Cpu(1), {.x = ConstMatrix(x.data() + first * in, rows, in),
+                                     .weight = ConstMatrix(weight.data(), out, in),
+                                     .bias = {bias.data(), out},
+                                     .relu = true,
+                                     .y = Matrix(y.data(), rows, out)});
+      return y;
+    };
+    const std::vector<float> all = forward(0, kMost);
+    for (int64_t rows = 16; rows <= kMost; rows += rows < 60 ? 1 : 7) {
+      const int64_t first = (kMost - rows) / 3;
+      const std::vector<float> some = forward(first, rows);
+      ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
+          << rows << " rows from " << first << ", " << in << " -> " << out;
+    }
   }
 }
 
