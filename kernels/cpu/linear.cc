@@ -15,20 +15,20 @@ constexpr int64_t kRowGrain = 16;
 // Rows of a product where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
 
-bool Has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
-
 // Whether a row of any product of ≥ 16 rows has the same bits whatever its other rows. Measured for oneDNN 2.6 on
 // AVX-512 with the shapes of the tests; its AVX and AVX2 kernels differ.
-bool RowsAreIndependent() { return Has(dnnl_cpu_isa_avx512_core); }
+bool RowsAreIndependent() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
 
 // Calls product(first, last) for parts of the rows [begin, end), such that a row of x·Wᵀ has the same bits whatever its
-// other rows, where there are ≥ 16. oneDNN's AVX2 kernels (2.6) add the last rows of most products in another order,
-// but not of products of 16, 24, 48, 96 or 192 rows: parts have these sizes, and the last part begins within the one
-// before. Rows that are computed twice have the same bits twice, so the product must replace what is there. Measured
-// on AVX, SSE4.1 and AVX-512 too, where any size will do.
+// other rows, where there are ≥ 16. Below AVX-512 oneDNN (2.6) adds some rows of a product in another order (AVX2: the
+// last ones, unless tiles of 24 or 16 rows fill it; AVX: those of long products), but not of products of 16, 24, 48, 96
+// or 192 rows. Parts have these sizes, and the last part begins within the one before. Rows that are computed twice
+// have the same bits twice, so the product must replace what is there.
 template <typename Product>
 void ForWholeTiles(int64_t begin, int64_t end, const Product& product) {
-  if (end - begin < kRowGrain || RowsAreIndependent() || !Has(dnnl_cpu_isa_avx2)) return product(begin, end);
+  if (end - begin < kRowGrain || RowsAreIndependent()) return product(begin, end);
   constexpr int64_t kTiles[] = {192, 96, 48, 24};
   const int64_t last = end - begin < 24 ? kRowGrain : 24;
   int64_t row = begin;
