@@ -25,7 +25,7 @@ struct StreamHandle {
   // NOLINTNEXTLINE(google-explicit-constructor)
   StreamHandle(CUstream_st* s, int64_t* count = nullptr, FirstLaunches* known = nullptr)
       : stream(s), launches(count), firsts(known) {}
-  operator CUstream_st*() const { return stream; }  // as CUDA takes it
+  operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
   void CountLaunch() const {
     if (launches != nullptr) ++*launches;
   }
