@@ -41,11 +41,16 @@ absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string
   return crc;
 }
 
+// The error of opening a checkpoint's file. A link, a folder or the like in its place is damage: hadal wrote a file.
+absl::Status OpeningError(const absl::Status& error) {
+  return absl::IsFailedPrecondition(error) ? absl::DataLossError(error.message()) : error;
+}
+
 absl::Status CheckSize(const std::string& directory, const std::string& name, int64_t bytes) {
   const std::string path = JoinPath(directory, name);
   const absl::StatusOr<FileDescriptor> file = OpenFileIn(directory, name);
   if (absl::IsNotFound(file.status())) return absl::DataLossError(absl::StrCat(path, " is missing"));
-  HADAL_RETURN_IF_ERROR(file.status());
+  HADAL_RETURN_IF_ERROR(OpeningError(file.status()));
   HADAL_ASSIGN_OR_RETURN(const int64_t actual, FileBytes(*file, path));
   if (actual == bytes) return absl::OkStatus();
   return absl::DataLossError(
