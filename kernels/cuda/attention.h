@@ -2,8 +2,9 @@
 //
 // A block computes one head and one tile of queries (for d_k and d_v: of keys) of one sentence. It loops over the other
 // side 32 rows at a time with an online softmax. The host makes the list of tiles once a batch (AttentionTiles), and
-// blocks read their tile from it in device memory. The grid has a block for each tile of the batch's capacity; blocks
-// after the end of the list return at once. So a captured graph serves every batch.
+// blocks read their tiles from it in device memory, so a captured graph serves every batch. The list's capacity is for
+// the shortest sentences; batches of real text fill a small part of it. So the grid is not larger than most_blocks, and
+// block x computes tiles x, x + (blocks of a head), … up to the end of the list.
 // Backward: first d_q, which also writes two numbers a query and head to `row_terms`, then d_k and d_v. Both recompute
 // P from the forward's log-sum-exp. row_terms has r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of
 // kernels/attention.md, which keep the gradient accurate where a sentence's keys are alike. Numbers of a query and head
@@ -47,6 +48,9 @@ struct AttentionShape {
   int32_t heads = 1;       // H
   int32_t head_width = 1;  // D
   bool causal = false;
+  // Of a launch, all heads together; it changes no bit. The default is about twice what a GPU of 132 multiprocessors
+  // holds at once, and suffices for each tile of 10,000 tokens of text (eight heads) to have a block of its own.
+  int32_t most_blocks = 4096;
 };
 
 template <typename T>

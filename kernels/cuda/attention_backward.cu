@@ -51,18 +51,20 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThr
   DotRows<kWidth>(d_contexts, at.row, others, at.group, pairs.d_weight);
 }
 
-// One block: d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at
-// most 32 keys keeps its pairs in registers for the second loop.
+// The d_q kernel's memory of a block.
+struct QueryTiles {
+  Shared<float> queries, d_contexts, others, gradients;
+};
+
+// d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most 32 keys
+// keeps its pairs in registers for the second loop.
 template <typename T, int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
+HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const AttentionTile& tile,
+                                     const QueryTiles& tiles) {
   constexpr int kRows = kBlockRows<kWidth>;
-  HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
-  HADAL_SHARED(float, d_contexts, (kTileFloats<kWidth, kRows>));
-  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
-  HADAL_SHARED(float, gradients, kRows* kScoreStride);
+  const auto [queries, d_contexts, others, gradients] = tiles;
   QueryThread at;
-  at.tile = PartOfBlock<kWidth>(Load(args.query_tiles + BlockX()));
-  if (at.tile.rows == 0) return;
+  at.tile = tile;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
   at.head = HeadOfBlock<kWidth>(), at.query = at.tile.first + at.row;
   const int64_t column = at.head * at.width, place = at.query - at.tile.query_begin;
@@ -107,6 +109,19 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
   if (at.group != 0) return;
   Store(args.row_terms.row(2 * at.head) + at.query, first);
   Store(args.row_terms.row(2 * at.head + 1) + at.query, mean);
+}
+
+template <typename T, int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
+  constexpr int kRows = kBlockRows<kWidth>;
+  HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, d_contexts, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
+  HADAL_SHARED(float, gradients, kRows* kScoreStride);
+  ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
+    const AttentionTile part = PartOfBlock<kWidth>(tile);
+    if (part.rows > 0) GradientsOfQueries<T, kWidth>(args, part, {queries, d_contexts, others, gradients});
+  });
 }
 
 // A thread's view of its block and its key, in the d_k, d_v kernel.
@@ -159,20 +174,21 @@ HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, cons
   StoreScores(gradients, at.row, at.group, d_scores);
 }
 
-// One block: d_k and d_v of a tile of keys in one head. With the narrower heads four blocks fit into a multiprocessor's
-// shared memory (sm_80), so the launch bounds make its registers suffice for four too. 0: no bound.
+// The d_k, d_v kernel's memory of a block.
+struct KeyTiles {
+  Shared<float> keys, values;
+  Shared<float> others;              // queries, d_context, queries
+  Shared<float> weights, gradients;  // f·P, ds
+};
+
+// d_k and d_v of a tile of keys in one head.
 template <typename T, int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 ? 4 : 0)
-    KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
+HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const AttentionTile& tile,
+                                  const KeyTiles& tiles) {
   constexpr int kRows = kBlockRows<kWidth>;
-  HADAL_SHARED(float, keys, (kTileFloats<kWidth, kRows>));
-  HADAL_SHARED(float, values, (kTileFloats<kWidth, kRows>));
-  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));  // queries, d_context, queries
-  HADAL_SHARED(float, weights, kRows* kScoreStride);               // f·P
-  HADAL_SHARED(float, gradients, kRows* kScoreStride);             // ds
+  const auto [keys, values, others, weights, gradients] = tiles;
   KeyThread at;
-  at.tile = PartOfBlock<kWidth>(Load(args.key_tiles + BlockX()));
-  if (at.tile.rows == 0) return;
+  at.tile = tile;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
   at.head = HeadOfBlock<kWidth>();
   const int64_t column = at.head * at.width, place = at.tile.first - at.tile.key_begin;
@@ -187,7 +203,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 
   for (int64_t query = begin; query < at.tile.query_end; query += kOtherRows) {
     Pairs pairs;
     const auto load_queries = [&] {
-      LoadTile<kWidth, kOtherRows>(others, args.q, query, at.tile.query_end, column, at.width, ScaleOf(at.width));
+      LoadTile<kWidth, kOtherRows>(tiles.others, args.q, query, at.tile.query_end, column, at.width, ScaleOf(at.width));
     };
     Barrier();
     load_queries();
@@ -218,13 +234,31 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 
   StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + column, at.group, at.width);
 }
 
+// With the narrower heads four blocks fit into a multiprocessor's shared memory (sm_80), so the launch bounds make its
+// registers suffice for four too. 0: no bound.
+template <typename T, int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 ? 4 : 0)
+    KeyValueGradientKernel(AttentionBackwardArgs<T> args) {
+  constexpr int kRows = kBlockRows<kWidth>;
+  HADAL_SHARED(float, keys, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, values, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
+  HADAL_SHARED(float, weights, kRows* kScoreStride);
+  HADAL_SHARED(float, gradients, kRows* kScoreStride);
+  ForTilesOfBlock(args.key_tiles, args.key_tile_capacity, [&](const AttentionTile& tile) {
+    const AttentionTile part = PartOfBlock<kWidth>(tile);
+    if (part.rows > 0) GradientsOfKeys<T, kWidth>(args, part, {keys, values, others, weights, gradients});
+  });
+}
+
 template <typename T, int kWidth>
 void LaunchPlain(StreamHandle stream, const AttentionBackwardArgs<T>& args) {
-  LaunchShape shape = {.blocks_x = args.query_tile_capacity,
-                       .blocks_y = args.shape.heads * kBlocksOfTile<kWidth>,
+  const int64_t heads = args.shape.heads * kBlocksOfTile<kWidth>;
+  LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, heads),
+                       .blocks_y = heads,
                        .threads = kBlockRows<kWidth> * kGroups};
   if (args.query_tile_capacity > 0) Launch(stream, shape, QueryGradientKernel<T, kWidth>, args);
-  shape.blocks_x = args.key_tile_capacity;
+  shape.blocks_x = BlocksForTiles(args.shape, args.key_tile_capacity, heads);
   if (args.key_tile_capacity > 0) Launch(stream, shape, KeyValueGradientKernel<T, kWidth>, args);
 }
 

@@ -37,15 +37,15 @@ HADAL_DEVICE float Advance(uint32_t seen, float (&scores)[kRowsOfThread], Online
   return correction;
 }
 
+// The block's memory.
+struct Tiles {
+  Shared<float> queries, others, weights;  // others: keys, then values
+};
+
 template <typename T, int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
-    AttentionForwardKernel(AttentionForwardArgs<T> args) {
+HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const AttentionTile& tile, const Tiles& tiles) {
   constexpr int kRows = kBlockRows<kWidth>;
-  HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
-  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));  // keys, then values
-  HADAL_SHARED(float, weights, kRows* kScoreStride);
-  const AttentionTile tile = PartOfBlock<kWidth>(Load(args.query_tiles + BlockX()));
-  if (tile.rows == 0) return;
+  const auto [queries, others, weights] = tiles;
   const int width = args.shape.head_width, row = ThreadIndex() / kGroups, group = ThreadIndex() % kGroups;
   const int64_t head = HeadOfBlock<kWidth>(), column = head * width, query = tile.first + row;
   const float scale = 1.0f / SquareRoot(static_cast<float>(width));
@@ -87,9 +87,23 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
 }
 
 template <typename T, int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups)
+    AttentionForwardKernel(AttentionForwardArgs<T> args) {
+  constexpr int kRows = kBlockRows<kWidth>;
+  HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
+  HADAL_SHARED(float, weights, kRows* kScoreStride);
+  ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
+    const AttentionTile part = PartOfBlock<kWidth>(tile);
+    if (part.rows > 0) AttendQueries<T, kWidth>(args, part, {queries, others, weights});
+  });
+}
+
+template <typename T, int kWidth>
 void LaunchPlain(StreamHandle stream, const AttentionForwardArgs<T>& args) {
-  const LaunchShape shape = {.blocks_x = args.query_tile_capacity,
-                             .blocks_y = args.shape.heads * kBlocksOfTile<kWidth>,
+  const int64_t heads = args.shape.heads * kBlocksOfTile<kWidth>;
+  const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, heads),
+                             .blocks_y = heads,
                              .threads = kBlockRows<kWidth> * kGroups};
   Launch(stream, shape, AttentionForwardKernel<T, kWidth>, args);
 }

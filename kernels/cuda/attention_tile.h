@@ -23,6 +23,24 @@ inline constexpr int kBlockRows = kWidth <= 64 ? kAttentionTileRows : kAttention
 template <int kWidth>
 inline constexpr int kBlocksOfTile = kAttentionTileRows / kBlockRows<kWidth>;
 
+// Blocks for each head's tiles, where `heads` is H times a tile's blocks.
+inline int64_t BlocksForTiles(const AttentionShape& shape, int64_t tile_capacity, int64_t heads) {
+  const int64_t most = shape.most_blocks > heads ? shape.most_blocks / heads : 1;
+  return tile_capacity < most ? tile_capacity : most;
+}
+
+// Calls compute(tile) for each tile of the block: BlockX, BlockX + BlocksX, … up to the end of the list. Every thread
+// of the block must call it.
+template <typename Compute>
+HADAL_DEVICE void ForTilesOfBlock(DevicePointer<const AttentionTile> tiles, int64_t capacity, const Compute& compute) {
+  for (int64_t i = BlockX(); i < capacity; i += BlocksX()) {
+    const AttentionTile tile = Load(tiles + i);
+    if (tile.rows == 0) return;
+    if (i != BlockX()) Barrier();  // the previous tile's shared memory has been read
+    compute(tile);
+  }
+}
+
 // A block's head, and its part of the tile; 0 rows where it has none.
 template <int kWidth>
 HADAL_DEVICE int64_t HeadOfBlock() {

@@ -95,23 +95,18 @@ struct RowTerms {
   HADAL_DEVICE float Mean(int h) const { return probabilities[h] == 0.0f ? 0.0f : products[h] / probabilities[h]; }
 };
 
-// Block (x, head): d_q of a tile of queries, and their row_terms. Loops over the keys twice; a sentence of at most 32
-// keys keeps its pairs in registers for the second loop.
+// d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most 32 keys
+// keeps its pairs in registers for the second loop. tiles.queries: at the end d_q.
 template <int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(AttentionBackwardArgs<BFloat16> args) {
-  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // at the end d_q
-  HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
-  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
-  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
-  const Tiles tiles = {queries, d_contexts, keys, values};
-  const AttentionTile tile = Load(args.query_tiles + BlockX());
-  if (tile.rows == 0) return;
+HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
+                                     const Tiles& tiles) {
   const QueryLane at = ThisQueryLane(args, tile);
   const FragmentLane lane;
-  LoadUnits<kWidth>(queries, args.q, tile.first, tile.query_end, at.head * kWidth);
-  LoadUnits<kWidth>(d_contexts, args.d_context, tile.first, tile.query_end, at.head * kWidth);
+  LoadUnits<kWidth>(tiles.queries, args.q, tile.first, tile.query_end, at.head * kWidth);
+  LoadUnits<kWidth>(tiles.d_contexts, args.d_context, tile.first, tile.query_end, at.head * kWidth);
   Barrier();
-  const HeldRows<kWidth> own_queries(RowsInTile<kWidth>{queries}), own_contexts(RowsInTile<kWidth>{d_contexts});
+  const HeldRows<kWidth> own_queries(RowsInTile<kWidth>{tiles.queries}),
+      own_contexts(RowsInTile<kWidth>{tiles.d_contexts});
 
   Pairs pairs;
   RowTerms terms;
@@ -135,17 +130,29 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
         d_scores.c[j].v[i] = pairs.probability.c[j].v[i] * difference;
       }
     }
-    AddWeightedFragments<kWidth>(d_scores, keys, d_query);
+    AddWeightedFragments<kWidth>(d_scores, tiles.keys, d_query);
   }
-  PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, queries);  // a warp's own rows
+  Barrier();  // without keys nothing else separates reading the queries from writing over them
+  PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.queries);
   Barrier();
-  StoreUnits<kWidth>(queries, args.d_q, tile.first, tile.rows, at.head * kWidth);
+  StoreUnits<kWidth>(tiles.queries, args.d_q, tile.first, tile.rows, at.head * kWidth);
   // After the last product, because products need the whole warp at one place.
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
     Store(args.row_terms.row(2 * at.head) + (tile.first + lane.row(h)), terms.first[h]);
     Store(args.row_terms.row(2 * at.head + 1) + (tile.first + lane.row(h)), terms.Mean(h));
   }
+}
+
+template <int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(AttentionBackwardArgs<BFloat16> args) {
+  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
+  ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
+    GradientsOfQueries<kWidth>(args, tile, {queries, d_contexts, keys, values});
+  });
 }
 
 constexpr int32_t kNone = 0x7FFFFFFF;
@@ -235,21 +242,14 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
   AddWeightedFragments<kWidth>(d_scores, tiles.queries, d_key);
 }
 
-// Block (x, head): d_k and d_v of a tile of keys.
+// d_k and d_v of a tile of keys in one head. tiles.keys and values: at the end d_k and d_v.
 template <int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
-  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);    // at the end d_k
-  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);  // at the end d_v
-  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
-  HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
-  HADAL_SHARED(float, numbers, kQueryNumbers);
-  const Tiles tiles = {queries, d_contexts, keys, values};
-  const AttentionTile tile = Load(args.key_tiles + BlockX());
-  if (tile.rows == 0) return;
+HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
+                                  const Tiles& tiles, Shared<float> numbers) {
   const KeyLane at = ThisKeyLane(args, tile);
   const int64_t column = at.head * kWidth, place = tile.first - tile.key_begin;
-  LoadUnits<kWidth>(keys, args.k, tile.first, tile.key_end, column);
-  LoadUnits<kWidth>(values, args.v, tile.first, tile.key_end, column);
+  LoadUnits<kWidth>(tiles.keys, args.k, tile.first, tile.key_end, column);
+  LoadUnits<kWidth>(tiles.values, args.v, tile.first, tile.key_end, column);
 
   RowSums<kWidth> d_key, d_value;
   // Causal: no query before the tile's first key sees any of its keys.
@@ -262,11 +262,23 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(Atten
   }
   Barrier();  // all keys and values have been read, or, without queries, written
   const float kept = args.dropout.active() ? args.dropout.scale : 1.0f;
-  PutSums<kWidth>(d_key, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, keys);
-  PutSums<kWidth>(d_value, {kept, kept}, values);
+  PutSums<kWidth>(d_key, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.keys);
+  PutSums<kWidth>(d_value, {kept, kept}, tiles.values);
   Barrier();
-  StoreUnits<kWidth>(keys, args.d_k, tile.first, tile.rows, column);
-  StoreUnits<kWidth>(values, args.d_v, tile.first, tile.rows, column);
+  StoreUnits<kWidth>(tiles.keys, args.d_k, tile.first, tile.rows, column);
+  StoreUnits<kWidth>(tiles.values, args.d_v, tile.first, tile.rows, column);
+}
+
+template <int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
+  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
+  HADAL_SHARED(float, numbers, kQueryNumbers);
+  ForTilesOfBlock(args.key_tiles, args.key_tile_capacity, [&](const AttentionTile& tile) {
+    GradientsOfKeys<kWidth>(args, tile, {queries, d_contexts, keys, values}, numbers);
+  });
 }
 
 }  // namespace
@@ -274,7 +286,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(Atten
 void TensorAttentionBackward(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args) {
   const int width = args.shape.head_width;
   HADAL_CHECK(OnTensorCores<BFloat16>(width));
-  LaunchShape shape = {.blocks_x = args.query_tile_capacity, .blocks_y = args.shape.heads, .threads = kTensorThreads};
+  LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, args.shape.heads),
+                       .blocks_y = args.shape.heads,
+                       .threads = kTensorThreads};
   if (args.query_tile_capacity > 0) {
     Launch(stream, shape,
            width == 32   ? TensorQueryKernel<32>
@@ -282,7 +296,7 @@ void TensorAttentionBackward(StreamHandle stream, const AttentionBackwardArgs<BF
                          : TensorQueryKernel<128>,
            args);
   }
-  shape.blocks_x = args.key_tile_capacity;
+  shape.blocks_x = BlocksForTiles(args.shape, args.key_tile_capacity, args.shape.heads);
   if (args.key_tile_capacity > 0) {
     Launch(stream, shape,
            width == 32   ? TensorKeyValueKernel<32>

@@ -102,22 +102,23 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Que
   }
 }
 
+// The block's tiles in shared memory.
+struct Tiles {
+  Shared<Vector16> queries, keys, values;  // queries: at the end their context
+};
+
 template <int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(AttentionForwardArgs<BFloat16> args) {
-  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);  // at the end their context
-  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
-  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
-  const AttentionTile tile = Load(args.query_tiles + BlockX());
-  if (tile.rows == 0) return;
+HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, const AttentionTile& tile,
+                                const Tiles& tiles) {
   const QueryLane at = ThisQueryLane(args, tile);
   const FragmentLane lane;
   const int64_t column = at.head * kWidth;
-  LoadUnits<kWidth>(queries, args.q, tile.first, tile.query_end, column);
+  LoadUnits<kWidth>(tiles.queries, args.q, tile.first, tile.query_end, column);
   Barrier();
-  const HeldRows<kWidth> own(RowsInTile<kWidth>{queries});
+  const HeldRows<kWidth> own(RowsInTile<kWidth>{tiles.queries});
   OnlineSoftmax softmax;
   RowSums<kWidth> context;
-  WalkKeys<kWidth>(args, at, own, keys, values, softmax, context);
+  WalkKeys<kWidth>(args, at, own, tiles.keys, tiles.values, softmax, context);
 
   const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
   float factor[2];
@@ -127,9 +128,28 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(Attent
       Store(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)), softmax.maximum[h] + Log(softmax.sum[h]));
     }
   }
-  PutSums<kWidth>(context, factor, queries);  // a warp's own rows, which only it has read
+  Barrier();  // without keys nothing else separates reading the queries from writing over them
+  PutSums<kWidth>(context, factor, tiles.queries);
   Barrier();
-  StoreUnits<kWidth>(queries, args.context, tile.first, tile.rows, column);
+  StoreUnits<kWidth>(tiles.queries, args.context, tile.first, tile.rows, column);
+}
+
+// Blocks of a multiprocessor at once, which bound a thread's registers: without the bound the compiler would keep more
+// of what a block's tiles share in registers, and fewer blocks would fit.
+template <int kWidth>
+inline constexpr int kForwardBlocks = kWidth == 32   ? 10
+                                      : kWidth == 64 ? 8
+                                                     : 5;
+
+template <int kWidth>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, kForwardBlocks<kWidth>)
+    TensorForwardKernel(AttentionForwardArgs<BFloat16> args) {
+  HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
+  ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
+    AttendQueries<kWidth>(args, tile, {queries, keys, values});
+  });
 }
 
 }  // namespace
@@ -137,8 +157,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorForwardKernel(Attent
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args) {
   const int width = args.shape.head_width;
   HADAL_CHECK(OnTensorCores<BFloat16>(width));
-  const LaunchShape shape = {
-      .blocks_x = args.query_tile_capacity, .blocks_y = args.shape.heads, .threads = kTensorThreads};
+  const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, args.shape.heads),
+                             .blocks_y = args.shape.heads,
+                             .threads = kTensorThreads};
   Launch(stream, shape,
          width == 32   ? TensorForwardKernel<32>
          : width == 64 ? TensorForwardKernel<64>

@@ -23,7 +23,8 @@ std::vector<float> Transposed(const std::vector<float>& values, int64_t columns)
 
 // Runs forward and backward as a layer with fused projections would; the tile lists have room for two more.
 template <typename T>
-void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement place, uint64_t seed) {
+void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement place, uint64_t seed,
+                int32_t most_blocks) {
   KernelDevice device(seed);
   const std::vector<int32_t> query_offsets = problem.QueryOffsets(), key_offsets = problem.KeyOffsets();
   const int64_t query_rows = query_offsets.back(), key_rows = key_offsets.back(), columns = problem.columns();
@@ -42,7 +43,8 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   tiles.of_queries.resize(tiles.of_queries.size() + 2);
   tiles.of_keys.resize(tiles.of_keys.size() + 2);
   DeviceVectorOf<cuda::AttentionTile> query_tiles(device, tiles.of_queries), key_tiles(device, tiles.of_keys);
-  const cuda::AttentionShape shape = {problem.heads, static_cast<int32_t>(problem.head_width), problem.causal};
+  const cuda::AttentionShape shape = {problem.heads, static_cast<int32_t>(problem.head_width), problem.causal,
+                                      most_blocks};
   const cuda::DeviceDropout dropout = cuda::MakeDeviceDropout(problem.dropout(), position.data());
 
   cuda::AttentionForwardArgs<T> forward = {.shape = shape, .dropout = dropout};
@@ -65,13 +67,13 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   t.d_q = d_q.dense(), t.d_k = d_k.dense(), t.d_v = d_v.dense();
 }
 
-// The second way: off the boundaries, threads in another order.
+// The second way: off the boundaries, threads in another order, blocks that compute several tiles each.
 template <typename T>
 void RunVariation(const AttentionProblem& problem, AttentionTensors& tensors, int variation) {
   if (variation == 0) {
-    RunKernels<T>(problem, tensors, {}, /*seed=*/1);
+    RunKernels<T>(problem, tensors, {}, /*seed=*/1, cuda::AttentionShape().most_blocks);
   } else {
-    RunKernels<T>(problem, tensors, {1, 2 * problem.columns() + 1}, /*seed=*/2);
+    RunKernels<T>(problem, tensors, {1, 2 * problem.columns() + 1}, /*seed=*/2, /*most_blocks=*/2 * problem.heads + 1);
   }
 }
 
