@@ -13,6 +13,9 @@ namespace {
 constexpr int64_t kWordBytes = 4;  // size of a token and of a float
 static_assert(sizeof(int32_t) == kWordBytes && sizeof(float) == kWordBytes);
 
+// Of the own logits, which only GPUs need.
+int64_t OwnStride(int64_t vocabulary) { return Workspace::LogitStride(DeviceKind::kCuda, vocabulary); }
+
 }  // namespace
 
 CandidateHead::Answer::Answer(void* words, int64_t rows, int32_t candidates) {
@@ -30,7 +33,7 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
       own_logits_(plan.compute_storage != Storage::kFloat32) {
   HADAL_CHECK_LE(rows, Workspace::kLogitRows);
   const int64_t bytes = AnswerWords(rows, candidates_) * kWordBytes;
-  if (own_logits_) logits_slice_ = layout.Reserve<float>("decode workspace", rows * vocabulary_);
+  if (own_logits_) logits_slice_ = layout.Reserve<float>("decode workspace", rows * OwnStride(vocabulary_));
   answer_slice_ = layout.ReserveBytes("decode workspace", bytes);
   best_slice_ = layout.Reserve<int32_t>("decode workspace", rows);
   host_answer_slice_ = layout.ReserveHostBytes("decode workspace", bytes);
@@ -49,7 +52,8 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   HADAL_CHECK_LE(rows, rows_);
   const Answer answer(answer_, rows, candidates_);
   const VectorOf<int32_t> best(best_, rows);
-  const Matrix logits = own_logits_ ? Matrix(logits_, rows, vocabulary_) : workspace.logits(rows).floats();
+  const Matrix logits =
+      own_logits_ ? Matrix(logits_, rows, vocabulary_, OwnStride(vocabulary_)) : workspace.logits(rows).floats();
   LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .y = logits});
   TopCandidates(stream, {.logits = logits,
                          .also = kEosToken,

@@ -14,7 +14,8 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
       vocabulary_(plan.options.target_vocabulary),
-      logit_rows_(LogitRows(stream.kind())) {
+      logit_rows_(LogitRows(stream.kind())),
+      logit_stride_(LogitStride(stream.kind(), vocabulary_)) {
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
@@ -26,7 +27,7 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
                                                 .head_width = d / plan.options.heads});
   attention_slice_ = layout.Reserve<float>(category, attention_floats_);
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
-  logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * vocabulary_);
+  logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * logit_stride_);
   row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
   host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
   if (purpose == Purpose::kInference) return;

@@ -60,7 +60,11 @@ class Workspace {
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
   // For rows of logits of the output head. REQUIRES: rows ≤ logit_rows().
-  AnyMatrix logits(int64_t rows) const { return {logits_, rows, vocabulary_, storage_}; }
+  AnyMatrix logits(int64_t rows) const {
+    AnyMatrix logits(logits_, rows, vocabulary_, storage_);
+    logits.stride = logit_stride_;
+    return logits;
+  }
   // One number for each target row, with room for at least kLogitRows: the loss, and after it the nll.
   Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
   Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
@@ -72,12 +76,18 @@ class Workspace {
   // gradient is read and written once a block, and a product of few rows and d_model columns leaves most of a GPU idle.
   static constexpr int64_t LogitRows(DeviceKind kind) { return kind == DeviceKind::kCpu ? kLogitRows : 2048; }
   int64_t logit_rows() const { return logit_rows_; }
+  // From one row of logits to the next, in elements. On a GPU rows begin on 16 bytes whatever the vocabulary is,
+  // because products of others are slower.
+  static constexpr int64_t LogitStride(DeviceKind kind, int64_t vocabulary) {
+    return kind == DeviceKind::kCpu ? vocabulary : (vocabulary + 7) / 8 * 8;
+  }
   // Every device has room for this many rows, which beam search may use.
   static constexpr int64_t kLogitRows = 256;
 
  private:
   Storage storage_ = Storage::kFloat32;
-  int64_t width_ = 0, vocabulary_ = 0, logit_rows_ = 0, attention_floats_ = 0, partial_floats_ = 0, loss_rows_ = 0;
+  int64_t width_ = 0, vocabulary_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0, partial_floats_ = 0,
+          loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
       projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_, host_row_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,

@@ -82,6 +82,13 @@ TEST_F(SublayerContextTest, PaddingRowsAreRowsButNoSentences) {
   EXPECT_EQ(context.offsets(Stack::kDecoder)[2], 5);
 }
 
+TEST(Workspace, RowsOfLogitsBeginOn16BytesOnGpus) {
+  EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCpu, 61), 61);
+  EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCuda, 61), 64);
+  EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCuda, 64), 64);
+  EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCuda, 65), 72);
+}
+
 // The largest scratch of a chunk: every view at capacity is the sublayer's alone while it runs.
 TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
   ModelPlan plan = Plan();
