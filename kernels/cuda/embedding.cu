@@ -11,6 +11,10 @@ namespace {
 
 constexpr int64_t kRowsOfBlock = 8;
 
+// Rows that a team of the backward kernel reads before it adds the first one. A frequent token's rows are one block's
+// work, and one at a time each would wait for memory twice.
+constexpr int kRowsAhead = 4;
+
 template <typename Table, typename Stream, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     EmbeddingForwardKernel(EmbeddingForwardArgs<Table, Stream> args, int team_threads) {
@@ -45,11 +49,24 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   if (args.dropout.active()) position = Load(args.dropout.position);
   const int64_t end = Load(args.group_starts + group + 1);
   Eight sum;
-  for (int64_t i = Load(args.group_starts + group) + team.index; i < end && team.columns > 0; i += team.teams) {
-    const int64_t row = Load(args.sorted_rows + i);
-    Eight dx = LoadEight<kAligned>(args.dx.row(row) + team.column, team.columns);
-    if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, dx);
-    HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx.v[c];
+  for (int64_t i = Load(args.group_starts + group) + team.index; i < end && team.columns > 0;
+       i += kRowsAhead * team.teams) {
+    int32_t rows[kRowsAhead];
+    Eight dx[kRowsAhead];
+    HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
+      const int64_t at = i + u * team.teams;
+      rows[u] = at < end ? Load(args.sorted_rows + at) : -1;
+    }
+    HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
+      if (rows[u] >= 0) dx[u] = LoadEight<kAligned>(args.dx.row(rows[u]) + team.column, team.columns);
+    }
+    HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
+      if (rows[u] < 0) break;
+      if (args.dropout.active()) {
+        ApplyDropout<kAligned>(args.dropout, position, rows[u] * args.width + team.column, dx[u]);
+      }
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx[u].v[c];
+    }
   }
   StoreEightShared(exchange + 8 * ThreadIndex(), sum);
   Barrier();
