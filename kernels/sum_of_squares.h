@@ -19,7 +19,8 @@ namespace hadal {
 double SumOfSquares(ConstVector x);
 
 // The same for each of many slices. The stream's threads share the elements evenly. One thread sums a slice, so its
-// bits are those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h).
+// bits are those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h), and there a thousand slices
+// take two launches and one wait, wherever they lie. REQUIRES: on a device all slices are of one allocation.
 struct SquaresSlice {
   ConstVector x;
   int64_t first = 0;  // elements in the slices before it

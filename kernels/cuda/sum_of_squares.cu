@@ -8,20 +8,16 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-struct Range {
-  int64_t begin, end;
-};
-
-HADAL_DEVICE Range ChunkOfSlice(const SumOfSquaresArgs& args, int64_t slice, int64_t chunk) {
-  const int64_t end = Load(args.offsets + slice + 1);
-  const int64_t begin = Load(args.offsets + slice) + chunk * kSquaresChunk;
-  return {begin, begin + kSquaresChunk < end ? begin + kSquaresChunk : end};
+HADAL_DEVICE SquaresRange ChunkOfSlice(const SumOfSquaresArgs& args, int64_t slice, int64_t chunk) {
+  const SquaresRange range = Load(args.ranges + slice);
+  const int64_t begin = range.begin + chunk * kSquaresChunk;
+  return {begin, begin + kSquaresChunk < range.end ? begin + kSquaresChunk : range.end};
 }
 
 // Block (x, y): chunk x of slice y. Chunks after a slice's end store 0, which the second kernel does not read.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SquaresOfChunksKernel(SumOfSquaresArgs args) {
   HADAL_SHARED(double, warps, kWarps);
-  const Range range = ChunkOfSlice(args, BlockY(), BlockX());
+  const SquaresRange range = ChunkOfSlice(args, BlockY(), BlockX());
   double sum = 0.0;
   for (int64_t i = range.begin + ThreadIndex(); i < range.end; i += kThreads) {
     const double x = static_cast<double>(Load(args.x + i));
@@ -39,9 +35,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SquaresOfChunksKernel(SumOfSquar
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumChunksKernel(SumOfSquaresArgs args, int64_t chunks) {
   const int64_t slice = BlockX() * kThreads + ThreadIndex();
   if (slice >= args.slices) return;
-  const int64_t size = Load(args.offsets + slice + 1) - Load(args.offsets + slice);
+  const SquaresRange range = Load(args.ranges + slice);
   double sum = 0.0;
-  for (int64_t chunk = 0; chunk * kSquaresChunk < size; ++chunk) {
+  for (int64_t chunk = 0; range.begin + chunk * kSquaresChunk < range.end; ++chunk) {
     sum += Load(args.partials + slice * chunks + chunk);
   }
   Store(args.sums + slice, sum);
@@ -51,7 +47,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumChunksKernel(SumOfSquaresArgs
 
 void SumOfSquares(StreamHandle stream, const SumOfSquaresArgs& args) {
   if (args.slices == 0) return;
-  HADAL_CHECK(args.x && args.offsets && args.sums);
+  HADAL_CHECK(args.x && args.ranges && args.sums);
   HADAL_CHECK_LE(args.slices, 65535);  // the grid's second dimension
   const int64_t chunks = (args.max_slice_size + kSquaresChunk - 1) / kSquaresChunk;
   if (chunks > 0) {

@@ -1,4 +1,4 @@
-// Σ x_i² of each slice of a flat range, in double: on the device what kernels/sum_of_squares.h computes for one slice.
+// Σ x_i² of each of many slices, in double: on the device what kernels/sum_of_squares.h computes for one slice.
 //
 // Why slices: the caller adds them in (parameter, slice) order, so the sums may not depend on the layout of the run.
 // Numerics: x is widened to double, where its square is exact. A slice is cut into chunks of kSquaresChunk elements.
@@ -14,13 +14,17 @@ namespace hadal::cuda {
 
 inline constexpr int64_t kSquaresChunk = 16384;
 
+struct SquaresRange {
+  int64_t begin = 0, end = 0;  // elements from x on
+};
+
 struct SumOfSquaresArgs {
   DevicePointer<const float> x;
   int64_t slices = 0;
-  DevicePointer<const int64_t> offsets;  // [slices + 1] elements of x, ascending
-  int64_t max_slice_size = 0;            // no slice is longer
-  DevicePointer<double> partials;        // scratch, SumOfSquaresPartials(slices, max_slice_size) doubles
-  DevicePointer<double> sums;            // [slices] (=)
+  DevicePointer<const SquaresRange> ranges;  // [slices] in any order
+  int64_t max_slice_size = 0;                // no slice is longer
+  DevicePointer<double> partials;            // scratch, SumOfSquaresPartials(slices, max_slice_size) doubles
+  DevicePointer<double> sums;                // [slices] (=)
 };
 void SumOfSquares(StreamHandle stream, const SumOfSquaresArgs& args);
 

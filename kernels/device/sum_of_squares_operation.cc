@@ -11,9 +11,10 @@ namespace {
 
 constexpr size_t kSlicesAtATime = 1024;
 
-// The number of adjacent slices from the first one on, up to kSlicesAtATime and the room in scratch.
+// The slices of one launch: as many as kSlicesAtATime and the room in scratch allow.
 struct Run {
-  std::array<int64_t, kSlicesAtATime + 1> offsets;
+  std::array<SquaresRange, kSlicesAtATime> ranges;
+  const float* x = nullptr;  // the ranges begin here or after it
   int64_t slices = 0, longest = 0;
 
   int64_t ScratchBytes() const {
@@ -23,18 +24,18 @@ struct Run {
 
 Run FirstRun(std::span<const SquaresSlice> slices) {
   Run run;
-  run.offsets[0] = 0;
-  for (const SquaresSlice& slice : slices) {
-    const int64_t begin = run.offsets[run.slices];
-    if (run.slices == kSlicesAtATime || slice.x.data != slices[0].x.data + begin) break;
-    const int64_t longest = std::max(run.longest, slice.x.size);
-    if (run.slices > 0 &&
-        Run{.slices = run.slices + 1, .longest = longest}.ScratchBytes() > LaunchMemory::kScratchBytes)
-      break;
-    run.longest = longest;
-    run.offsets[++run.slices] = begin + slice.x.size;
+  for (const SquaresSlice& slice : slices.first(std::min(slices.size(), kSlicesAtATime))) {
+    Run longer;
+    longer.slices = run.slices + 1, longer.longest = std::max(run.longest, slice.x.size);
+    if (run.slices > 0 && longer.ScratchBytes() > LaunchMemory::kScratchBytes) break;
+    run.slices = longer.slices, run.longest = longer.longest;
+    run.x = run.x == nullptr ? slice.x.data : std::min(run.x, slice.x.data);
   }
   HADAL_CHECK_LE(run.ScratchBytes(), LaunchMemory::kScratchBytes);
+  for (int64_t i = 0; i < run.slices; ++i) {
+    const int64_t begin = slices[i].x.data - run.x;
+    run.ranges[i] = {begin, begin + slices[i].x.size};
+  }
   return run;
 }
 
@@ -45,9 +46,9 @@ void operation::SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresAr
   double* const sums = reinterpret_cast<double*>(device.launch_memory().scratch());
   for (size_t first = 0; first < args.slices.size();) {
     const Run run = FirstRun(args.slices.subspan(first));
-    SumOfSquares(device.handle(), {.x = args.slices[first].x.data,
+    SumOfSquares(device.handle(), {.x = run.x,
                                    .slices = run.slices,
-                                   .offsets = device.launch_memory().Put(run.offsets.data(), run.slices + 1),
+                                   .ranges = device.launch_memory().Put(run.ranges.data(), run.slices),
                                    .max_slice_size = run.longest,
                                    .partials = sums + run.slices,
                                    .sums = sums});

@@ -152,17 +152,20 @@ TEST(DeviceRunTest, ALastBackwardWithReplicasIsAFewGraphs) {
 }
 
 // The optimizer is one launch a run of slices that lie back to back, and norms two a thousand slices: no number that
-// depth makes matter.
+// depth makes matter. In bf16 matrices lie apart from biases and norms.
 TEST(DeviceRunTest, AStepsTailIsTheSameFewLaunchesAtAnyDepth) {
   const Corpus corpus = RandomCorpus(200, 1, kSmallVocabulary, 5);
-  const auto launches = [&](int layers) {
+  const auto launches = [&](int layers, Storage storage) {
     RunSpec spec = OnDevice(SmallRun(ResidualMethod::kDeepNorm));
+    spec.compute_storage = storage;
     spec.model.encoder_layers = spec.model.decoder_layers = layers;
     ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
     spec.batch.source_tokens = spec.batch.target_tokens = 8;
     return Train(spec, corpus).launches.back();
   };
-  EXPECT_EQ(launches(1), launches(3));
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    EXPECT_EQ(launches(1, storage), launches(3, storage)) << (storage == Storage::kBFloat16 ? "bf16" : "fp32");
+  }
 }
 
 TEST(DeviceRunTest, ReplicasShareGradientsAndState) {

@@ -12,21 +12,29 @@
 namespace hadal::testing {
 namespace {
 
-std::vector<double> Sums(const std::vector<float>& x, const std::vector<int64_t>& offsets, uint64_t seed = 1) {
+std::vector<double> SumsOf(const std::vector<float>& x, const std::vector<cuda::SquaresRange>& ranges,
+                           uint64_t seed = 1) {
   KernelDevice device(seed);
-  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
+  const auto slices = std::ssize(ranges);
   int64_t longest = 0;
-  for (int64_t n = 0; n < slices; ++n) longest = std::max(longest, offsets[n + 1] - offsets[n]);
+  for (const cuda::SquaresRange& range : ranges) longest = std::max(longest, range.end - range.begin);
   DeviceVectorOf<float> values(device, x);
-  DeviceVectorOf<int64_t> device_offsets(device, offsets);
+  DeviceVectorOf<cuda::SquaresRange> device_ranges(device, ranges);
   DeviceVectorOf<double> partials(device, cuda::SumOfSquaresPartials(slices, longest)), sums(device, slices);
   cuda::SumOfSquares(device.stream(), {.x = values.data(),
                                        .slices = slices,
-                                       .offsets = device_offsets.data(),
+                                       .ranges = device_ranges.data(),
                                        .max_slice_size = longest,
                                        .partials = partials.data(),
                                        .sums = sums.data()});
   return sums.Read();
+}
+
+// Of slices that lie back to back: offsets[n] … offsets[n + 1].
+std::vector<double> Sums(const std::vector<float>& x, const std::vector<int64_t>& offsets, uint64_t seed = 1) {
+  std::vector<cuda::SquaresRange> ranges;
+  for (size_t n = 0; n + 1 < offsets.size(); ++n) ranges.push_back({offsets[n], offsets[n + 1]});
+  return SumsOf(x, ranges, seed);
 }
 
 TEST(CudaSumOfSquaresTest, SumsEachSlice) {
@@ -46,6 +54,12 @@ TEST(CudaSumOfSquaresTest, ASliceAloneHasTheSameBits) {
   const std::vector<float> x = NormalValues(30000, 2);
   const std::vector<double> together = Sums(x, {0, 5001, 30000});
   EXPECT_EQ(Sums({x.begin() + 5001, x.end()}, {0, 24999})[0], together[1]);
+}
+
+TEST(CudaSumOfSquaresTest, SlicesMayLieInAnyOrderWithGaps) {
+  const std::vector<float> x = NormalValues(30000, 2);
+  const std::vector<double> ascending = SumsOf(x, {{3, 5001}, {6000, 30000}});
+  EXPECT_EQ(SumsOf(x, {{6000, 30000}, {3, 5001}}), (std::vector<double>{ascending[1], ascending[0]}));
 }
 
 TEST(CudaSumOfSquaresTest, HoldsTheLargestFloats) {
