@@ -27,14 +27,16 @@
 
 namespace hadal::cuda {
 
-// Rows that a block of the backward adds up before it writes its sums. 4,096 rows must give each of up to 132
-// multiprocessors two blocks, or a multiprocessor waits for memory half the time. Many rows should write few sums: a
-// block's sums are 9% of its bf16 traffic with 32 rows, 2% with 128.
-// At most 1,584 blocks. A multiprocessor holds three, so these are four whole rounds on an H100's 132 multiprocessors
-// and nearly five on an A100's 108; no round is nearly empty. A multiple of eight rows, the most teams of a block.
+// Rows that a block of the backward adds up before it writes its sums. A multiprocessor holds three blocks, so an A100
+// of 108 multiprocessors holds 324 at once and an H100 of 132 holds 396. No round of blocks should be nearly empty, and
+// many rows should write few sums: a block's sums are 9% of its bf16 traffic with 32 rows, 2% with 128.
+//   up to 4,096 rows    16: 256 blocks, one round
+//   up to 8,192 rows    28: 293 blocks, one round
+//   more                at most 1,584 blocks: four whole rounds on an H100, nearly five on an A100; a multiple of
+//                       eight, the most teams of a block
 constexpr int64_t DeviceRowBlock(int64_t rows) {
   constexpr int64_t kMostBlocks = 1584, kTeams = 8;
-  if (rows <= 8192) return 16;
+  if (rows <= 8192) return rows <= 4096 ? 16 : 28;
   const int64_t block = kTeams * ((rows + kTeams * kMostBlocks - 1) / (kTeams * kMostBlocks));
   return block < 32 ? 32 : block;
 }

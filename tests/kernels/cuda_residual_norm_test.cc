@@ -200,7 +200,8 @@ INSTANTIATE_TEST_SUITE_P(Cuda, ResidualNormConformance,
 
 // Few rows in small blocks, so that every multiprocessor has some; many in large ones, so that their sums are little
 // traffic.
-static_assert(cuda::DeviceRowBlock(1) == 16 && cuda::DeviceRowBlock(8192) == 16);
+static_assert(cuda::DeviceRowBlock(1) == 16 && cuda::DeviceRowBlock(4096) == 16);
+static_assert(cuda::DeviceRowBlock(4097) == 28 && cuda::DeviceRowBlock(8192) == 28);
 static_assert(cuda::DeviceRowBlock(8193) == 32 && cuda::DeviceRowBlock(32 * 1584) == 32);
 static_assert(cuda::DeviceRowBlock(32 * 1584 + 1) == 40 && cuda::DeviceRowBlock(262144) == 168);
 
