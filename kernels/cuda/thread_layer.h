@@ -19,6 +19,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "kernels/cuda/device_view.h"
@@ -116,12 +117,26 @@ HADAL_DEVICE float Log(float x) { return logf(x); }
 HADAL_DEVICE uint32_t BitsOf(float x) { return __float_as_uint(x); }
 HADAL_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 
+// After a launch: an impossible one is our own bug. The error may be an earlier kernel's; with CUDA_LAUNCH_BLOCKING=1 it
+// is this one's.
+inline void CheckLaunch(cudaError_t status, const void* kernel, const LaunchShape& shape) {
+  if (status == cudaSuccess) return;
+  const char* name = nullptr;
+#if CUDART_VERSION >= 12030
+  if (cudaFuncGetName(&name, kernel) != cudaSuccess) name = nullptr;
+#endif
+  CheckFailed(__FILE__, __LINE__,
+              std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ") at the launch of " +
+                  (name == nullptr ? "a kernel" : name) + ", " + std::to_string(shape.blocks_x) + " x " +
+                  std::to_string(shape.blocks_y) + " blocks of " + std::to_string(shape.threads) + " threads");
+}
+
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
   NoteLaunch(stream, kernel);
   const dim3 blocks(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
   kernel<<<blocks, static_cast<unsigned>(shape.threads), 0, stream.stream>>>(args...);
-  HADAL_CHECK_EQ(cudaGetLastError(), cudaSuccess);  // an impossible launch is our own bug
+  CheckLaunch(cudaGetLastError(), reinterpret_cast<const void*>(kernel), shape);
 }
 
 #else  // the executor
