@@ -1,6 +1,7 @@
 #include "kernels/device/cublas_matmul.h"
 
 #include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -58,6 +59,20 @@ Shape ShapeOf(const MatmulArgs& args) {
       .result = args.c.storage};
 }
 
+std::string TextOf(const Shape& s) {
+  const auto matrix = [](const char* name, Storage storage, bool transposed, int64_t stride) {
+    return absl::StrCat(name, storage == Storage::kFloat32 ? " fp32" : " bf16", transposed ? " transposed" : "",
+                        " stride ", stride);
+  };
+  return absl::StrCat("product of [", s.m, ", ", s.k, "] and [", s.k, ", ", s.n,
+                      "]: ", matrix("a", s.operands, s.a_transposed, s.a_stride), ", ",
+                      matrix("b", s.operands, s.b_transposed, s.b_stride), ", ",
+                      matrix("c", s.result, false, s.c_stride), s.on_16_bytes ? "" : ", not on 16 bytes",
+                      s.bias ? ", bias" : "", s.relu ? ", ReLU" : "", s.writes_mask ? ", writes a mask" : "",
+                      s.reads_mask ? ", reads a mask" : "", s.sums ? ", sums" : "",
+                      s.accumulate ? ", accumulates" : "");
+}
+
 // cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so that its first operand is our second.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
@@ -84,9 +99,9 @@ class CublasMatmul : public Matmul {
   }
   Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
-  // Whether the epilogue makes cuBLASLt use other instructions than for the product alone.
-  bool IsOfAnotherKind(const Shape& shape, const Plan& plan);
-  int32_t KindOf(const Shape& shape, const Plan& plan) const;
+  // Whether the epilogue makes cuBLASLt compute the product in a slower way than alone.
+  bool CostsItsSpeed(const Shape& shape, const Plan& plan);
+  int32_t ConfigOf(cublasLtMatmulAlgoConfigAttributes_t attribute, const Shape& shape, const Plan& plan) const;
   // Sets the pointers of a bias or its gradient, and of a mask; a pointer is ignored where the shape has none.
   void SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const;
   // NOT_SUPPORTED where there is no algorithm.
@@ -111,9 +126,7 @@ CublasMatmul::~CublasMatmul() {
 
 void CublasMatmul::Check(cublasStatus_t status, const Shape& shape) const {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  CheckFailed(__FILE__, __LINE__,
-              absl::StrCat("cuBLASLt: ", library_.status_string(status), ", product of [", shape.m, ", ", shape.k,
-                           "] and [", shape.k, ", ", shape.n, "]"));
+  CheckFailed(__FILE__, __LINE__, absl::StrCat("cuBLASLt: ", library_.status_string(status), ", ", TextOf(shape)));
 }
 
 cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
@@ -138,16 +151,26 @@ void CublasMatmul::SetPlaces(const Plan& plan, const Shape& shape, const void* b
   if (shape.writes_mask || shape.reads_mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
 }
 
-int32_t CublasMatmul::KindOf(const Shape& shape, const Plan& plan) const {
-  int32_t kind = 0;
-  Check(library_.get_algorithm(&plan.algorithm, CUBLASLT_ALGO_CONFIG_ID, &kind, sizeof(kind), nullptr), shape);
-  return kind;
+int32_t CublasMatmul::ConfigOf(cublasLtMatmulAlgoConfigAttributes_t attribute, const Shape& shape,
+                               const Plan& plan) const {
+  int32_t value = 0;
+  Check(library_.get_algorithm(&plan.algorithm, attribute, &value, sizeof(value), nullptr), shape);
+  return value;
 }
 
-bool CublasMatmul::IsOfAnotherKind(const Shape& shape, const Plan& plan) {
+bool CublasMatmul::CostsItsSpeed(const Shape& shape, const Plan& plan) {
+  if (!shape.HasMaskOrSums()) return false;
+  const Shape bare_shape = shape.Bare();
+  const Plan& bare = PlanOf(bare_shape);
+  if (!bare.offered) return false;
+  const auto config = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
+    return std::pair(ConfigOf(attribute, shape, plan), ConfigOf(attribute, bare_shape, bare));
+  };
   constexpr int kFirstMajorWithItsOwnInstructions = 9;
-  if (!shape.HasMaskOrSums() || major_ < kFirstMajorWithItsOwnInstructions) return false;
-  return KindOf(shape, plan) != KindOf(shape, PlanOf(shape.Bare()));
+  const auto [kind, bare_kind] = config(CUBLASLT_ALGO_CONFIG_ID);
+  if (major_ >= kFirstMajorWithItsOwnInstructions && kind != bare_kind) return true;
+  const auto [parts, bare_parts] = config(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+  return bare_parts > 1 && parts <= 1;
 }
 
 Plan CublasMatmul::MakePlan(const Shape& shape) {
@@ -178,7 +201,7 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
   SetPlaces(plan, shape, somewhere, somewhere);
   const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
-  plan.offered = status == CUBLAS_STATUS_SUCCESS && !IsOfAnotherKind(shape, plan);
+  plan.offered = status == CUBLAS_STATUS_SUCCESS && !CostsItsSpeed(shape, plan);
   // If it lacks an epilogue, it may call the request invalid.
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);

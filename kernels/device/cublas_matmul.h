@@ -11,7 +11,9 @@
 // Speed: from compute capability 9 on tensor cores have instructions of their own. Where kernels with these lack an
 // epilogue, cuBLASLt uses the slower kernels of 8.x. So there a mask or a sum is offered only if its algorithm has the
 // same CUBLASLT_ALGO_CONFIG_ID as the product without epilogue. (cuBLASLt 13.0 names kernels with DRELU and BGRADB in
-// bf16 for 8.0 and 10.0, none for 9.0; not measured.)
+// bf16 for 8.0 and 10.0, none for 9.0; not measured.) On every GPU it is not offered either where the product alone
+// would split its sum over k among several blocks and the epilogue's algorithm does not: a weight's gradient has few
+// tiles and a long sum, and without the split most multiprocessors would idle.
 // Threads: one. After the start the library's errors abort with its message.
 #pragma once
 

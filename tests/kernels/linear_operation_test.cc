@@ -100,8 +100,10 @@ class LinearOperationTest : public ::testing::TestWithParam<Storage> {
   };
   // A layer, forward and backward, where cuBLASLt has no algorithm with some epilogues, on a GPU of some compute
   // capability.
-  static Results Run(const std::set<int>& refused, const std::set<int>& slow = {}, int major = 9) {
-    EmulatedCuda::Instance().machine = {.major = major, .refused_epilogues = refused, .slow_epilogues = slow};
+  static Results Run(const std::set<int>& refused, const std::set<int>& slow = {}, int major = 9,
+                     const std::set<int>& unsplit = {}) {
+    EmulatedCuda::Instance().machine = {
+        .major = major, .refused_epilogues = refused, .slow_epilogues = slow, .unsplit_epilogues = unsplit};
     const std::unique_ptr<Device> device = *cuda::OpenCudaDevice({});
     const Stream stream = Stream::On(*device, 1);
     const Layer layer(stream, GetParam());
@@ -180,6 +182,16 @@ TEST_P(LinearOperationTest, NothingRidesThatCostsTheProductItsSpeed) {
   const Results older = Run({}, {kForwardWithMask, kBackwardWithMask, CUBLASLT_EPILOGUE_BGRADB}, /*major=*/8);
   EXPECT_TRUE(older.masked);
   EXPECT_EQ(older.backward_weight, 2);
+}
+
+// On older GPUs too: one that does not split a sum over k which the product alone splits.
+TEST_P(LinearOperationTest, NothingRidesThatKeepsASumWhole) {
+  const Results apart = Run({}, {}, /*major=*/8, {CUBLASLT_EPILOGUE_BGRADB}), all = Run({}, {}, 8);
+  EXPECT_EQ(all.backward_weight, 2);
+  EXPECT_EQ(apart.backward_weight, 3);
+  EXPECT_EQ(apart.d_weight, all.d_weight);
+  EXPECT_TRUE(apart.masked);
+  EXPECT_FALSE(Run({}, {}, 8, {kBackwardWithMask}).masked);
 }
 
 // The plan is asked for as if a bias lay on 16 bytes, whatever the first one's place is.

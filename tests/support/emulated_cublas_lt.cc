@@ -43,7 +43,7 @@ struct Algorithm {
   uint64_t workspace_bytes;
   uint32_t alignment[4];
   uint32_t bias_alignment, mask_alignment;
-  int32_t kind;
+  int32_t kind, parts;
   bool adds_parts_in_d_type;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
@@ -215,6 +215,7 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
                       .bias_alignment = AlignmentOf(problem.description.bias),
                       .mask_alignment = AlignmentOf(problem.description.mask),
                       .kind = kKinds[surroundings.differs(problem.description.epilogue) ? 1 : 0],
+                      .parts = surroundings.splits(problem.description.epilogue) ? 4 : 1,
                       .adds_parts_in_d_type = (asked.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0};
   std::copy_n(asked.alignment, 4, algorithm.alignment);
   results[0] = {};
@@ -230,8 +231,17 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasL
                                                                    void* value, size_t bytes, size_t* written) {
   Algorithm algorithm;
   std::memcpy(&algorithm, chosen, sizeof(algorithm));
-  if (attribute != CUBLASLT_ALGO_CONFIG_ID || bytes != sizeof(algorithm.kind)) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(value, &algorithm.kind, bytes);
+  if (bytes != sizeof(int32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attribute) {
+    case CUBLASLT_ALGO_CONFIG_ID:
+      std::memcpy(value, &algorithm.kind, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      std::memcpy(value, &algorithm.parts, bytes);
+      break;
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
   if (written != nullptr) *written = bytes;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -13,10 +13,11 @@ struct CublasLtSurroundings {
   void (*enqueue)(cudaStream_t stream, std::function<void()> run) = nullptr;
   // Whether memory is its device's.
   bool (*owns)(const void* memory, int64_t bytes) = nullptr;
-  // Whether it has algorithms with this epilogue (cublasLtEpilogue_t), and whether they are of another kind than the
-  // others.
+  // Whether it has algorithms with this epilogue (cublasLtEpilogue_t), whether they are of another kind than the
+  // others, and whether they split the sum over k.
   bool (*offers)(int epilogue) = nullptr;
   bool (*differs)(int epilogue) = nullptr;
+  bool (*splits)(int epilogue) = nullptr;
   // Whether this thread records a graph: no algorithm can be looked for then. cuBLASLt 13.3 has been reported to fail
   // so on a stream that records.
   bool (*records)() = nullptr;

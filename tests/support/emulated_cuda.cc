@@ -37,6 +37,7 @@ EmulatedCuda::EmulatedCuda() {
       .owns = [](const void* memory, int64_t bytes) { return Instance().Owns(memory, bytes); },
       .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; },
       .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; },
+      .splits = [](int epilogue) { return Instance().machine.unsplit_epilogues.count(epilogue) == 0; },
       .records =
           [] {
             const std::lock_guard lock(Instance().mutex_);

@@ -53,7 +53,8 @@ class EmulatedCuda {
     int major = 9;                // of the compute capability
     int64_t bytes = int64_t{1} << 34;
     bool memory_for_graphs = true;
-    std::set<int> refused_epilogues, slow_epilogues;  // of cuBLASLt: without algorithm, with one of another kind
+    // Of cuBLASLt: without algorithm; with one of another kind; with one that does not split the sum over k.
+    std::set<int> refused_epilogues, slow_epilogues, unsplit_epilogues;
   };
   Machine machine;
   // The next work that runs ends as a kernel does that follows a wild pointer: every call fails from then on, until
