@@ -144,13 +144,17 @@ TEST(Bf16RunTest, AParameterTakes18Bytes) {
   EXPECT_NEAR(static_cast<double>(state - position_tables), expected, kRegions * ArenaLayout::kAlignmentBytes);
 
   InProcessWorld world(1);
+  const auto create = [&] {
+    return Engine::Create({.plan = plan,
+                           .pipeline = *pipeline,
+                           .stream = stream,
+                           .purpose = Purpose::kTraining,
+                           .world = world.communicator(0),
+                           .timeout = absl::Seconds(60)});
+  };
+  ASSERT_TRUE(create().ok()) << "what a first use takes for good, a kernel's code, is not the engine's";
   const int64_t free = device->FreeBytes();
-  const absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create({.plan = plan,
-                                                                         .pipeline = *pipeline,
-                                                                         .stream = stream,
-                                                                         .purpose = Purpose::kTraining,
-                                                                         .world = world.communicator(0),
-                                                                         .timeout = absl::Seconds(60)});
+  const absl::StatusOr<std::unique_ptr<Engine>> engine = create();
   ASSERT_TRUE(engine.ok()) << engine.status();
   EXPECT_EQ((*engine)->arena_bytes(), layout.total_bytes());
   EXPECT_NEAR(free - device->FreeBytes(), layout.device_bytes(), 2 << 20) << "a driver gives whole pages";
