@@ -5,7 +5,8 @@
 
 --precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, weights rounded to bf16 anew each
 step, LayerNorm's outputs and so the residual stream in fp32. hadal keeps rounded weights and a bf16 stream: it moves fewer bytes. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole;
---graph records the step, optimizer included, as one CUDA graph. Attention takes the flash kernel where it has one for the type,
+--graph records the step, optimizer included, as one CUDA graph. --micro-batches adds the gradients of several micro-batches before
+one step of the optimizer, --clip-norm clips them, as hadal does. Attention takes the flash kernel where it has one for the type,
 else the memory-efficient one, and says which. The first steps, compilation with them, are not timed, nor what --warmup-seconds
 takes beyond them; compile_seconds is the first one's. Sentences are equally long, so padding costs nothing. Prints one line at the end, with --json as JSON:
     torch VERSION d=… steps=… median_seconds=… tokens_per_second=… tflops=… peak_bytes=…
@@ -64,7 +65,8 @@ class Step:
             fused["capturable"] = True
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-8, **fused)
         self.shape = (args.tokens // args.length, args.length)
-        self.batch = tuple(torch.zeros(self.shape, dtype=torch.int64, device=device) for _ in range(3))
+        self.batches = [tuple(torch.zeros(self.shape, dtype=torch.int64, device=device) for _ in range(3))
+                        for _ in range(args.micro_batches)]
         self.graph = None
         self.loss = self.compile()
 
@@ -80,9 +82,12 @@ class Step:
 
     def launch(self):
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.args.precision == "bf16"):
-            loss = self.loss(*self.batch)
-        loss.backward()
+        for batch in self.batches:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.args.precision == "bf16"):
+                loss = self.loss(*batch)
+            (loss / len(self.batches)).backward()
+        if self.args.clip_norm > 0:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.clip_norm)
         self.optimizer.step()
 
     def record(self):
@@ -101,8 +106,9 @@ class Step:
 
     def run(self):
         """Seconds."""
-        for tokens in self.batch:
-            tokens.random_(4, self.args.vocabulary)
+        for batch in self.batches:
+            for tokens in batch:
+                tokens.random_(4, self.args.vocabulary)
         finish(self.device)
         start = time.perf_counter()
         if self.graph is None:
@@ -156,18 +162,20 @@ def measure(args, device, result):
         for number, elapsed in enumerate(seconds):
             print(f"step {number} seconds={elapsed:.4f}", flush=True)
     median = sorted(seconds)[len(seconds) // 2]
-    model_flops, executed_flops = step_flops(args)
+    model_flops, executed_flops = (args.micro_batches * flops for flops in step_flops(args))
     result.update(steps=args.steps, median_seconds=median, best_seconds=min(seconds),
-                  tokens_per_second=step.shape[0] * step.shape[1] / median, model_flops=model_flops,
+                  tokens_per_second=args.micro_batches * step.shape[0] * step.shape[1] / median, model_flops=model_flops,
                   tflops=1e-12 * model_flops / median, executed_tflops=1e-12 * executed_flops / median)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("width", 512), ("hidden", 2048), ("heads", 8), ("layers", 6), ("vocabulary", 8000),
-                        ("tokens", 1024), ("length", 32), ("threads", 2), ("steps", 7), ("warmup-steps", 2)):
+                        ("tokens", 1024), ("length", 32), ("micro-batches", 1), ("threads", 2), ("steps", 7),
+                        ("warmup-steps", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    for name, value in (("dropout", 0.0), ("attention-dropout", 0.0), ("activation-dropout", 0.0), ("label-smoothing", 0.1)):
+    for name, value in (("dropout", 0.0), ("attention-dropout", 0.0), ("activation-dropout", 0.0), ("label-smoothing", 0.1),
+                        ("clip-norm", 0.0)):
         parser.add_argument(f"--{name}", type=float, default=value)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")

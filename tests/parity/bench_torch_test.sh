@@ -19,9 +19,10 @@ torch() {
     --threads 1 --steps 2 --json "$@"
 }
 for every in 0 6; do
+  micro_batches=$((every == 0 ? 1 : 3))
   "$hadal" bench step --device cpu --d-model 32 --d-ff 96 --heads 2 --encoder-layers 3 --decoder-layers 3 --tokens 64 --length 16 \
-    --vocabulary 100 --threads 1 --repeats 2 --no-limit --checkpoint-every $every --json > "$work/hadal.json"
-  torch --checkpoint-every $every > "$work/torch.json"
+    --vocabulary 100 --threads 1 --repeats 2 --no-limit --checkpoint-every $every --micro-batches $micro_batches --json > "$work/hadal.json"
+  torch --checkpoint-every $every --micro-batches $micro_batches --clip-norm 1 > "$work/torch.json"
   "$python" - "$work/hadal.json" "$work/torch.json" << 'END'
 import json, sys
 ours, theirs = (json.load(open(path)) for path in sys.argv[1:])
