@@ -54,6 +54,10 @@ void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& ar
     HADAL_CHECK(args.relu_output.empty() && !args.accumulate && stream.device() != nullptr);
     HADAL_CHECK_EQ(args.mask_scale, 1.0f);
   }
+  if (!args.relu_bias_gradient.empty()) {
+    HADAL_CHECK(stream.device() != nullptr && !args.relu_output.empty());
+    HADAL_CHECK_EQ(args.relu_bias_gradient.size, args.dx.columns);
+  }
   if (stream.device() != nullptr) return stream.device()->kernels().linear_backward_input(stream, args);
   cpu::LinearBackwardInput(stream, args);
 }

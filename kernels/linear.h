@@ -64,8 +64,11 @@ struct LinearBackwardInputArgs {
   // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1;
   // accumulate = false; dy and dx dense and on 16 bytes.
   const std::byte* relu_mask = nullptr;
-  bool accumulate = false;  // dx += instead of dx =
-  AnyMatrix dx;             // [R, in]
+  // The gradient of the bias that was added before the ReLU: Σ_r dx[r] (+=); or empty. A device does it in the trip
+  // over dx that applies the mask. REQUIRES: a device; relu_output.
+  Vector relu_bias_gradient;  // [in]
+  bool accumulate = false;    // dx += instead of dx =
+  AnyMatrix dx;               // [R, in]
 };
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 

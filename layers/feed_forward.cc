@@ -52,6 +52,11 @@ bool FeedForward::UsesMask(const SublayerContext& context, int64_t rows) const {
                                       .contraction_weight = parameters.ProductWeight(contraction_weight_)});
 }
 
+bool FeedForward::AddsBiasWithRelu(const SublayerContext& context, int64_t rows) const {
+  return context.stream.device() != nullptr && hidden_bias_ >= 0 && !hidden_norm_.present() && hidden_shift_ < 0 &&
+         !UsesMask(context, rows);
+}
+
 void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
   const ParameterStore& parameters = context.parameters;
   const Saved<std::byte> s = Views(saved, x.rows);
@@ -104,6 +109,7 @@ void FeedForward::BackwardInput(const SublayerContext& context, ConstAnyMatrix d
       contraction.relu_output = s.hidden;
       contraction.mask_scale = dropout.active() ? dropout.scale() : 1.0f;
     }
+    if (AddsBiasWithRelu(context, d_y.rows)) contraction.relu_bias_gradient = parameters.GradientVector(hidden_bias_);
     LinearBackwardInput(context.stream, contraction);
   }
   input_shift_.BackwardInput(
@@ -117,10 +123,11 @@ void FeedForward::BackwardWeight(const SublayerContext& context, ConstAnyMatrix 
   const Saved<const std::byte> s = Views(saved, d_y.rows);
   LinearBackwardWeight(context.stream,
                        {.dy = d_y, .x = s.Inner(), .d_weight = parameters.Gradient(contraction_weight_)});
-  LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(d_y.rows, d_ff_),
-                                        .x = input_shift_.Read(x, s.shifted),
-                                        .d_weight = parameters.Gradient(hidden_weight_),
-                                        .d_bias = parameters.GradientVector(hidden_bias_)});
+  LinearBackwardWeightArgs expansion{.dy = context.workspace.inner_gradient(d_y.rows, d_ff_),
+                                     .x = input_shift_.Read(x, s.shifted),
+                                     .d_weight = parameters.Gradient(hidden_weight_)};
+  if (!AddsBiasWithRelu(context, d_y.rows)) expansion.d_bias = parameters.GradientVector(hidden_bias_);
+  LinearBackwardWeight(context.stream, expansion);
 }
 
 }  // namespace hadal

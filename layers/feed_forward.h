@@ -45,6 +45,9 @@ class FeedForward : public Branch {
   Saved<Byte> Views(Byte* saved, int64_t rows) const;
   // Whether the products of `rows` rows write and read the mask.
   bool UsesMask(const SublayerContext& context, int64_t rows) const;
+  // Whether b_1's gradient is made beside the ReLU's, in BackwardInput: on a device that reads dx for the ReLU anyway.
+  // Elsewhere it is made with W_1's.
+  bool AddsBiasWithRelu(const SublayerContext& context, int64_t rows) const;
   // On entry d_hidden is the gradient of what W_2 reads, on return that of the first product's output.
   void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_hidden) const;
 

@@ -66,17 +66,53 @@ constexpr int kColumnWarps = kThreads / kWarp;
 constexpr int kColumnsOfBlock = 8 * kWarp;
 constexpr int kRowsAhead = 4;  // rows that a warp reads before it adds them
 
-// Block (x, y): columns [256·x, 256·x + 256) of row block y, eight a lane. The sums go to `partials`, or, where there
-// is only one row block, to the result.
+// Block (x, y): columns [256·x, 256·x + 256) of row block y, eight a lane.
+struct ColumnLane {
+  int64_t row, end;  // the warp's rows are row, row + kColumnWarps, … before end
+  int64_t column;
+  int count;  // how many of the lane's columns exist
+};
+HADAL_DEVICE ColumnLane ThisColumnLane(int64_t rows, int64_t width, int64_t row_block) {
+  const int64_t first = BlockY() * row_block, end = first + row_block;
+  ColumnLane at = {first + ThreadIndex() / kWarp, end < rows ? end : rows};
+  at.column = BlockX() * kColumnsOfBlock + 8 * (ThreadIndex() % kWarp);
+  const int64_t left = width - at.column;
+  at.count = left >= 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;
+  return at;
+}
+
+// Where the sums of columns go: to `partials`, or, where there is only one row block, to the result.
+struct SumPlaces {
+  int64_t width;
+  DevicePointer<float> sums, partials;
+  bool only;
+};
+
+// Adds the warps' sums in ascending order. Every thread of the block must call it.
+HADAL_DEVICE void PutColumnSums(const Eight& sum, Shared<float> exchange, const SumPlaces& to) {
+  StoreEightShared(exchange + 8 * ThreadIndex(), sum);
+  Barrier();
+  const int64_t mine = BlockX() * kColumnsOfBlock + ThreadIndex();
+  if (mine >= to.width) return;
+  float total = exchange[ThreadIndex()];
+  for (int w = 1; w < kColumnWarps; ++w) total += exchange[w * kColumnsOfBlock + ThreadIndex()];
+  if (to.only) {
+    Store(to.sums + mine, Load(to.sums + mine) + total);
+  } else {
+    Store(to.partials + (BlockY() * to.width + mine), total);
+  }
+}
+static_assert(kColumnsOfBlock == kThreads);   // at the end one column a thread
+static_assert(kColumnsOfBlock == 8 * kWarp);  // in `exchange` warps follow one another, and so do their lanes
+
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<T> args, int64_t row_block, bool only) {
   HADAL_SHARED(float, exchange, kColumnWarps* kColumnsOfBlock);
-  const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
-  const int64_t first = BlockY() * row_block, column = BlockX() * kColumnsOfBlock + 8 * lane;
-  const int64_t end = first + row_block < args.rows ? first + row_block : args.rows, left = args.width - column;
-  const int count = left >= 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;
+  const ColumnLane at_first = ThisColumnLane(args.rows, args.width, row_block);
+  const int64_t end = at_first.end, column = at_first.column;
+  const int count = at_first.count;
   Eight sum;
-  for (int64_t row = first + warp; row < end && count > 0; row += kRowsAhead * kColumnWarps) {
+  for (int64_t row = at_first.row; row < end && count > 0; row += kRowsAhead * kColumnWarps) {
     Eight ahead[kRowsAhead];
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
       const int64_t at = row + i * kColumnWarps;  // after the end the last row is read again, and not added
@@ -88,19 +124,34 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<
       }
     }
   }
-  StoreEightShared(exchange + (warp * kColumnsOfBlock + 8 * lane), sum);
-  Barrier();
-  const int64_t mine = BlockX() * kColumnsOfBlock + ThreadIndex();
-  if (mine >= args.width) return;
-  float total = exchange[ThreadIndex()];
-  for (int w = 1; w < kColumnWarps; ++w) total += exchange[w * kColumnsOfBlock + ThreadIndex()];
-  if (only) {
-    Store(args.sums + mine, Load(args.sums + mine) + total);
-  } else {
-    Store(args.partials + (BlockY() * args.width + mine), total);
-  }
+  PutColumnSums(sum, exchange, {args.width, args.sums, args.partials, only});
 }
-static_assert(kColumnsOfBlock == kThreads);  // at the end one column a thread
+
+template <typename T, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
+    ReluMaskSumsKernel(ReluMaskSumsArgs<T> args, int64_t row_block, bool only) {
+  HADAL_SHARED(float, exchange, kColumnWarps* kColumnsOfBlock);
+  const ColumnLane at = ThisColumnLane(args.rows, args.width, row_block);
+  Eight sum;
+  for (int64_t row = at.row; row < at.end && at.count > 0; row += kRowsAhead * kColumnWarps) {
+    Eight y[kRowsAhead], dx[kRowsAhead];
+    HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
+      const int64_t ahead = row + i * kColumnWarps;
+      if (ahead >= at.end) continue;
+      y[i] = LoadEight<kAligned>(args.relu_output.row(ahead) + at.column, at.count);
+      dx[i] = LoadEight<kAligned>(args.dx.row(ahead) + at.column, at.count);
+    }
+    HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
+      const int64_t ahead = row + i * kColumnWarps;
+      if (ahead >= at.end) continue;
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) dx[i].v[c] = y[i].v[c] > 0.0f ? dx[i].v[c] * args.mask_scale : 0.0f;
+      RoundTo<T>(dx[i]);  // what is stored is added
+      StoreEight<kAligned>(args.dx.row(ahead) + at.column, dx[i], at.count);
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx[i].v[c];
+    }
+  }
+  PutColumnSums(sum, exchange, {args.width, args.sums, args.partials, only});
+}
 
 // Block x: columns [32·x, 32·x + 32).
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)
@@ -108,6 +159,21 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)
   HADAL_SHARED(float, exchange, kMostMergeThreads);
   const int64_t column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
   MergeColumn({partials + column, blocks, width}, column < width, exchange, sums + column);
+}
+
+// A kernel that adds columns in blocks of rows, and the sum of its blocks.
+template <typename Kernel, typename Args>
+void LaunchSums(StreamHandle stream, Kernel* kernel, const Args& args) {
+  HADAL_CHECK_GE(args.width, 1);
+  HADAL_CHECK(static_cast<bool>(args.sums));
+  const int64_t row_block = ColumnRowBlock(args.rows, args.width), blocks = (args.rows + row_block - 1) / row_block;
+  HADAL_CHECK(blocks == 1 || args.partials);
+  const LaunchShape shape = {
+      .blocks_x = (args.width + kColumnsOfBlock - 1) / kColumnsOfBlock, .blocks_y = blocks, .threads = kThreads};
+  Launch(stream, shape, kernel, args, row_block, blocks == 1);
+  if (blocks == 1) return;
+  Launch(stream, {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns, .threads = MergeThreads(blocks)},
+         MergeColumnsKernel, DevicePointer<const float>(args.partials), blocks, args.width, args.sums);
 }
 
 }  // namespace
@@ -145,17 +211,17 @@ void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args) {
 template <typename T>
 void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args) {
   if (args.rows == 0) return;
-  HADAL_CHECK_GE(args.width, 1);
-  HADAL_CHECK(args.x && args.sums);
+  HADAL_CHECK(static_cast<bool>(args.x));
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.x);
-  const int64_t row_block = ColumnRowBlock(args.rows, args.width), blocks = (args.rows + row_block - 1) / row_block;
-  HADAL_CHECK(blocks == 1 || args.partials);
-  const LaunchShape shape = {
-      .blocks_x = (args.width + kColumnsOfBlock - 1) / kColumnsOfBlock, .blocks_y = blocks, .threads = kThreads};
-  Launch(stream, shape, aligned ? ColumnSumsKernel<T, true> : ColumnSumsKernel<T, false>, args, row_block, blocks == 1);
-  if (blocks == 1) return;
-  Launch(stream, {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns, .threads = MergeThreads(blocks)},
-         MergeColumnsKernel, DevicePointer<const float>(args.partials), blocks, args.width, args.sums);
+  LaunchSums(stream, aligned ? ColumnSumsKernel<T, true> : ColumnSumsKernel<T, false>, args);
+}
+
+template <typename T>
+void ReluMaskSums(StreamHandle stream, const ReluMaskSumsArgs<T>& args) {
+  if (args.rows == 0) return;
+  HADAL_CHECK(args.relu_output && args.dx);
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.relu_output) && RowsOn16Bytes(args.dx);
+  LaunchSums(stream, aligned ? ReluMaskSumsKernel<T, true> : ReluMaskSumsKernel<T, false>, args);
 }
 
 template void BiasRows(StreamHandle, const BiasRowsArgs<float>&);
@@ -166,5 +232,7 @@ template void ReluMask(StreamHandle, const ReluMaskArgs<float>&);
 template void ReluMask(StreamHandle, const ReluMaskArgs<BFloat16>&);
 template void ColumnSums(StreamHandle, const ColumnSumsArgs<float>&);
 template void ColumnSums(StreamHandle, const ColumnSumsArgs<BFloat16>&);
+template void ReluMaskSums(StreamHandle, const ReluMaskSumsArgs<float>&);
+template void ReluMaskSums(StreamHandle, const ReluMaskSumsArgs<BFloat16>&);
 
 }  // namespace hadal::cuda

@@ -6,6 +6,7 @@
 //   DropoutRows   y[r, c] = factor(r·W + c) · y[r, c]                      in place; masks of runtime/random.h
 //   ReluMask      dx[r, c] = y[r, c] > 0 ? dx[r, c] · mask_scale : 0        in place
 //   ColumnSums    sums[c] += Σ_r x[r, c]
+//   ReluMaskSums  ReluMask, and ColumnSums of the new dx, in one trip: the same bits
 //
 // T is how activations and their gradients are stored, float or BFloat16; sums of columns are fp32.
 // Numerics: fp32. A column's rows are cut into blocks of ColumnRowBlock(R, W). In a block warp w adds rows w, w + 8, …
@@ -65,5 +66,17 @@ struct ColumnSumsArgs {
 };
 template <typename T>
 void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args);
+
+template <typename T>
+struct ReluMaskSumsArgs {
+  int64_t rows = 0, width = 0;
+  DeviceMatrix<const T> relu_output;  // y [R, W]
+  float mask_scale = 1.0f;
+  DeviceMatrix<T> dx;             // [R, W] in place
+  DevicePointer<float> sums;      // [W] (+=)
+  DevicePointer<float> partials;  // as ColumnSumsArgs::partials
+};
+template <typename T>
+void ReluMaskSums(StreamHandle stream, const ReluMaskSumsArgs<T>& args);
 
 }  // namespace hadal::cuda

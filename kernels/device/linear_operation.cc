@@ -24,8 +24,9 @@ void AddBias(LaunchDevice& device, const ConstAnyVector& bias, bool relu, const 
   });
 }
 
+static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
+
 void AddColumnSums(LaunchDevice& device, const ConstAnyMatrix& dy, const Vector& d_bias) {
-  static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
   WithElement(dy.storage, [&]<typename T>(T) {
     ColumnSums<T>(device.handle(), {.rows = dy.rows,
                                     .width = dy.columns,
@@ -106,7 +107,20 @@ void operation::LinearBackwardInput(const Stream& stream, const hadal::LinearBac
                              .accumulate = args.accumulate,
                              .c = args.dx});
   if (args.relu_output.empty()) return;
-  operation::ReluBackward(stream, {.relu_output = args.relu_output, .mask_scale = args.mask_scale, .dx = args.dx});
+  if (args.relu_bias_gradient.empty()) {
+    return operation::ReluBackward(stream,
+                                   {.relu_output = args.relu_output, .mask_scale = args.mask_scale, .dx = args.dx});
+  }
+  LaunchDevice& device = DeviceOf(stream);
+  WithElement(args.dx.storage, [&]<typename T>(T) {
+    ReluMaskSums<T>(device.handle(), {.rows = args.dx.rows,
+                                      .width = args.dx.columns,
+                                      .relu_output = ViewOf<T>(args.relu_output),
+                                      .mask_scale = args.mask_scale,
+                                      .dx = ViewOf<T>(args.dx),
+                                      .sums = args.relu_bias_gradient.data,
+                                      .partials = reinterpret_cast<float*>(device.launch_memory().scratch())});
+  });
 }
 
 void operation::ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args) {

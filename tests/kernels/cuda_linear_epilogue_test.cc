@@ -117,6 +117,42 @@ TYPED_TEST(CudaLinearEpilogueTest, ColumnSumsAddToWhatIsThere) {
   }
 }
 
+// What ReluMask and ColumnSums give one after the other, bit for bit.
+TYPED_TEST(CudaLinearEpilogueTest, MaskAndSumsInOneTrip) {
+  using T = TypeParam;
+  for (const Case& c : kCases) {
+    const std::vector<float> y = Rounded<T>(NormalValues(c.rows * c.width, 1)),
+                             dx = Rounded<T>(NormalValues(c.rows * c.width, 2)), before = NormalValues(c.width, 3);
+    std::vector<float> masked[2], sums[2];
+    for (const int together : {0, 1}) {
+      KernelDevice device(/*seed=*/1 + together);
+      DeviceMatrixOf<T> output(device, y, c.rows, c.width, c.place), gradient(device, dx, c.rows, c.width, c.place);
+      DeviceVectorOf<float> sum(device, before), partials(device, (c.rows / 32 + 1) * c.width);
+      const int64_t rows = c.rows, width = c.width;
+      if (together) {
+        cuda::ReluMaskSums<T>(device.stream(), {.rows = rows,
+                                                .width = width,
+                                                .relu_output = output.view(),
+                                                .mask_scale = 1.25f,
+                                                .dx = gradient.view(),
+                                                .sums = sum.data(),
+                                                .partials = partials.data()});
+      } else {
+        cuda::ReluMask<T>(
+            device.stream(),
+            {.rows = rows, .width = width, .relu_output = output.view(), .mask_scale = 1.25f, .dx = gradient.view()});
+        cuda::ColumnSums<T>(
+            device.stream(),
+            {.rows = rows, .width = width, .x = gradient.view(), .sums = sum.data(), .partials = partials.data()});
+      }
+      masked[together] = gradient.dense(), sums[together] = sum.Read();
+      EXPECT_TRUE(gradient.guards_intact());
+    }
+    EXPECT_EQ(masked[1], masked[0]) << c.rows << " x " << c.width;
+    EXPECT_EQ(sums[1], sums[0]) << c.rows << " x " << c.width;
+  }
+}
+
 // Thirty-two rows a block, more where the sums of so many would not fit into scratch.
 static_assert(cuda::ColumnRowBlock(4096, 512) == 32 && cuda::ColumnRowBlock(16384, 512) == 32);
 static_assert(cuda::ColumnRowBlock(16384, 4096) == 256 && cuda::ColumnRowBlock(7, int64_t{1} << 20) == 32);

@@ -195,6 +195,10 @@ void CountRowsBesideProducts(AccessLab& lab) {
   lab.Count(shape, {Named("ReluMaskKernel", {type})}, [&](StreamHandle stream) {
     cuda::ReluMask<T>(stream, {.rows = kRows, .width = kInnerWidth, .relu_output = x, .dx = y});
   });
+  lab.Count(shape, {Named("ReluMaskSumsKernel", {type})}, [&](StreamHandle stream) {
+    cuda::ReluMaskSums<T>(
+        stream, {.rows = kRows, .width = kInnerWidth, .relu_output = x, .dx = y, .sums = sums, .partials = partials});
+  });
   lab.Count(shape, {Named("ColumnSumsKernel", {type}), "MergeColumnsKernel"}, [&](StreamHandle stream) {
     cuda::ColumnSums<T>(stream, {.rows = kRows, .width = kInnerWidth, .x = x, .sums = sums, .partials = partials});
   });
@@ -246,11 +250,11 @@ void CountOptimizer(AccessLab& lab) {
   });
   lab.Count("8192", {"AddKernel"},
             [&](StreamHandle stream) { cuda::Add(stream, {.size = kSize, .sum = a, .values = b}); });
-  const DevicePointer<int64_t> offsets = lab.Vector<int64_t>({0, kSize});
+  const DevicePointer<cuda::SquaresRange> ranges = lab.Vector<cuda::SquaresRange>({{0, kSize}});
   lab.Count("8192", {"SquaresOfChunksKernel", "SumChunksKernel"}, [&](StreamHandle stream) {
     cuda::SumOfSquares(stream, {.x = a,
                                 .slices = 1,
-                                .offsets = offsets,
+                                .ranges = ranges,
                                 .max_slice_size = kSize,
                                 .partials = lab.Zeros<double>(1),
                                 .sums = lab.Zeros<double>(1)});
