@@ -138,8 +138,8 @@ class Chunk {
   int64_t EntryOf(size_t index) const;
   // Where piece `index` writes the stream: the next segment's input, the memory, the head's input or the border.
   AnyMatrix OutputOf(size_t index, const PackedBatch& batch) const;
-  // The buffer for the gradient of that output, stored as the stream: the history entry's gradient where the piece
-  // writes an entry and the history is stored as the stream; else the stream gradient that all pieces share.
+  // The buffer for the gradient of that output, stored as the stream. If the stream is fp32 and the piece writes an
+  // entry of the history: that entry's gradient. Else: the stream gradient that all pieces share.
   AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   // The fp32 gradient of the history's entry that piece `index` writes.  REQUIRES: EntryOf(index) ≥ 0.
   AnyMatrix EntryGradient(size_t index, const PackedBatch& batch) const;

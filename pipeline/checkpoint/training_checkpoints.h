@@ -68,7 +68,7 @@ class TrainingCheckpoints {
   absl::StatusOr<SavedCheckpoint> Finish();
 
   // Loads the newest good checkpoint of the run; nullopt if the run has none.
-  // Errors: DataLoss if all checkpoints are damaged; errors that are no damage, of the first checkpoint that has one.
+  // Errors: DataLoss if all checkpoints are damaged; any other error of the checkpoint being tried.
   absl::StatusOr<std::optional<TrainingProgress>> LoadLatest();
   // Loads one checkpoint directory. `weights_only`: moments stay zero (for a new run that starts from these weights).
   absl::StatusOr<TrainingProgress> Load(const std::string& directory, bool weights_only);

@@ -10,7 +10,6 @@
 // A lane is a group of sentences in progress; with as many lanes as ranks, every stage has work. The capacity is the
 // same on every rank. Rows and source rows depend on the options and the model alone, so that a device's products have
 // the same shapes for every number of ranks.
-// shapes for every number of ranks.
 #pragma once
 
 #include "absl/status/statusor.h"
