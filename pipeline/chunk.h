@@ -64,8 +64,7 @@ class Chunk {
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
   // Computes a micro-batch's forward. `inputs`: one matrix for each input edge. Returns the loss if the head is on this
-  // chunk, else zeros. `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch has ended its
-  // backward.
+  // chunk, else zeros. `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
   LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
   // Computes the backward of the micro-batch whose forward was the last in its slot. `output_gradients`: one for each
   // output edge.

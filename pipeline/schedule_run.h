@@ -28,8 +28,8 @@ namespace hadal {
 
 struct RunEnd {
   bool finished = false;
-  std::vector<int>
-      position;  // [S] instructions each rank executed; a blocked rank's next instruction is at its position
+  // [S] Instructions that each rank has executed: the index of a blocked rank's next instruction.
+  std::vector<int> position;
 };
 
 // Executes until no rank can proceed. Calls `visit(rank, instruction)` on execution: a send's visit comes before its
