@@ -1,6 +1,6 @@
-// `hadal bench step [--d-model D --encoder-layers N …] [--threads T] [--repeats R] [--json]`: measures a training step
-// against the GEMM limit (tools/bench/bench_step.h). `hadal bench profile FILES… [--set a.b=c]… [--out FILE]`: measures
-// what the planner needs (tools/bench/bench_profile.h). Both alone or under mpirun.
+// `hadal bench step [--d-model D --encoder-layers N …] [--threads T] [--repeats R] [--json]` measures a training step
+// against the GEMM limit (tools/bench/bench_step.h). `hadal bench profile FILES… [--set a.b=c]… [--out FILE]` measures
+// the costs that the planner needs (tools/bench/bench_profile.h). Both run alone or under mpirun.
 #pragma once
 
 #include "CLI/CLI.hpp"

@@ -1,4 +1,4 @@
-// `hadal --build-info`: what is in this binary, for a bug report or before a run on another machine.
+// `hadal --build-info` describes this binary, for a bug report or before a run on another machine.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace hadal {
 std::string Version();
 
 // Several lines: version, compiler, libraries with the versions in use, CUDA, and this CPU's instruction set. Starts
-// neither MPI nor a GPU. Threads: safe.
+// neither MPI nor a GPU. Threads: any.
 std::string BuildInfo();
 
 }  // namespace hadal

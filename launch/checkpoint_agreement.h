@@ -1,8 +1,8 @@
-// That all ranks read one checkpoint, of which each reads its own part: a run's newest or best may change between one
-// rank's look and another's, and a host may have a copy of its own under the same name, of another run. Half of each
-// would be a model that nobody trained.
+// Checks that all ranks read the same checkpoint, of which each reads its own part.
 //
-// Blocking: all ranks call these. Threads: one a rank.
+// Why: a run's newest or best checkpoint may change between two ranks' look-ups, and a host may have another run's copy
+// under the same name. Half of each would be a model that nobody trained.
+// Blocking: all ranks call these. Threads: one per rank.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace hadal {
 
-// OK where the checkpoint in `directory` is the same on all ranks, by its manifest, which has the checksums of all the
-// rest.
-// Errors: InvalidArgument, the same on all ranks, with the first rank that has another and its host; those of opening
-// it, of any rank; those of transfers.
+// OK if the checkpoint in `directory` is the same on all ranks, judged by its manifest, which contains the checksums of
+// all the rest.
+// Errors: InvalidArgument, the same on all ranks, naming the first rank with another one and its host; any rank's error
+// on opening it; those of Communicator::Wait.
 absl::Status AgreeOnCheckpoint(const std::string& directory, const std::string& host, Collectives& collectives);
 
-// The directory that rank 0 finds by `path`, a checkpoint or a run directory (ModelCheckpoint::Open), on all ranks,
-// which agree on it.
-// Errors: rank 0's where it finds none; AgreeOnCheckpoint's.
+// Rank 0 resolves `path`, a checkpoint or a run directory (ModelCheckpoint::Open), and broadcasts the directory; then
+// all ranks call AgreeOnCheckpoint. Returns the directory.
+// Errors: rank 0's if it finds none; AgreeOnCheckpoint's.
 absl::StatusOr<std::string> ShareCheckpoint(const std::string& path, const std::string& host, int rank,
                                             Collectives& collectives);
 

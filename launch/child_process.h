@@ -1,7 +1,7 @@
-// A command as a child process, with its output in a file and an eye on what it cost.
+// ChildProcess runs a command with its output in a file, and reports its exit code and CPU time.
 //
-// The child runs in a session of its own, so that a terminal's Ctrl-C reaches its parent only, which asks it to stop.
-// When the parent dies, the child gets SIGUSR1: a training run saves and ends.
+// The child runs in a session of its own, so a terminal's Ctrl-C reaches only the parent, which then asks the child to
+// stop. If the parent dies, the child gets SIGUSR1: a training run saves and ends.
 // Threads: one at a time.
 #pragma once
 
@@ -17,28 +17,28 @@
 namespace hadal {
 
 struct ChildEnd {
-  int exit_code = 0;       // 128 + n when signal n ended it
-  double cpu_seconds = 0;  // user and system, of the child and the descendants it waited for
+  int exit_code = 0;       // 128 + n if signal n ended it
+  double cpu_seconds = 0;  // user and system time of the child and the descendants it waited for
 };
 
 class ChildProcess {
  public:
-  // `command`'s first word is looked up in PATH; standard output and error are appended to `log`.
-  // Errors: the log cannot be opened, no process can be made. A command that cannot be run ends with exit code 2.
+  // Looks up the first word of `command` in PATH; appends standard output and error to `log`.
+  // Errors: the log cannot be opened; no process can be created. A command that cannot be run ends with exit code 2.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command, const std::string& log);
   ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
-  // Kills a child that still runs.
+  // Kills the child (SIGKILL) if it still runs.
   ~ChildProcess();
 
-  // The child's end, once; nothing while it runs. Does not block.
+  // Returns the child's end once; nullopt while it runs and afterwards. Does not block.
   std::optional<ChildEnd> Poll();
-  // SIGUSR1. REQUIRES: Poll() has not told its end.
+  // Sends SIGUSR1. REQUIRES: Poll() has not returned the end.
   void AskToStop();
 
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}
 
-  pid_t pid_ = -1;  // -1: ended
+  pid_t pid_ = -1;  // -1: has ended
 };
 
 }  // namespace hadal

@@ -2,12 +2,12 @@
 //                [--test-source FILE --test-reference FILE] [--report-only]`
 //
 // Runs every cell of a grid (configs/compare.proto) as `hadal train … --run-dir OUT/runs/CELL`, one after the other,
-// the cheapest first, and says of each how it ended. Called again, it goes on where it was: a finished cell is not run
-// again, an interrupted one resumes from its checkpoint, one whose config has changed says in which fields and is left
-// alone. At the end, and with --report-only at any time, OUT/comparison.{html,md,json} compare the runs
-// (tools/compare/comparison_report.h). SIGINT, SIGTERM and SIGUSR1 are passed on to the running cell, which saves; the
-// command ends with exit code 85. Exit codes: 0 every cell has run or the budget is used up, 1 a cell failed or has
-// another config, 2 bad grid or usage, 85 stopped.
+// cheapest first, and prints how each ended. A later call continues: it skips finished cells, resumes interrupted ones,
+// and leaves a cell alone whose config has changed, naming the fields. At the end, or at any time with --report-only,
+// OUT/comparison.{html,md,json} compare the runs (tools/compare/comparison_report.h). SIGINT, SIGTERM and SIGUSR1 are
+// passed on to the running cell, which saves; the command then exits with 85.
+// Exit codes: 0 every cell has run or the budget is used up, 1 a cell failed or has another config, 2 bad grid or
+// usage, 85 stopped.
 #pragma once
 
 #include "CLI/CLI.hpp"

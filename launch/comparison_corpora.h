@@ -1,5 +1,5 @@
-// What a grid's runs need to know of their corpora before they start; each corpus is opened once however many cells use
-// it.
+// ComparisonCorpora checks and measures the corpora of a grid's runs before they start. It opens each corpus once,
+// however many cells use it.
 //
 // Threads: one.
 #pragma once
@@ -19,9 +19,9 @@ namespace hadal {
 
 class ComparisonCorpora {
  public:
-  // Whether a training run of this config could start.
-  // Errors: those of the config; of opening the training corpus; InvalidArgument where the model does not fit its
-  // vocabulary.
+  // OK if a training run of this config could start.
+  // Errors: those of the config and of opening the training corpus; InvalidArgument if the model does not fit the
+  // corpus's vocabulary.
   absl::Status Check(const config::RunConfig& config);
   // UnigramLevel (tools/compare/comparison_result.h) of the config's corpora.
   absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);

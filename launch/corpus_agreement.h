@@ -1,14 +1,13 @@
-// That all ranks train on one corpus. Each rank has opened the files that its own host has under the corpus's name, and
-// the ranks of a host have read the bytes together, each its part (CorpusShare); nothing of that says that they were
-// the same files.
+// Checks that all ranks train on the same corpus.
 //
-//   other files     what the manifests say of vocabularies and shards (sizes, checksums) is not the same on all ranks:
-//                   an error. A rank would train on other sentences, or on other ids for them, without a word
-//   private copies  the files of two ranks of one host are not one and the same, each has a copy of its own (in a
-//                   container): then what one has read says nothing of the other's, and every rank of that host reads
-//                   every byte
+// Why: each rank has opened the files that its host has under the corpus's name, and the ranks of a host have shared
+// the reading (CorpusShare). Neither shows that the files are the same.
+//   other files     the manifests of two ranks differ in vocabularies or shards (sizes, checksums): an error. Otherwise
+//                   a rank would silently train on other sentences, or on other ids for them
+//   private copies  two ranks of one host have different files, e.g. in containers: what one has read does not verify
+//                   the other's copy, so every rank of that host reads every byte
 //
-// Blocking: all ranks call it. Threads: one a rank.
+// Blocking: all ranks call it. Threads: one per rank.
 #pragma once
 
 #include <span>
@@ -20,18 +19,19 @@
 
 namespace hadal {
 
-// A rank's host and what it has under a corpus's name.
+// A rank's host and what it has under the corpus's name.
 struct CorpusCopy {
   std::string host;
-  std::string contents;  // a line a file: its name, size and checksum
+  std::string contents;  // one line per file: name, size and checksum
 };
 
-// OK where all copies have the same contents. `field` = "data.train". In rank order.
-// Errors: InvalidArgument, naming the ranks that have others than rank 0, their hosts, and the first line that differs.
+// OK if all copies, in rank order, have the same contents. `field` = "data.train".
+// Errors: InvalidArgument, naming the ranks whose copy differs from rank 0's, their hosts, and the first line that
+// differs.
 absl::Status CompareCopies(const std::string& field, std::span<const CorpusCopy> copies);
 
-// `corpus` was opened from `prefix` with a share of the reading; it may be opened again.
-// Errors: CompareCopies's, the same on all ranks; Corpus::Open's of any rank; those of transfers.
+// `corpus` was opened from `prefix` with a share of the reading; it may be reopened in full.
+// Errors: CompareCopies's, the same on all ranks; any rank's of Corpus::Open; those of Communicator::Wait.
 absl::Status AgreeOnCorpus(const std::string& field, const std::string& prefix, const std::string& host,
                            Collectives& collectives, Corpus& corpus);
 

@@ -1,13 +1,13 @@
-// What a rank computes on and in which precision: --device auto|cpu|cuda, device.precision of the config.
+// Chooses the device and the precision of a rank: --device auto|cpu|cuda, and device.precision of the config.
 //
-//   auto   a GPU where every rank finds one and the model trains on it; the CPU where none can use one (saying why,
-//          unless no rank has a GPU and its driver); an error where some can and others cannot: one bad GPU of many
-//          must not leave all the others idle
-//   cpu    the CPU; no library of CUDA is touched
+//   auto   a GPU if every rank finds one and the model trains on it. The CPU if no rank can use one (with a notice why,
+//          unless no rank has a GPU and its driver). An error if only some can: one bad GPU must not leave all the
+//          others idle
+//   cpu    the CPU; no CUDA library is loaded
 //   cuda   a GPU, or an error that says what is missing
-// On a GPU "auto" is bf16; the CPU computes in fp32 and refuses anything else.
-// All ranks take the same kind. On a host with several GPUs a rank takes the one of its local number among those that
-// it sees: CUDA_VISIBLE_DEVICES and `srun --gpus-per-task` hold (kernels/device/visible_device.h).
+// On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
+// All ranks use the same kind of device. On a host with several GPUs a rank takes the one of its local rank among those
+// that it sees: CUDA_VISIBLE_DEVICES and `srun --gpus-per-task` apply (kernels/device/visible_device.h).
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ namespace hadal {
 
 struct DeviceRequest {
   std::string kind = "auto";
-  std::string doing = "training";  // what people are told it is for
+  std::string doing = "training";  // what it is for, in messages
 };
 
 void AddDeviceFlags(CLI::App& command, DeviceRequest& request);
@@ -38,15 +38,15 @@ void AddDeviceFlags(CLI::App& command, DeviceRequest& request);
 struct ChosenDevice {
   std::unique_ptr<Device> device;               // null: the CPU
   Storage compute_storage = Storage::kFloat32;  // for the run's ModelPlan
-  std::string notice;                           // what people should know; empty on all ranks but the first
+  std::string notice;                           // for the user; empty on all ranks but the first
 
-  // `cpu`: the rank's stream if there were no device.
+  // `cpu`: the rank's stream on the CPU, used if there is no device.
   Stream StreamFor(const Stream& cpu) const { return device ? Stream::On(*device, cpu.threads()) : cpu; }
 };
 
-// `options`: the precision, and what a run wants besides its plan. Blocking: all ranks call it together.
-// Errors: InvalidArgument where cuda, or a precision that only a GPU has, is asked for and cannot be: no GPU, driver or
-// CUDA in this build, or something the run needs has no GPU version; FailedPrecondition, with rank and host, where only
+// `options`: the precision, and what a run needs besides its plan. Blocking: all ranks call it together.
+// Errors: InvalidArgument if cuda, or a precision that only a GPU has, is asked for but impossible: no GPU or driver, a
+// build without CUDA, or something the run needs has no GPU version; FailedPrecondition, with rank and host, if only
 // some ranks can use one.
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,
                                           const TrainOptions& options, World& world, Collectives& collectives);

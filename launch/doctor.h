@@ -1,4 +1,4 @@
-// The subcommand `doctor` (tools/doctor/doctor.h), which starts MPI as training does.
+// The subcommand `doctor` (tools/doctor/doctor.h). It starts MPI as training does.
 #pragma once
 
 namespace CLI {

@@ -1,17 +1,16 @@
-// Says why a command ended: once where all of its ranks ended for the same reason, else by each rank that has one of
-// its own.
+// Reports why a command ended: once if all of its ranks ended for the same reason, else by each rank that has its own
+// reason.
 //
-// A rank that ends with an error shows it to rank 0 and hears how many have the same. One that hears nothing, because
-// rank 0 is still at work or gone, is on its own. An error in which AllOk passed on another rank's ("rank 3: …") is the
-// same as that rank's.
+// A rank that ends with an error sends it to rank 0, which answers how many ranks have the same. A rank without an
+// answer, because rank 0 still works or is gone, reports its error itself. An error that AllOk passed on from another
+// rank ("rank 3: …") is the same error as that rank's.
 //
-// How long to wait for others? It ends as soon as all ranks have shown their errors; no rank can be asked whether it is
-// still at work, because one that is answers nobody. Before training has begun ranks may come to the same error a
-// second apart (each reads its files and cuts the model by itself). Once they are at work, errors that all have are
-// IsShared: they come out of one vote, or of sums that all ranks have. The others are a rank's own, whose peers wait
-// for this rank: a file's gives them a moment and ends the job; a device's or a message's, out of a step, ends it at
-// once, since the rank has closed its communicators (pipeline/engine.h), so that each rank that fails so says it
-// itself.
+// Waiting: it ends once all ranks have sent their errors; a rank that is still at work cannot be asked. Before training
+// starts, ranks may reach the same error a second apart, because each reads its files and cuts the model by itself.
+// Once they are at work, errors that all ranks have are IsShared: they come from a vote, or from sums that all ranks
+// have. Every other error is one rank's own, and its peers wait for that rank. A file error gives them a moment and
+// then ends the job. An error of a device or a message within a step ends it at once, since the rank has closed its
+// communicators (pipeline/engine.h); so each rank that fails in this way reports it itself.
 #pragma once
 
 #include <ostream>
@@ -23,17 +22,17 @@
 
 namespace hadal {
 
-// How long ranks that fail together may be apart.
+// How far apart in time ranks may be that fail together.
 inline constexpr absl::Duration kErrorPatience = absl::Seconds(1);
-// How long a rank with an error of its own lets the others work on.
+// How long a rank with an error of its own lets the others continue.
 inline constexpr absl::Duration kOwnErrorPatience = absl::Milliseconds(100);
 
-// Which of them an error gets. `at_work`: all ranks have begun to train.
+// The patience for `error`. `at_work`: all ranks have begun to train.
 absl::Duration PatienceWith(const absl::Status& error, bool at_work);
 
-// Prints "hadal COMMAND [WHO]: MESSAGE" to `out`, on the rank that is to. Returns whether every rank has this error; if
-// not, the caller must abort the job, because others may be waiting. A lost peer's and a deadline's are always a rank's
-// own: nobody can be asked any more.
+// Prints "hadal COMMAND [WHO]: MESSAGE" to `out`, on the rank that is to report. Returns whether every rank has this
+// error; if not, the caller must abort the job, because others may be waiting. Errors for a lost peer or a deadline are
+// always a rank's own, because nobody can be asked any more.
 // Blocking: rank 0 at most `patience`, another rank twice that. REQUIRES: every rank that ends with an error calls it.
 bool ReportError(const std::string& command, const absl::Status& error, Communicator& communicator, std::ostream& out,
                  absl::Duration patience = kErrorPatience);

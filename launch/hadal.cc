@@ -1,5 +1,5 @@
-// hadal: one binary, one table of subcommands. Each adds itself to the command line, and when it is chosen its callback
-// does the work and leaves the exit code.
+// hadal: one binary, one table of subcommands. Each registers itself with the command line; the callback of the chosen
+// one does the work and stores the exit code.
 #include <algorithm>
 #include <cstdio>
 #include <string>

@@ -1,6 +1,6 @@
-// The processes of a session (setsid(2)): what a job has left behind when its leader has ended.
+// Ends the processes of a session (setsid(2)): those that a job has left behind after its leader ended.
 //
-// Limitation: a process that has made a session of its own is not found.
+// Limitation: a process that has created a session of its own is not found.
 // Threads: any. Blocking: reads /proc.
 #pragma once
 
@@ -11,14 +11,15 @@
 namespace hadal {
 
 struct SessionEnd {
-  int killed = 0;  // how many there were
-  int living =
-      0;  // how many have not gone in time: the kernel keeps them, in a read of a dead file server or a driver, say
+  int killed = 0;  // number of processes killed
+  // Number of processes still there at the end: the kernel keeps them, e.g. in a read from a dead file server or a
+  // driver.
+  int living = 0;
 };
 
-// Kills what is left of the session, the leader apart, and waits until it has gone: a killed process keeps its memory
-// and its locks for as long as its end takes. Waits at most `patience`.  REQUIRES: the leader is not yet waited for, so
-// that its pid names no other session.
+// Kills all processes of the session except the leader, and waits at most `patience` until they are gone: a killed
+// process keeps its memory and its locks until it has ended.  REQUIRES: nobody has waited for the leader yet, so that
+// its pid names no other session.
 SessionEnd EndSession(pid_t leader, absl::Duration patience);
 
 }  // namespace hadal

@@ -1,11 +1,10 @@
-// What ranks must have in common before a job: one program, and one instruction set, for the same bits in every layout.
+// Makes ranks agree before a job on what they must have in common for the same bits in every layout.
 //
-//   program           the same file on all ranks, or an error: ranks of different ones do not speak one language
-//   settings          the same on all ranks, or an error: a config of one node's own disk would train another model
-//                     there, without a word
-//   GPU               people are told where they differ: nothing there can be made alike
-//   instruction set   the widest that all ranks have, on all of them; where that is narrower than some rank's own,
-//                     people are told
+//   program           must be the same file on all ranks, else an error: different programs exchange different messages
+//   settings          must be the same on all ranks, else an error: a config on one node's own disk would silently
+//                     train another model there
+//   GPU               a message to the user if they differ; nothing can be made equal
+//   instruction set   all ranks use the widest that every rank has; a message if that is narrower than some rank's own
 #pragma once
 
 #include <span>
@@ -20,27 +19,29 @@
 namespace hadal {
 
 struct RankAgreement {
-  InstructionSets instruction_sets = 0;  // that all ranks have
-  std::string notice;                    // a sentence for people; empty where all ranks have the same
+  InstructionSets instruction_sets = 0;  // those that all ranks have
+  std::string notice;                    // for the user; empty if all ranks have the same
 };
 
-// Of all ranks' facts, in rank order.  REQUIRES: not empty.
-// Errors: InvalidArgument, naming the ranks that run another program than rank 0; FailedPrecondition where nothing is
-// common.
+// Agrees on all ranks' facts, given in rank order.  REQUIRES: not empty.
+// Errors: InvalidArgument, naming the ranks that run another program than rank 0; FailedPrecondition if no instruction
+// set is common.
 absl::StatusOr<RankAgreement> Agree(std::span<const RankFacts> ranks);
 
-// Brings the ranks' facts together and makes this rank's kernels use what was agreed. Returns the notice on rank 0.
+// All-gathers the ranks' facts and makes this rank's kernels use the agreed instruction set. Returns the notice on rank
+// 0.
 // Blocking: all ranks call it, before any kernel runs.  Errors: Agree's, the same on all ranks; UseInstructionSets';
-// those of transfers.
+// those of Communicator::Wait.
 absl::StatusOr<std::string> AgreeWithRanks(const World& world, Collectives& collectives);
 
-// That all ranks were started alike: `start`, the command line's words, and the resolved config are rank 0's.
+// Checks that all ranks were started alike: `start` (the words of the command line) and the resolved config are rank
+// 0's.
 // Blocking: all ranks call it.  Errors: InvalidArgument, the same on all ranks, with the rank and what differs; those
-// of transfers.
+// of Communicator::Wait.
 absl::Status AgreeOnSettings(const std::string& start, const std::string& config_text, Collectives& collectives);
 
-// A sentence for people where ranks have GPUs of other kinds, or drivers, than rank 0: its products may sum in another
-// order. Else "". `names`: Device::Name of all ranks.
+// A message for the user if ranks have another kind of GPU or driver than rank 0, whose products may sum in another
+// order; else "". `names`: Device::Name of all ranks.
 std::string UnlikeDevices(std::span<const std::string> names);
 
 }  // namespace hadal

@@ -1,6 +1,6 @@
-// What a training rank computes on, how much memory it may take of it, and how the ranks' devices talk.
+// Chooses what a training rank computes on, how much of its memory it may use, and how the ranks' devices communicate.
 //
-// Blocking: all ranks call each of these together.
+// Blocking: all ranks call each function together.
 #pragma once
 
 #include <memory>
@@ -21,28 +21,28 @@
 
 namespace hadal {
 
-// Apart from what uses it, because it must last until a failed job has been aborted.
+// A struct of its own, because it must live until a failed job has been aborted.
 struct RankDevice {
   ChosenDevice chosen;
   ChosenTransport transport;
-  std::unique_ptr<NcclCommunicator> devices;  // null: what ranks exchange goes through the host
+  std::unique_ptr<NcclCommunicator> devices;  // null: ranks exchange through host memory
 };
 
-// ModelPlan::relu_masks for a run in bf16: what rank 0's device has, so that all ranks lay out the same; where another
-// rank's has not, its memory for them is idle.  Errors: those of transfers.
+// Returns ModelPlan::relu_masks for a run in bf16: rank 0's answer, so that all ranks have the same layout. A rank
+// whose device has no masks leaves the memory for them unused.  Errors: those of Communicator::Wait.
 absl::StatusOr<bool> AgreeOnReluMasks(const ModelPlan& plan, const BatchOptions& batch, const PipelineOptions& options,
                                       const Stream& stream, Collectives& collectives);
 
-// Where the config sets no limit, launch/memory_limit.h's.  Errors: ResourceExhausted where a rank would have nothing;
-// those of transfers.
+// Sets the memory limit of launch/memory_limit.h if the config sets none.  Errors: ResourceExhausted if a rank would
+// have nothing; those of Communicator::Wait.
 absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
                          Collectives& collectives, PipelineOptions& options);
 
-// A sentence for people where a rank has more CUDA streams than its GPU has hardware queues, in which messages may then
-// stand behind those of other links, against what nccl_communicator.h proves; else "".
+// A message for the user if a rank has more CUDA streams than its GPU has hardware queues; else "". Messages may then
+// queue behind those of other links, which nccl_communicator.h's proof excludes.
 std::string MoreStreamsThanQueues(int links);
 
-// Connects the ranks' devices where they exchange by NCCL. Returns a warning for people, or "".  Errors: those of NCCL.
+// Connects the ranks' devices if they use NCCL. Returns a warning for the user, or "".  Errors: those of NCCL.
 absl::StatusOr<std::string> ConnectDevices(const ModelPlan& plan, const PipelinePlan& pipeline, World& world,
                                            absl::Duration timeout, RankDevice& device);
 

@@ -1,26 +1,28 @@
-// SIGUSR1, SIGINT, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) ask a run to save and
-// stop; nothing else happens in the handler. What other signals do to a program that knows better.
+// SIGUSR1, SIGINT, SIGTERM and SIGHUP (a terminal that closes; under nohup it stays ignored) ask a run to save and
+// stop; the handler only sets a flag. The other functions keep SIGPIPE, SIGXFSZ and SIGBUS from ending a run without a
+// word.
 #pragma once
 
 namespace hadal {
 
-// Installs the handlers, for a command that asks StopSignalled. Call first thing in main: a signal that comes earlier
-// ends the process. The second of SIGINT and SIGTERM ends it at once. SIGUSR1 and SIGHUP do not count: Slurm sends USR1
-// and then TERM while the run saves, and shell and kernel both tell of a terminal that goes away.
+// Installs the handlers, for a command that polls StopSignalled. Call first in main, because a signal that comes
+// earlier ends the process. The second SIGINT or SIGTERM ends the process at once. SIGUSR1 and SIGHUP do not count as a
+// first or second: Slurm sends USR1 and then TERM while the run saves, and both the shell and the kernel send HUP when
+// a terminal closes.
 void InstallStopSignals();
 
-// A run by itself does not end because nobody reads its progress any more (`hadal train … | tee`, and tee is gone).
-// Ranks of mpirun do: their reader is mpirun.
+// Ignores SIGPIPE. A run started by itself must not end because nobody reads its progress any more (`hadal train … |
+// tee`, and tee is gone). Do not call it for ranks of mpirun, whose reader is mpirun: they end.
 void IgnoreClosedPipes();
 
-// A write beyond `ulimit -f` is an error that says so, as on a full disk, and no signal that ends the process.
+// Ignores SIGXFSZ: a write beyond `ulimit -f` returns an error, as on a full disk, instead of ending the process.
 void IgnoreFileSizeSignal();
 
-// A part of a mapped file that is gone when it is read (truncated by somebody, a disk that fails) ends the process with
-// words that name the file, and with exit code 3.
+// Handles SIGBUS: if a part of a mapped file is gone when it is read (truncated, or the disk fails), ends the process
+// with a message that names the file, and with exit code 3.
 void ExplainLostPages();
 
-// Whether one of the signals has come.
+// Whether one of the stop signals has arrived.
 bool StopSignalled();
 
 }  // namespace hadal

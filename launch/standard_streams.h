@@ -1,14 +1,13 @@
-// Standard input, output and error of a process, as whoever starts it left them.
+// Standard input, output and error of a process, which its parent may have closed.
 #pragma once
 
 namespace hadal {
 
-// Opens those that are closed on /dev/null, for a process started with `>&-`: the next file opened would get the
-// number, and what is printed would go into it. Call first thing in main.
+// Opens closed standard streams on /dev/null, for a process started with `>&-`: otherwise the next file opened would
+// get the number, and printed text would go into it. Call first in main.
 void OpenStandardStreams();
 
-// Whether all that has been written to standard output has arrived there: a full disk shows here at the latest.
-// Flushes it.
+// Flushes standard output and returns whether all that was written has arrived; a full disk shows here at the latest.
 bool StandardOutputIsWhole();
 
 }  // namespace hadal

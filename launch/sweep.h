@@ -1,13 +1,13 @@
 // `hadal sweep LAYOUTS CONFIG… [--set a.b=c]… [--out DIR] [--submit "sbatch … sweep.sbatch"]`
 //
-// Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how well more
-// ranks are used, and where the rest goes.
+// Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how efficient
+// more ranks are, and where the rest of the time goes.
 //
-//   OUT/runs/NAME            the run directory of a layout, OUT/logs/NAME.log what it printed
+//   OUT/runs/NAME                the run directory of a layout, OUT/logs/NAME.log what it printed
 //   OUT/scaling.{html,json,md}   the report of all layouts that have run
-// Layouts run one after the other, under mpirun where they have several ranks. Called again it goes on: what has
-// finished is not run again, an interrupted layout resumes. With --submit nothing runs here: the layouts that are not
-// finished become a job array, and a later call without it writes the report.
+// Layouts run one after the other, under mpirun if they have several ranks. A later call continues: it skips finished
+// layouts and resumes interrupted ones. With --submit nothing runs here: unfinished layouts are submitted as a job
+// array, and a later call without --submit writes the report.
 // Exit codes: 0 all layouts have run (or were submitted), 1 one failed or has another config, 2 bad list or config, 85
 // stopped.
 #pragma once

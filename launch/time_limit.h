@@ -1,12 +1,11 @@
-// The wall-clock limit of a job: when it comes, the run saves and ends with exit code 85, as on a signal.
+// The wall-clock limit of a job: when it is reached, the run saves and exits with 85, as on a signal.
 //
-// The limit is the earlier of `--stop-after 3h55m`, counted from the job's start, and Slurm's end of the job
-// (SLURM_JOB_END_TIME) less a margin of a tenth of the job's time, 5 minutes at most. A job that its supervisor starts
-// again goes on counting from its first start.
-// Why not stop.minutes: that one is a way for a run to be done (exit code 0); this one asks for the run to be
-// continued.
-// Limitation: looked at where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h). So
-// the margin must hold the longest of what lies between, a step or a validation, and a save.
+// The limit is the earlier of two times: `--stop-after 3h55m` after the job's start; and Slurm's end of the job
+// (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
+// job, the first start counts.
+// Unlike stop.minutes, which ends a run as done (exit code 0), this asks for the run to be continued.
+// Limitation: it is checked where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h).
+// So the margin must cover the longest interval between these, a step or a validation, and a save.
 // Threads: any.
 #pragma once
 
@@ -17,12 +16,12 @@
 
 namespace hadal {
 
-// The most that is left between the run's last step and the moment Slurm ends the job.
+// The largest margin between the run's last step and the moment Slurm ends the job.
 inline constexpr absl::Duration kLongestMargin = absl::Minutes(5);
 
 class TimeLimit {
  public:
-  TimeLimit() = default;  // none
+  TimeLimit() = default;  // no limit
   // `stop_after`: "3h55m", "90s"; empty: none. Reads the environment.
   // Errors: InvalidArgument (not a duration, or not positive).
   static absl::StatusOr<TimeLimit> Make(const std::string& stop_after);
@@ -35,8 +34,8 @@ class TimeLimit {
   absl::Time at_ = absl::InfiniteFuture();
 };
 
-// Puts the present moment into the environment as the job's start, for the processes started from here. A start that is
-// there already stays: whoever set it starts this process again and again (launch/hosts/train).
+// Sets HADAL_JOB_START to the current time for processes started from here, unless it is set already: then whoever set
+// it starts this process repeatedly (launch/hosts/train).
 void MarkJobStart();
 
 }  // namespace hadal

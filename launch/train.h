@@ -1,10 +1,10 @@
 // `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
 // CHECKPOINT]`
 //
-// The steps of a run, a file each: config files → plain options and corpora (train_preparation.h) → plans of the model
-// and of the pipeline (train_layout.h) → trainer (pipeline/trainer.h), what it does beside training
-// (train_surroundings.h), where it begins (train_start.h). Metrics, TensorBoard events and the progress line are rank
-// 0's (training_sinks.h).
+// The steps of a run, one file each: config files → plain options and corpora (train_preparation.h) → plans of model
+// and pipeline (train_layout.h) → trainer (pipeline/trainer.h), its work beside training (train_surroundings.h), and
+// its starting point (train_start.h). Rank 0 writes metrics, TensorBoard events and the progress line
+// (training_sinks.h).
 #pragma once
 
 #include "CLI/CLI.hpp"

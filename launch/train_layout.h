@@ -1,5 +1,5 @@
-// How a run lies on its ranks: the model's plan, what each rank computes on, how the devices exchange, and where the
-// model is cut so that every rank's part fits its memory.
+// Lays a run out on its ranks: the model's plan, each rank's device, the transport between devices, and the cut of the
+// model such that every rank's part fits its memory.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -20,12 +20,12 @@ struct RunLayout {
   Stream stream;          // on the rank's device, or on the CPU
 };
 
-// Chooses the rank's device and transport into `device`, which must outlive the layout, and writes what was found out
-// into options.pipeline: whether messages lie in the devices' memory, the memory limit, the activation checkpointing
-// that fits it.
-// Blocking: all ranks call it together, of one `options`.
-// Errors: ChooseDevice's, ChooseTransport's, LimitMemory's; InvalidArgument where the pipeline cannot be cut so, with
-// the file or argument that set the field; those of transfers.
+// Chooses the rank's device and transport into `device`, which must outlive the layout. Writes the results into
+// options.pipeline: whether messages are in device memory, the memory limit, and the activation checkpointing that fits
+// it.
+// Blocking: all ranks call it together, with the same `options`.
+// Errors: ChooseDevice's, ChooseTransport's, LimitMemory's; InvalidArgument if the pipeline cannot be cut as asked,
+// with the file or argument that set the field; those of Communicator::Wait.
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, World& world, Collectives& collectives,
                                     TrainOptions& options, RankDevice& device);
 

@@ -1,8 +1,8 @@
-// What `hadal train` was asked for, and what each rank makes of it by itself: config files → plain options → corpora
-// and their vocabularies.
+// Prepares `hadal train` on each rank by itself: command line and config files → plain options → corpora and their
+// vocabularies.
 //
-// Nothing here talks to a peer: a rank that fails says so at the first vote (launch/train.cc). Blocking: reads files.
-// Threads: one a rank.
+// No communication: a rank that fails says so at the first vote (launch/train.cc). Blocking: reads files. Threads: one
+// per rank.
 #pragma once
 
 #include <optional>
@@ -25,30 +25,30 @@ namespace hadal {
 struct TrainArguments {
   ConfigArguments config;
   std::string run_directory = "run";
-  std::string resume = "auto";  // or never, or a checkpoint
+  std::string resume = "auto";  // or "never", or a checkpoint
   std::string init_from;        // a checkpoint or a run directory; empty: none
   bool accept_changes = false;
   std::string trace;       // "steps=100-102"; empty: none
-  std::string stop_after;  // "3h55m"; empty: no limit of its own
+  std::string stop_after;  // "3h55m"; empty: none
   DeviceRequest device;
   CostFiles costs;
 };
 
-// What the files say.
+// What the config and corpus files contain.
 struct PreparedRun {
   config::RunConfig config;
-  std::string config_text;  // every field, defaults too
+  std::string config_text;  // all fields, defaults included
   RunOptions options;
-  std::optional<Corpus> train, validation;  // `train` always, once prepared
-  std::vector<Attachment> vocabularies;     // as files, that every checkpoint carries along
+  std::optional<Corpus> train, validation;  // `train` is always set once prepared
+  std::vector<Attachment> vocabularies;     // as files to be stored with every checkpoint
   TimeLimit time_limit;
 };
 
-// Reads all of it; `share`: this rank's part of the corpora's bytes, which the ranks of a host read together.
-// Errors: InvalidArgument, with the file or argument that set a field; those of reading.
+// Reads everything. `share`: this rank's part of the corpora's bytes, which the ranks of a host read together.
+// Errors: InvalidArgument, with the file or argument that set a field; file errors.
 absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, const CorpusShare& share);
 
-// An error that names fields, told with where they were set.
+// Adds to an error that names fields where those were set.
 absl::Status Explained(const absl::Status& error, const TrainArguments& arguments);
 
 }  // namespace hadal

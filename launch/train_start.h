@@ -1,9 +1,9 @@
-// Where a run begins: at step 0, at a checkpoint of its own (--resume), or at step 0 with another run's weights
+// Decides where a run starts: at step 0, at a checkpoint of its own (--resume), or at step 0 with another run's weights
 // (--init-from).
 //
-// Rank 0 looks and decides; all ranks then load the same files. A later start of the same job does not go back once
-// more to what --resume names (resume_request.h). A run whose settings have changed since its checkpoint is continued
-// only where the user accepts the difference (--accept-changes).
+// Rank 0 decides; all ranks then load the same files. A later start of the same job does not repeat --resume
+// (resume_request.h). If a run's settings have changed since its checkpoint, it continues only if the user accepts the
+// difference (--accept-changes).
 #pragma once
 
 #include <string>
@@ -17,17 +17,17 @@
 
 namespace hadal {
 
-// The checkpoint that --resume asks for, empty: start at step 0. Tells what the user has accepted.  Blocking: reads
-// manifests.
-// Errors: InvalidArgument, with the fields, where settings have changed; those of FindLatest, and of reading a
-// checkpoint that was named.
+// The checkpoint to resume from according to --resume; empty: start at step 0. Prints the differences that the user has
+// accepted.  Blocking: reads manifests.
+// Errors: InvalidArgument, with the fields, if settings have changed; those of FindLatest, and of reading a checkpoint
+// that was named.
 absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
                                        TrainingSinks& sinks);
 
-// Agrees on where to begin, loads it into `trainer`, and notes a --resume that a later start of the job is not to do
-// again.  Blocking: all ranks call it together.
-// Errors: FindResume's, those of looking for --init-from and of the note, of rank 0 on all ranks; AgreeOnCheckpoint's;
-// those of loading and of transfers.
+// Agrees on the start, loads it into `trainer`, and notes a --resume that a later start of the job must not repeat.
+// Blocking: all ranks call it together.
+// Errors: rank 0's of FindResume, of looking for --init-from and of the note, on all ranks; AgreeOnCheckpoint's; those
+// of loading and of Communicator::Wait.
 absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& config, int rank,
                       Collectives& collectives, TrainingSinks& sinks, Trainer& trainer);
 

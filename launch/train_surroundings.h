@@ -1,6 +1,6 @@
-// What a run asks its trainer to do beside training: translate at validations for BLEU, write a timeline of some steps.
+// What a run's trainer does beside training: translating at validations for BLEU, tracing some steps.
 //
-// Threads: one a rank.
+// Threads: one per rank.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,16 @@
 
 namespace hadal {
 
-// BLEU at validations, null where the config asks for none; tells which sentences it leaves out, and of what BLEU says
-// nothing. `prepared` and `layout` must outlive it.
-// Blocking: all ranks call it together.  Errors: those of reading the vocabularies, of any rank; those of transfers.
+// BLEU at validations; null if the config does not ask for it. Prints which sentences it leaves out, and what its BLEU
+// does not cover. `prepared` and `layout` must outlive it.
+// Blocking: all ranks call it together.  Errors: any rank's of reading the vocabularies; those of Communicator::Wait.
 absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const PreparedRun& prepared,
                                                                     const RunLayout& layout, Collectives& collectives,
                                                                     TrainingSinks& sinks);
 
-// The steps of --trace, to be written into the run directory; none without it. `arguments` and `sinks` must outlive it.
-// Errors: InvalidArgument where it is no list of steps, or goes beyond `stop`.
+// The steps of --trace, whose trace is written into the run directory; without --trace none. `arguments` and `sinks`
+// must outlive it.
+// Errors: InvalidArgument if it is not a list of steps, or goes beyond `stop`.
 absl::StatusOr<TraceRequest> MakeTraceRequest(const TrainArguments& arguments, const StopOptions& stop,
                                               TrainingSinks& sinks);
 

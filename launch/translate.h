@@ -1,4 +1,4 @@
-// `hadal translate` and `hadal score`: tools/translate/translate.h and tools/translate/score.h, run in this process's
+// `hadal translate` and `hadal score` (tools/translate/translate.h and tools/translate/score.h), run in this process's
 // world.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace hadal {
 
-// Register the subcommands; running one stores the exit code.
+// Register the subcommands; their callbacks store the exit code.
 void AddTranslateCommand(CLI::App& app, int& exit_code);
 void AddScoreCommand(CLI::App& app, int& exit_code);
 

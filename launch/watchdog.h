@@ -1,14 +1,14 @@
-// The watchdog: when a rank has not got on for half of pipeline.wait_timeout_seconds, it says what the rank waits for,
-// from whom, since when, and where in the schedule it is.
+// The watchdog prints a message when its rank has made no progress for half of pipeline.wait_timeout_seconds: what the
+// rank waits for, from whom, since when, and where in the schedule it is.
 //
 //   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3;
 //   at step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
 //
-// Why at half: the first rank whose wait reaches the whole timeout ends the job (exit code 5), and by then all ranks
-// that wait have spoken, so that the log tells who waits for whom; a rank that is missing from it, or busy, is the one
-// to look at. Where it cannot say so (no memory), it says that to standard error, and the run goes on: whether it ends
-// is for its waits to decide.
-// Threads: one of its own, which only reads. Blocking: the destructor waits for that thread, at most a moment.
+// Why half: the first rank whose wait reaches the whole timeout ends the job (exit code 5). By then all waiting ranks
+// have printed, so the log shows who waits for whom; a rank that is missing from it, or busy, is the one to look at. If
+// the watchdog cannot make its message (no memory), it says so on standard error and the run continues; only the waits
+// themselves end it.
+// Threads: one of its own, which only reads. Blocking: the destructor joins that thread, at most a moment.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +26,7 @@ namespace hadal {
 
 class Watchdog {
  public:
-  // Gets a line, from the watchdog's thread. May throw.
+  // Receives a line, on the watchdog's thread. May throw.
   using Say = std::function<void(const std::string& line)>;
   // Watches until destroyed. All arguments must outlive it.
   Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say);
@@ -35,14 +35,14 @@ class Watchdog {
  private:
   void Watch();
   void LookAndSay();
-  // Something to say about this rank that has not been said yet, or "".
+  // Returns a message about this rank that was not printed yet, or "".
   std::string Look();
 
   const Communicator& communicator_;
   const ProgramPlace& place_;
   const absl::Duration patience_;
   const Say say_;
-  std::optional<double> reported_;  // beginning of what was last reported, in MonotonicSeconds()
+  std::optional<double> reported_;  // start of the wait last reported, in MonotonicSeconds()
 
   std::mutex mutex_;
   std::condition_variable end_;

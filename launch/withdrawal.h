@@ -1,6 +1,6 @@
-// A command among ranks that throws takes its transfers back.
+// Withdraws a rank's transfers if its command throws.
 //
-// Why it exists: an exception that unwinds a rank would have it wait, at MPI's farewell, for peers that wait for it.
+// Why: an exception that unwinds a rank would make it wait in MPI_Finalize for peers that wait for it.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -8,8 +8,8 @@
 
 namespace hadal {
 
-// body(), an absl::Status or StatusOr, or what it throws as its error. Then the communicator's transfers are taken
-// back: their buffers are gone.
+// Returns body(), an absl::Status or StatusOr. If body() throws, withdraws the communicator's transfers, whose buffers
+// are gone, and returns the exception as an error.
 template <typename Body>
 auto CatchErrors(Communicator& communicator, const Body& body) -> decltype(body()) {
   try {

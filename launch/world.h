@@ -1,6 +1,6 @@
-// How a process comes up: which rank it is, whom it can talk to, how many threads it may use.
+// World starts a process: which rank it is, whom it can talk to, how many threads it may use.
 //
-// Under mpirun or srun the world is MPI's; a process started by itself is a world of one rank and starts no MPI at all.
+// Under mpirun or srun the world is MPI's. A process started by itself is a world of one rank and does not start MPI.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace hadal {
 
 class World {
  public:
-  // `threads`: a rank's CPU threads, 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it.
-  // Errors: CheckTasks's (task_launcher.h), with a message for one of the processes; MPI's.
+  // `threads`: CPU threads of a rank; 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it.
+  // Errors: CheckTasks's (task_launcher.h), with a message on one of the processes; MPI's.
   static absl::StatusOr<std::unique_ptr<World>> Start(int threads);
 
   Communicator& communicator() { return *communicator_; }
@@ -26,16 +26,16 @@ class World {
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
   int ranks_on_host() const { return ranks_on_host_; }
-  // This rank's number among them.
+  // This rank's number among the ranks on its host.
   int local_rank() const { return local_rank_; }
-  // What people should know about the placement ("2 threads, but 1 CPU …"), or empty.
+  // A message for the user about the placement ("2 threads, but 1 CPU …"), or empty.
   const std::string& warning() const { return warning_; }
 
  private:
   World() : stream_(Stream::Cpu(1)) {}
   void ChooseThreads(int requested);
 
-  // In order of construction: what comes later uses what came before.
+  // In order of construction: later members use earlier ones.
   std::unique_ptr<MpiEnvironment> mpi_;
   std::unique_ptr<MpiCommunicator> mpi_communicator_;
   std::unique_ptr<InProcessWorld> alone_;
@@ -45,7 +45,7 @@ class World {
   std::string warning_;
 };
 
-// Says on stderr why a process has no world, unless another says it for all. Returns the exit code.
+// Prints to stderr why a process has no world, unless another process prints it for all. Returns the exit code.
 int ReportNoWorld(const std::string& command, const absl::Status& status);
 
 }  // namespace hadal

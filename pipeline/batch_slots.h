@@ -1,8 +1,9 @@
-// The micro-batches under way as a device reads them: a block of its memory a slot of a chunk, filled by one copy when
-// the micro-batch's forward starts (kernels/device_batch.h), and read by all launches of its forward and its backward.
+// BatchSlots holds a chunk's micro-batches in device memory: one block per slot.
 //
-// A block lies at a fixed place, so that what was launched for one micro-batch can be launched again for the next one
-// in its slot. The host keeps as much pinned memory, in which blocks are made.
+// Fill copies a micro-batch into its slot's block (kernels/device_batch.h) in one transfer, when its forward starts.
+// All kernels of its forward and backward read the block there. A block has a fixed address, so what was launched for
+// one micro-batch (a recorded graph) can be launched again for the next one in the same slot. On the host, pinned
+// memory of the same size holds the blocks while they are built.
 // Thread safety: one thread.
 #pragma once
 
@@ -19,17 +20,17 @@ namespace hadal {
 class BatchSlots {
  public:
   struct Spec {
-    int32_t first_sublayer = 0, sublayers = 0;  // whose branch gains are in a block
+    int32_t first_sublayer = 0, sublayers = 0;  // the range whose branch gains a block holds
     int32_t slots = 1;
     ActivationCapacity capacity;
   };
   BatchSlots(const Spec& spec, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Puts context.batch and context.scalars into their slot: one copy, in the order of the stream.
-  // REQUIRES: the device has been waited for since the slot was last filled.
+  // Copies context.batch and context.scalars to their slot: one copy, in the stream's order.
+  // REQUIRES: the host has waited for the device since the slot was last filled.
   const DeviceBatch& Fill(const SublayerContext& context);
-  // The places and the shape of a batch that has been put into its slot.
+  // Addresses and shape of a batch that Fill has copied.
   const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].places; }
   const DeviceBatchShape& ShapeOf(const PackedBatch& batch) const { return slots_[SlotOf(batch)].shape; }
 

@@ -1,13 +1,15 @@
-// One direction of one border: ordered messages, each with all edges of one micro-batch, through a ring of k buffers.
+// A channel is one direction of one border: ordered messages, each with all edges of one micro-batch, through a ring of
+// k buffers.
 //
-// Sending copies the edges into a free buffer and posts; with k sends under way it waits for the oldest. Receiving
-// posts into all free buffers beforehand, so that a rendezvous completes while the stage computes; an input stays in
-// its buffer until the chunk has taken it. A message carries a header (step, micro-batch, rows), which the receiver
-// compares with what it expects: a peer that runs another program is an error, not garbage.
-// Buffers lie where the communicator moves memory. The host's: on a device an edge is copied out to be sent, and the
-// chunk that takes it copies it in. The device's: nothing of it passes the host but the header, and the host waits for
-// no kernel to send.
-// Threads: one. Blocking: Send (full ring), Receive, Drain; every wait has the deadline given.
+// Send copies the edges into a free buffer and posts it; when k sends are outstanding it first waits for the oldest.
+// The receiver posts a receive into every free buffer in advance, so that a rendezvous completes while the stage
+// computes; an input stays in its buffer until the chunk has used it (Release). Every message starts with a header
+// (step, micro-batch, rows), which the receiver compares with what it expects. So a peer that runs another program
+// causes an error, not wrong numbers.
+// The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the edges out
+// and the receiving chunk copies them in. Device memory: only the header passes through the host, and Send waits for no
+// kernel.
+// Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +35,17 @@ namespace hadal {
 // One view for each edge of a border.
 using EdgeViews = absl::InlinedVector<ConstAnyMatrix, 2>;
 
-// What both ends know.
+// What sender and receiver must agree on.
 struct ChannelSpec {
-  int number = 0;    // tag
-  int peer = 0;      // rank
+  int number = 0;    // the tag of its messages
+  int peer = 0;      // rank at the other end
   std::string name;  // "activations of chunk 0", for errors
   std::vector<Edge> edges;
-  bool gradients = false;  // what it carries: the edges' gradients, or their values
+  bool gradients = false;  // whether messages carry the edges' gradients or their values
   ActivationCapacity capacity;
   int64_t width = 0;       // d_model
   int buffers = 2;         // k
-  bool on_device = false;  // buffers in the device's memory
+  bool on_device = false;  // whether the buffers are in device memory
 
   Storage StorageOf(const Edge& edge) const { return gradients ? edge.gradient : edge.values; }
   int64_t message_bytes() const;  // at full capacity, header included
@@ -53,12 +55,12 @@ class SendChannel {
  public:
   SendChannel(ChannelSpec spec, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
-  int buffers() const { return spec_.buffers; }  // transfers at once, at most
+  int buffers() const { return spec_.buffers; }  // most transfers posted at once
 
-  // One matrix for each edge, where kernels of `stream` have left it.
+  // Sends one matrix for each edge, from where kernels of `stream` write it.
   absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
                     absl::Duration timeout);
-  // Waits until everything sent has been received.
+  // Waits until all messages sent have been received.
   absl::Status Drain(absl::Duration timeout);
 
  private:
@@ -68,7 +70,7 @@ class SendChannel {
   ArenaSlice slice_;
   ArenaSlice header_slice_;
   std::byte* buffers_ = nullptr;
-  std::byte* headers_ = nullptr;  // [k] where buffers are the device's: from where headers are copied to them
+  std::byte* headers_ = nullptr;  // [k] with buffers on the device: host memory from which headers are copied
   Communicator* communicator_ = nullptr;
   struct Outstanding {
     CommRequest request;
@@ -82,18 +84,18 @@ class ReceiveChannel {
  public:
   ReceiveChannel(ChannelSpec spec, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
-  int buffers() const { return spec_.buffers; }  // transfers at once, at most
+  int buffers() const { return spec_.buffers; }  // most transfers posted at once
 
-  // A program with `messages` receives on this channel starts: posts the first k.
+  // Starts a program with `messages` receives on this channel: posts the first k.
   absl::Status Begin(int64_t messages);
-  // For traces: looks whether the next message has come, and records when that was first seen. Errors: the
-  // communicator's, which is closed then, so that they are not found again.
+  // For traces: tests whether the next message has arrived, and records when that was first seen. Errors: the
+  // communicator's; it is closed after one, so later calls on it fail too.
   absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
-  // Waits for the next message, which must be of `batch` and `step`.
+  // Waits for the next message.  Errors: Internal if it is not the message of `batch` and `step`.
   absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);
-  // The edges of the oldest received message that was not released yet.
+  // The edges of the oldest message that was received and not released yet.
   EdgeViews Front(const PackedBatch& batch) const;
-  // The oldest message has been used: its buffer is posted again.
+  // Frees the buffer of the oldest message and posts the next receive into it.
   absl::Status Release();
 
  private:
@@ -105,10 +107,10 @@ class ReceiveChannel {
   Communicator* communicator_ = nullptr;
   std::deque<CommRequest> posted_;
   int64_t to_post_ = 0;  // receives of this program not posted yet
-  int64_t posts_ = 0;    // buffers used so far, modulo k the next one
+  int64_t posts_ = 0;    // receives posted so far; modulo k: the next buffer
   int64_t released_ = 0;
   int64_t received_ = 0;                  // messages of this program
-  std::optional<int64_t> arrived_bytes_;  // of the next message, where Poll has seen it come
+  std::optional<int64_t> arrived_bytes_;  // of the next message, if Poll has seen it arrive
 };
 
 }  // namespace hadal

@@ -14,16 +14,16 @@ namespace hadal {
 
 class Channels {
  public:
-  // Lays the buffers out. For training the backward channels as well.
+  // Reserves the buffers; for training those of the backward channels too.
   Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // Transfers at once, at most.
+  // The most transfers posted at once.
   int64_t transfers() const;
 
-  // Posts the receives of a program.
+  // Posts the first receives of a program.
   absl::Status Begin(const RankProgram& program);
-  // For traces: records messages that have come before their receive. `batches`: the program's.
+  // For traces: records messages that arrived before their receive. `batches`: the program's.
   absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits until every message sent has been received.
   absl::Status Drain(absl::Duration timeout);

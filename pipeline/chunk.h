@@ -1,20 +1,20 @@
-// One contiguous run of sublayers on one rank, and the activations it keeps of the micro-batches under way.
+// A Chunk computes one contiguous range of sublayers on one rank, and stores the activations of its live micro-batches.
 //
-// A chunk is a list of pieces — an embedding, segments (layers/segment.h), the combination that closes a stack, where
-// it has one, the head — through which a micro-batch flows:
+// A chunk is a list of pieces: an embedding, segments (layers/segment.h), the combination that closes a stack (if it
+// has one), the head. A micro-batch flows through them:
 //
 //   inputs (border edges) → slot → piece → piece → … → outputs (border edges) or the loss
 //
-// Slots: micro-batch m lives in slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says
-// how many are needed). A slot keeps the input of every segment and the encoder's memory; without activation
-// checkpointing also what every segment saved. With it, a segment's saved tensors are rebuilt from its input, bit for
-// bit, in a region that all segments of the rank share. Where layers combine the outputs of all earlier ones, segments
-// read and write the stack's history (layer_history.h), which also is what crosses the border.
-// Output buffers: one a direction; the engine sends (copies) them before the chunk's next compute in that direction.
-// On a device a phase of a micro-batch is launched as a graph where nobody looks at its tensors, or, where replicas
-// wait for gradients as they become complete, as several (graph_cache.h); what crosses a border, the micro-batch's
-// block and the losses are copied outside. Pure arithmetic: a chunk never communicates, so it can be compared with the
-// unsplit model. Thread safety: one thread.
+// Slots: micro-batch m uses slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how
+// many slots are needed). A slot stores the input of every segment and the encoder's memory; without activation
+// checkpointing also what every segment saved. With activation checkpointing, a segment's saved tensors are recomputed
+// from its input, bit for bit, in a region that all segments of the rank share. Where layers combine the outputs of all
+// earlier layers, segments read and write the stack's history (layer_history.h), which also crosses the border.
+// Output buffers: one per direction. The engine sends (copies) them before the chunk's next compute in that direction.
+// Graphs: on a device, a phase of a micro-batch is launched as one graph where nobody observes its tensors; where
+// replicas wait for gradients as they become complete, as several graphs (graph_cache.h). Copies of border edges, of
+// the micro-batch's block and of the losses stay outside.
+// A chunk never communicates, so tests can compare it with the unsplit model. Thread safety: one thread.
 #pragma once
 
 #include <cstddef>
@@ -43,12 +43,12 @@ namespace hadal {
 struct ChunkSpec {
   int32_t first = 0, last = 0;   // sublayers [first, last) of the plan
   int32_t slots = 1;             // micro-batches live at once
-  int32_t checkpoint_every = 0;  // sublayers a segment, more where a cut is not legal; 0: no activation checkpointing
+  int32_t checkpoint_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no activation checkpointing
   Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
-  bool graphs = false;            // launched as graphs there
-  int replicas = 1;               // that share its gradients
-  bool inputs_on_device = false;  // borders' edges come in the device's memory
+  bool graphs = false;            // the device launches graphs
+  int replicas = 1;               // of the stage, which share its gradients
+  bool inputs_on_device = false;  // input edges arrive in device memory
 };
 
 class Chunk {
@@ -63,18 +63,19 @@ class Chunk {
   const std::vector<Edge>& input_edges() const { return input_edges_; }
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
-  // Forward of a micro-batch. `inputs`: one matrix for each input edge. Returns the loss where the head is here, else
-  // zeros. `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
+  // Computes a micro-batch's forward. `inputs`: one matrix for each input edge. Returns the loss if the head is on this
+  // chunk, else zeros. `row_nll`: see LossHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
   LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
-  // Backward of a micro-batch whose forward was the last in its slot. `output_gradients`: one for each output edge.
+  // Computes the backward of the micro-batch whose forward was the last in its slot. `output_gradients`: one for each
+  // output edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times);
 
-  // What it launches as graphs; null: nothing.
+  // The graphs it launches; null: none.
   const GraphCache* graphs() const { return graphs_.get(); }
   // See Engine::UseGraphs.
   void UseGraphs(bool use) { uses_graphs_ = use; }
 
-  // What Forward made for each output edge; what Backward made for each input edge.
+  // What Forward computed for an output edge, and Backward for an input edge.
   AnyMatrix output(size_t edge, const PackedBatch& batch) const {
     if (edge == 0 && ends_in_history_) return HistoryOf(pieces_.back()).Values(batch, output_edges_[0].entries);
     return EdgeView(output_edges_[edge].rows, output_edges_[edge].values, outputs_[edge], batch);
@@ -98,14 +99,14 @@ class Chunk {
     std::optional<LayerCombination> combination;
     std::unique_ptr<LossHead> head;
     Stack stack = Stack::kEncoder;
-    int64_t history_entries = 0;  // that the piece reads; 0: it reads `input`
+    int64_t history_entries = 0;  // entries the piece reads; 0: it reads `input`
     SlotTensor input;             // segments
     int64_t saved_offset = -1;    // in the slot; -1: in the shared region
   };
 
   void AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout);
   void AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared);
-  // The history of the layers [first, last) and the combination that closes them, before their segments are added.
+  // Adds the history of the layers [first, last) and the combination that closes them; called before AddSegments.
   void AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout);
   void AddCombination(int32_t last, const ActivationCapacity& capacity);
   int64_t ReserveInSlot(int64_t bytes);
@@ -122,28 +123,29 @@ class Chunk {
   bool IsMemory(const Edge& edge, int32_t border) const {
     return edge.kind == EdgeKind::kMemory || border == plan_.target_embedding();
   }
-  // Whether what piece `index` makes is the encoder's memory.
+  // Whether the output of piece `index` is the encoder's memory.
   bool MakesMemory(size_t index) const;
-  // Where the gradient of a border's edge is while the chunk computes.
+  // The buffer of a border edge's gradient during the chunk's backward.
   AnyMatrix EdgeGradient(const Edge& edge, int32_t border, int64_t rows) const {
     return IsMemory(edge, border) ? AnyMatrix(shared_.memory_gradient(rows)) : shared_.gradient(edge.rows, rows);
   }
   const LayerHistory& HistoryOf(const Piece& piece) const { return *histories_[static_cast<size_t>(piece.stack)]; }
-  // What a segment or a combination reads, and the gradient of a history that it reads (else empty).
+  // What a segment or a combination reads, and the gradient of the history that it reads (empty if it reads none).
   AnyMatrix InputOf(const Piece& piece, const PackedBatch& batch) const;
   Matrix HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const;
-  // Which entry of the history piece `index` writes; −1: none.
+  // The entry of the history that piece `index` writes; −1: none.
   int64_t EntryOf(size_t index) const;
-  // Where the stream goes after piece `index`: the next segment's input, the memory, the head's input or the border.
+  // Where piece `index` writes the stream: the next segment's input, the memory, the head's input or the border.
   AnyMatrix OutputOf(size_t index, const PackedBatch& batch) const;
-  // The buffer for the gradient of that output, of the stream's type. Where a history of the stream's type has an entry
-  // for it, the entry's gradient; else the stream gradient that all pieces share.
+  // The buffer for the gradient of that output, stored as the stream. If the stream is fp32 and the piece writes an
+  // entry of the history: that entry's gradient. Else: the stream gradient that all pieces share.
   AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   // The fp32 gradient of the history's entry that piece `index` writes.  REQUIRES: EntryOf(index) ≥ 0.
   AnyMatrix EntryGradient(size_t index, const PackedBatch& batch) const;
-  // Runs `work` with `context`, on a device as a graph where that may be.
+  // Runs `work` with `context`, on a device as a graph if possible.
   void RunPhase(SublayerContext& context, GraphPhase phase, const std::function<void(SublayerContext&)>& work);
-  // Records `work`, a step's last backward with replicas, cut where the gradients of some more sublayers are complete.
+  // Records `work`, a step's last backward with replicas; cuts the graph wherever more sublayers' gradients are
+  // complete.
   void RecordInParts(SublayerContext& context, const GraphCache::Cut& cut,
                      const std::function<void(SublayerContext&)>& work) const;
   void ForwardPieces(SublayerContext& context);
@@ -164,8 +166,8 @@ class Chunk {
   std::vector<Piece> pieces_;
   std::optional<LayerHistory> histories_[2];  // [stacks]
   bool starts_in_history_ = false, ends_in_history_ = false;
-  std::optional<SlotTensor> memory_;         // encoder output, where a cross-attention or a later border needs it
-  std::optional<SlotTensor> head_gradient_;  // gradient of the head's input, made by its forward
+  std::optional<SlotTensor> memory_;         // the encoder's output, if a cross-attention or a later border needs it
+  std::optional<SlotTensor> head_gradient_;  // gradient of the head's input; the head's forward computes it
   int64_t slot_bytes_ = 0;
   std::optional<BatchSlots> batches_;   // on a device
   std::unique_ptr<GraphCache> graphs_;  // on a device, or null

@@ -1,11 +1,12 @@
-// How far a rank's monotonic clock is from rank 0's, by ping-pong.
+// Measures how far a rank's monotonic clock is from rank 0's, by ping-pong.
 //
-// A rank sends at its time t0, rank 0 answers with its own time s, the answer arrives at t1. If both ways took equally
-// long, rank 0's clock read s when the rank's read (t0 + t1) / 2; whatever the ways took, the error of that is at most
-// (t1 - t0) / 2. The fastest of several rounds bounds it best (Cristian 1989, "Probabilistic clock synchronization").
+// A rank sends at its time t0, rank 0 answers with its own time s, and the answer arrives at t1. If both ways took
+// equally long, rank 0's clock read s when the rank's read (t0 + t1) / 2. Whatever the ways took, that estimate is
+// wrong by at most (t1 - t0) / 2. The fastest of several rounds gives the best bound (Cristian 1989, "Probabilistic
+// clock synchronization").
 //     offset = (t0 + t1) / 2 - s,      local time t is rank 0's t - offset,      error <= (t1 - t0) / 2
-// Hosts count from their own boot, so offsets may be days; clocks drift apart by microseconds a second, so whoever
-// needs a long span measures at both its ends.
+// Monotonic clocks count from each host's boot, so offsets may be days. Clocks drift apart by microseconds per second,
+// so for a long time span measure at both its ends.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -17,12 +18,12 @@ namespace hadal {
 
 struct ClockOffset {
   double seconds = 0;        // this rank's clock minus rank 0's
-  double error_seconds = 0;  // at most
-  double at_seconds = 0;     // this rank's time of the measurement
+  double error_seconds = 0;  // upper bound
+  double at_seconds = 0;     // when it was measured, on this rank's clock
 };
 
-// Every rank calls it at the same place; rank 0 serves the others in turn and its own offset is 0. `clock` reads this
-// rank's clock. Blocking, each wait at most `timeout`. Errors: those of Communicator::Wait.
+// Every rank calls it at the same place; rank 0 serves the others in turn, and its own offset is 0. `clock` reads this
+// rank's clock. Blocking; each wait takes at most `timeout`. Errors: those of Communicator::Wait.
 absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
                                                absl::Duration timeout);
 

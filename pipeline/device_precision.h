@@ -1,4 +1,4 @@
-// How a device stores what products read and write, for the precision that a run asks for.
+// The type in which a device stores the operands and results of matrix products, for a run's precision.
 #pragma once
 
 #include "pipeline/train_options.h"
@@ -6,7 +6,7 @@
 
 namespace hadal {
 
-// bf16 or fp32 as asked for; "auto" is bf16.
+// bf16 or fp32, as asked for; "auto" is bf16.
 Storage DeviceStorage(TrainingPrecision precision);
 
 }  // namespace hadal

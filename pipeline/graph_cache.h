@@ -1,14 +1,16 @@
-// What a device runs for a micro-batch, recorded and launched as one (a CUDA graph): a chunk of hundreds of sublayers
-// is thousands of launches a micro-batch, and the host would take longer to make them than a GPU to run them.
+// Records what a device runs for a micro-batch and launches it as one CUDA graph.
 //
-// A graph serves a key: a phase of a chunk, a slot (its tensors' addresses are in the graph) and a shape of
-// micro-batches. What else changes lies in the slot's block of the device's memory (batch_slots.h), which is filled
-// before. Copies from and to the host stay outside. The first time of a key runs launch by launch, which also loads
-// kernels and chooses the products' algorithms; the second is recorded and launched; later ones are launched. The same
-// kernels with the same arguments in the same order: the same bits. A recording may be cut into several graphs, so that
-// between two of them the caller can do what no graph may hold: with replicas, send the gradients that are complete.
-// At most `most` graphs are kept, and no more are made where the device has little memory left: what has none runs
-// launch by launch. Thread safety: one thread.
+// Why: a chunk of hundreds of sublayers needs thousands of launches per micro-batch; the host would take longer to
+// launch them than a GPU to run them.
+// A graph belongs to a key: a chunk's phase, a slot (the graph holds its tensors' addresses) and a shape of
+// micro-batch. Everything else that changes is in the slot's block of device memory (batch_slots.h), filled before the
+// launch. Copies from and to the host stay outside. The first run of a key launches kernel by kernel, which also loads
+// kernels and chooses the products' algorithms; the second is recorded and launched; later runs launch the graph. A
+// graph runs the same kernels with the same arguments in the same order, hence the same bits. A recording may be cut
+// into several graphs, so that between two of them the caller can do what a graph cannot contain: with replicas, send
+// the gradients that are complete.
+// Limits: at most `most` graphs, and no more once the device is short of memory. A key without a graph runs kernel by
+// kernel. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -38,27 +40,26 @@ struct GraphKey {
 
 class GraphCache {
  public:
-  // What recording leaves free of the device's memory: modules that are loaded later have no other place.
+  // Device memory that recording leaves free, because modules loaded later need it.
   static constexpr int64_t kKeepFreeBytes = cuda::DriverMemory::kModuleBytes;
 
-  // Graphs that a recording is cut into at most: enough that little is left to send when the last has run, and few
-  // enough launches.
+  // The most graphs of one recording: enough that little is left to send after the last has run, and few enough
+  // launches.
   static constexpr int32_t kMostParts = 16;
 
   explicit GraphCache(int64_t most) : most_(most) {}
 
-  // Of a recording: what has been launched since the last cut is a graph of its own, and `mark` what Run tells
-  // `between` after it.
+  // During a recording: ends one graph and begins the next. Run passes `mark` to `between` after the graph that ended.
   using Cut = std::function<void(int32_t mark)>;
-  using LaunchAll = std::function<void(const Cut* recording)>;  // null: it is not recorded
-  // Runs what `launch` launches, as graphs where there are some or it is time to record them; `between` runs after each
-  // of them but the last.
-  // REQUIRES: `launch` launches and cuts the same for the same key every time, and calls of the device nothing that a
-  // capture forbids; at most kMostParts − 1 cuts, and none but in kLastBackward.
+  using LaunchAll = std::function<void(const Cut* recording)>;  // null: not recording
+  // Runs what `launch` launches: as graphs if there are any or if this is the run to record, else kernel by kernel.
+  // `between` runs after each graph except the last.
+  // REQUIRES: for the same key `launch` always launches and cuts the same, and makes no device call that a capture
+  // forbids; at most kMostParts − 1 cuts, and only in kLastBackward.
   void Run(Device& device, const GraphKey& key, const LaunchAll& launch, const Cut& between = {});
 
   int64_t graphs() const { return graphs_; }
-  // What the device's free memory fell by as graphs were made.
+  // Device memory that the graphs took, measured as the fall in free memory.
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -73,13 +74,13 @@ class GraphCache {
   bool Record(Device& device, Entry& entry, const LaunchAll& launch);
 
   int64_t most_;
-  bool full_ = false;  // the device has no memory for more
+  bool full_ = false;  // no device memory for more graphs
   int64_t graphs_ = 0, bytes_ = 0;
   std::map<GraphKey, Entry> entries_;
 };
 
-// Graphs that a chunk keeps at most: for each slot and phase sixteen pairs of sizes (row_bucket.h), and with replicas
-// as many for a step's last backward, which is always in the same slot.
+// The most graphs a chunk keeps: for each slot and phase sixteen pairs of sizes (row_bucket.h); with replicas, as many
+// for a step's last backward, which always uses the same slot.
 constexpr int64_t MostGraphs(int64_t slots, int replicas) {
   return (slots * 3 + (replicas > 1 ? GraphCache::kMostParts : 0)) * 16;
 }

@@ -1,4 +1,4 @@
-// What an instruction of a rank's program is in a trace (runtime/trace.h).
+// The trace event (runtime/trace.h) of an instruction of a rank's program.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace hadal {
 
-// `batches`: what the program's micro-batches are. `rank`: within its pipeline of `shape`.
+// `batches`: the program's micro-batches. `rank`: within its pipeline of `shape`.
 TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
                    std::span<const PackedBatch> batches);
 

@@ -1,9 +1,10 @@
-// The outputs of a stack's layers so far, on one chunk, where layers combine them (layers/layer_combination.h).
+// LayerHistory stores, on one chunk, the outputs of a stack's layers so far, for models whose layers combine them
+// (layers/layer_combination.h).
 //
-// A micro-batch's entries lie on top of each other, [entries · rows, d]: those that the border in front brought, then
-// one that each layer of the chunk adds. They stay from the micro-batch's forward to its backward, with activation
-// checkpointing too: later layers read them, in this chunk and in later ones. The whole matrix crosses the border after
-// the chunk. The gradient has one place a chunk; layers add to it in descending order.
+// A micro-batch's entries are stacked as [entries · rows, d]: first those received over the border, then one per layer
+// of the chunk. They stay from the micro-batch's forward to its backward, also with activation checkpointing, because
+// later layers read them, in this chunk and in later ones. The whole matrix crosses the border after the chunk. A chunk
+// has one gradient buffer; layers add to it in descending order.
 // Storage: values as the stack's stream; the gradient in fp32.
 // Memory: (slots + 1) · entries · rows · d elements at capacity; for inference no gradient.
 // Thread safety: one thread.
@@ -40,7 +41,7 @@ class LayerHistory {
   }
 
   int64_t entries() const { return spec_.entries; }
-  // The first `entries` entries of a micro-batch; their gradient.  [entries · rows, d]
+  // The first `entries` entries of a micro-batch, and their gradient.  [entries · rows, d]
   AnyMatrix Values(const PackedBatch& batch, int64_t entries) const {
     return {values_ + batch.micro_batch % spec_.slots * SlotBytes(), Rows(batch, entries), spec_.width, spec_.storage};
   }

@@ -1,4 +1,4 @@
-// Learning rate of an update. Pure functions, fairseq's conventions: update k (1-based) uses rate(k − 1).
+// The learning rate of an update, as in fairseq: update k (1-based) uses rate(k − 1). Pure functions.
 //
 //   inverse_sqrt  t < W: init + t·(peak − init)/W; else peak·sqrt(W/t)      (W = 0: peak·sqrt(1/max(t, 1)))
 //   polynomial    t < W: peak·t/W; else (peak − end)·(1 − (t − W)/(total − W))^power + end

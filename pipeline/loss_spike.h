@@ -1,21 +1,22 @@
-// Loss spikes: a step whose loss lies far above those of the steps before is left out, as one that is not finite is.
+// Detects loss spikes. A step whose loss is far above those of the steps before is skipped, like a step that is not
+// finite.
 //
-//   mean and variance   exponentially weighted over the losses of applied updates: with δ = loss − mean and weight a =
-//                       max(1/window, 1/(n + 1)): mean += a·δ, variance = (1 − a)·(variance + a·δ²), the plain ones
-//                       while n < window
+//   mean and variance   exponentially weighted over the losses of applied updates. With δ = loss − mean and weight a =
+//                       max(1/window, 1/(n + 1)): mean += a·δ, variance = (1 − a)·(variance + a·δ²). While n < window
+//                       these are the unweighted ones.
 //   spike               loss > mean + z·√variance, from the window-th update on
 //
-// Why: one bad batch can throw a deep model off for good; leaving it out costs a step. Losses that were left out do not
-// count, or a spike would excuse the next. The decision is a function of the step's loss and of numbers that are saved
-// with the checkpoint, so that all ranks and a resumed run decide alike. Source of the formulas: Finch, "Incremental
-// calculation of weighted mean and variance", 2009, section 9.
+// Why: one bad batch can make a deep model diverge for good; skipping it costs one step. Skipped losses do not enter
+// the mean, or one spike would excuse the next. The decision depends only on the step's loss and on numbers saved with
+// the checkpoint, so all ranks and a resumed run decide alike. Source of the formulas: Finch, "Incremental calculation
+// of weighted mean and variance", 2009, section 9.
 #pragma once
 
 #include <cstdint>
 
 namespace hadal {
 
-// Of the losses (nats a target token, label smoothing included) of the updates applied so far.
+// Statistics of the losses of all applied updates so far, in nats per target token with label smoothing.
 struct LossTrend {
   int64_t losses = 0;
   double mean = 0;
@@ -31,7 +32,7 @@ struct LossSpikeOptions {
 // The trend with one more loss.  REQUIRES: `loss` is finite.
 LossTrend WithLoss(const LossTrend& trend, double loss, const LossSpikeOptions& options);
 
-// The highest loss that is no spike; infinity while there is no telling, or where the option is off.
+// The highest loss that is not a spike; infinity before `window` losses are known or if detection is off.
 double HighestLoss(const LossTrend& trend, const LossSpikeOptions& options);
 
 }  // namespace hadal

@@ -1,9 +1,9 @@
-// Depth-aware initialisation on rank 0: it makes every slice of every parameter and streams it to the rank that owns
-// it, hop by hop down the pipeline, so that nobody needs room for more than one slice of the rest of the model.
+// Depth-aware initialisation: rank 0 computes every slice of every parameter and sends it to the rank that owns it.
 //
-// Replicas do the same side by side, with the same result.
-// Threads: one. Blocking. Every rank of the pipeline calls it once, in the same place. The result does not depend on
-// the layout: a slice is a function of (plan, seed, parameter, slice).
+// Slices travel hop by hop down the pipeline, so no rank needs room for more than one slice of the rest of the model.
+// Each replica does this by itself, with the same result. A slice is a function of (plan, seed, parameter, slice), so
+// the result does not depend on the layout.
+// Threads: one. Blocking. Every rank of the pipeline calls it once, at the same place.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace hadal {
 
-// Fills the fp32 weights this rank keeps. Engine::ShareWeights gives the other ranks what they read of them.
+// Fills the fp32 weights that this rank keeps. Engine::ShareWeights gives the other ranks what they read of them.
 absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout);
 

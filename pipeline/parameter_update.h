@@ -1,13 +1,12 @@
-// Adam over every slice whose moments a rank keeps, in a few long runs of memory instead of one short range a
-// parameter.
+// Applies Adam to every slice whose moments this rank keeps, in a few long ranges of memory instead of one short range
+// per parameter.
 //
-// Why: a layer of width 64 has 16 parameters, most shorter than what is worth splitting over threads. Neighbours in the
-// arena (ParameterStore lays a sublayer's parameters back to back) are updated as one range; only tied tables interrupt
-// it.
-// Numerics: Adam's elements are independent, so that the runs change no bit. Threads: the stream's. Blocking; allocates
-// nothing. Where somebody asks how large the update is, every block's old weights are kept in cache while Adam works on
-// it and compared with the new ones: what is measured is the change itself, rounding included, and no bit of it
-// changes.
+// Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
+// parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
+// Numerics: Adam treats each element by itself, so the ranges change no bit. If `sizes` is given, each block's old
+// weights are kept in cache and compared with the new ones: the measure is the actual change, rounding included.
+// Measuring changes no bit.
+// Threads: the stream's. Blocking; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +27,12 @@ struct UpdateSize {
 struct ParameterUpdate {
   OptimizerOptions optimizer;
   double learning_rate = 0;
-  double gradient_norm = 0;                  // global: decides clipping
+  double gradient_norm = 0;                  // global; decides clipping
   int64_t update = 1;                        // Adam's t
-  std::vector<UpdateSize>* sizes = nullptr;  // receives one for each slice of state.updated(); null: nobody asks
+  std::vector<UpdateSize>* sizes = nullptr;  // receives one entry for each slice of state.updated(); null: not measured
 };
 
-// One update of state.updated().  REQUIRES: their gradients are summed over uses and replicas.
+// Updates state.updated() once.  REQUIRES: their gradients are summed over uses and replicas.
 void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update);
 
 }  // namespace hadal

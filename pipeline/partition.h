@@ -1,20 +1,19 @@
-// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of equal cost, as far as they can
-// be.
+// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of as equal cost as possible.
 //
-// What: among all splits into exactly G = stages·chunks non-empty pieces that cut only where it is legal, the one with
+// What: of all splits into exactly G = stages·chunks non-empty pieces with legal cuts only, the one with
 //   1. the smallest largest piece, exactly; then
-//   2. the smallest Σ (piece cost)², so that the pieces which are not the bottleneck are balanced too; then
+//   2. the smallest Σ (piece cost)², which also balances the pieces that are not the bottleneck; then
 //   3. the earliest borders, from the last one backwards.
-// The result is a pure function of the problem. Memory is none of it: `memory_fit.h` looks at a finished plan.
-// Why: the slowest piece paces the pipeline; equal counts of sublayers cost about 14% with encoder layers of 12·d² and
-// decoder layers of 16·d² per token, and more with a large head.
-// With several chunks a rank's time in a step is the sum over its chunks, while what is optimised here is the largest
-// piece, which paces the interleaved steady state; a rank's sum is at most `chunks` times that.
+// The result is a pure function of the problem. Memory is not considered: `memory_fit.h` checks a finished plan.
+// Why: the slowest piece sets the pipeline's pace; equal counts of sublayers cost about 14% with encoder layers of
+// 12·d² and decoder layers of 16·d² per token, and more with a large head.
+// With several chunks per rank, a rank's time in a step is the sum over its chunks. The largest piece, which is
+// minimised here, sets the pace of the interleaved steady state; a rank's sum is at most `chunks` times that.
 //
-// How: (1) bisection over bounds with a greedy left-to-right test, moving only between costs that some piece really
-// has, so that it ends exactly (Pinar & Aykanat 2004, "Fast optimal load balancing algorithms for 1D partitioning",
-// section 4); (2) a dynamic programme over pieces, divide and conquer on its monotone choice: O(G · n · log n).
-// A piece's cost is the difference of two prefix sums in double, here and in brute-force tests alike.
+// How: (1) bisection over bounds with a greedy left-to-right test. It moves only between costs that some piece really
+// has, so it ends exactly (Pinar & Aykanat 2004, "Fast optimal load balancing algorithms for 1D partitioning", section
+// 4). (2) A dynamic programme over pieces, with divide and conquer on its monotone choice: O(G · n · log n). A piece's
+// cost is the difference of two prefix sums in double, here and in the brute-force tests alike.
 //
 // Shape legend: n sublayers, G pieces.
 // Threads: pure. Blocking: none.
@@ -35,13 +34,13 @@ struct PartitionProblem {
   int pieces() const { return stages * chunks; }
 };
 
-// The best split's borders [G + 1]: piece g is sublayers [borders[g], borders[g + 1]).
+// Returns the best split's borders [G + 1]: piece g is sublayers [borders[g], borders[g + 1]).
 // Errors: InvalidArgument: sizes or values out of range, more pieces than legal places to begin one.
 absl::StatusOr<std::vector<int>> MakePartition(const PartitionProblem& problem);
 
-// The borders of a split made by a person: the number of sublayers of each piece, in order of depth.
-// Errors: InvalidArgument: not G counts, a count below 1, a sum other than n, a cut where none is legal (names the
-// nearest legal ones).
+// Returns the borders of a split given by the user as the number of sublayers of each piece, in order of depth.
+// Errors: InvalidArgument: not G counts, a count below 1, a sum other than n, or a cut where none is legal (the message
+// names the nearest legal ones).
 absl::StatusOr<std::vector<int>> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts);
 
 }  // namespace hadal

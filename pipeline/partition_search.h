@@ -1,7 +1,7 @@
-// The search under partition.h, on blocks of sublayers that cannot be cut apart. partition.h says what is optimised and
+// The search behind partition.h, over blocks of sublayers that may not be cut. partition.h says what is minimised and
 // how.
 //
-// REQUIRES (of all): costs ≥ 0, 1 ≤ pieces ≤ blocks.size().
+// REQUIRES (of all functions): costs ≥ 0, 1 ≤ pieces ≤ blocks.size().
 // Threads: pure. Blocking: none.
 #pragma once
 
@@ -14,16 +14,16 @@ struct PartitionBlocks {
   std::vector<double> cost_before;  // [blocks + 1] prefix sums
 
   int size() const { return static_cast<int>(begin.size()) - 1; }
-  // Of the piece of blocks [first, last). Rounded subtraction is monotone in both ends, which is all the search needs.
+  // Cost of the piece [first, last), in blocks. Rounded subtraction is monotone in both ends; the search needs no more.
   double Cost(int first, int last) const { return cost_before[last] - cost_before[first]; }
 };
 
-// The smallest cost that some split into `pieces` pieces does not exceed in any piece. Exact. O(pieces · log² n), in
+// The smallest bound such that some split into `pieces` pieces has no piece above it. Exact. O(pieces · log² n) in
 // practice.
 double SmallestBound(const PartitionBlocks& blocks, int pieces);
 
 // Borders [pieces + 1], in blocks, of the split with the smallest Σ cost² among those with no piece above `bound`.
-// Ties take the earlier border. O(pieces · n · log n) time, O(pieces · n) memory.  REQUIRES: bound ≥ SmallestBound.
+// The earlier border wins a tie. O(pieces · n · log n) time, O(pieces · n) memory.  REQUIRES: bound ≥ SmallestBound.
 std::vector<int> BalancedBorders(const PartitionBlocks& blocks, int pieces, double bound);
 
 }  // namespace hadal

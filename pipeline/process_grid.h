@@ -1,13 +1,13 @@
-// Who is who among the ranks of a training run: S stages of a pipeline times R replicas of it.
+// Maps the ranks of a training run to S pipeline stages times R replicas, and gives each rank its two communicators.
 //
 //   world rank = stage·R + replica        Placement::kReplicasTogether: replicas of a stage are neighbours
 //   world rank = replica·S + stage        Placement::kStagesTogether: stages of a replica are neighbours
 //
-// Launchers fill a host with consecutive ranks. The replicas of a stage exchange whole gradients and weights every
-// step, stages a border's activations for every micro-batch: which of them should share a host depends on the model and
-// on the links. It changes no bit.
-// The pipeline of one replica and the replicas of one stage are communicators of their own (group_communicator.h); they
-// share no pair of different ranks, so that their tags cannot meet.
+// Launchers place consecutive ranks on one host. The replicas of a stage exchange whole gradients and weights every
+// step; stages exchange a border's activations for every micro-batch. Which of them should share a host depends on the
+// model and the links. The placement changes no bit.
+// One replica's pipeline and one stage's replicas are separate communicators (group_communicator.h). They share no pair
+// of different ranks, so their tags cannot collide.
 // Threads: those of the communicators. Blocking: none.
 #pragma once
 
@@ -53,7 +53,7 @@ class ProcessGrid {
  private:
   Communicator& world_;
   GridShape shape_;
-  std::optional<GroupCommunicator> pipeline_;  // none: one replica, whose pipeline is the world
+  std::optional<GroupCommunicator> pipeline_;  // none with one replica, whose pipeline is the world
   GroupCommunicator replicas_;
 };
 

@@ -1,9 +1,8 @@
-// Admin's profile on its way through the pipeline: the ω of the next sublayer goes from chunk to chunk with the
-// activation.
+// Passes Admin's profile through the pipeline: the ω of the next sublayer goes from chunk to chunk with the activation.
 //
-// A chunk's message is posted before its activation is, and its receiver asks for it after the activation, so that the
-// two never wait for each other; a chunk may follow another of the same rank.
-// At the end all ranks, other replicas' too, gather what was found.
+// A chunk posts this message before its activation, and the receiver waits for it after the activation, so the two
+// transfers cannot block each other. The next chunk may be on the same rank. At the end all ranks of all replicas
+// gather the values found.
 // Threads: one. Blocking: Receive, Drain and Share. After an error the job can only end.
 #pragma once
 
@@ -25,14 +24,14 @@ class ProfileRelay {
   ProfileRelay(Communicator& pipeline, absl::Duration timeout) : pipeline_(pipeline), timeout_(timeout) {}
 
   ResidualProfile& profile() { return profile_; }
-  // The profile goes on from where rank `peer` left it.
+  // Receives the profile as rank `peer` left it, to continue from there.
   absl::Status Receive(int peer);
-  // Posts it for rank `peer`.
+  // Posts the profile to rank `peer`.
   absl::Status Send(int peer);
-  // Waits for what was posted.
+  // Waits until all posted sends are done.
   absl::Status Drain();
-  // Sets the vectors that `parameters` holds to what any rank of `world` found, and returns it in the order of the
-  // sublayers.
+  // All-gathers what the ranks of `world` found, sets the vectors that `parameters` holds to it, and returns all
+  // entries in the order of the sublayers.
   absl::StatusOr<std::vector<ResidualProfile::Entry>> Share(const Stream& stream, const ParameterStore& parameters,
                                                             Collectives& world) const;
 
@@ -45,7 +44,7 @@ class ProfileRelay {
   Communicator& pipeline_;
   absl::Duration timeout_;
   ResidualProfile profile_;
-  std::deque<Posted> posted_;  // whose elements stay where they are
+  std::deque<Posted> posted_;  // a deque, whose elements do not move
 };
 
 }  // namespace hadal

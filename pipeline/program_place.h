@@ -1,6 +1,6 @@
-// Where in its program a rank is: what the watchdog prints about a rank that does not get on.
+// ProgramPlace records which instruction of its program a rank executes, for the watchdog's message about a stuck rank.
 //
-// Threads: Set by the thread that runs the program, the others by any.
+// Thread safety: one thread, which runs the program, calls Set; any thread may call the others.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace hadal {
 
 class ProgramPlace {
  public:
-  // The program of `step` has come to its instruction `index` of `count`.
+  // The program of `step` has reached instruction `index` (0-based) of `count`.
   void Set(int64_t step, size_t index, size_t count, const Instruction& instruction);
 
   // "step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)", or "before the first step".
   std::string Describe() const;
-  // When Set was last called, in MonotonicSeconds(); nothing before.
+  // When Set was last called, in MonotonicSeconds(); nullopt before the first call.
   std::optional<double> since_seconds() const;
 
  private:

@@ -1,9 +1,9 @@
-// What one rank holds: its stage and its state, its channels, what sums and spreads beside them, and, where validations
-// translate, a decoder; reserved in one layout, bound to memory later.
+// RankParts is everything one rank holds: its stage, the stage's state, its channels, tied tables and replica
+// reduction, and a decoder where validations translate. All are reserved in one layout and bound to memory later.
 //
-// Two programs share the arena (runtime/arena.h): what steps, evaluations and the profile use, gradients and channels'
-// buffers included, is scratch that the translation of validation sentences lies over. Weights, moments and the
-// checkpoint buffer, which a file's thread reads beside either, last.
+// Two programs share the arena (runtime/arena.h). What steps, evaluations and the profile use, including gradients and
+// the channels' buffers, is scratch; translating validation sentences overwrites it. Weights and moments are lasting,
+// and so is the checkpoint buffer, which a file-writing thread reads during either program.
 // Thread safety: one thread.
 #pragma once
 
@@ -27,12 +27,12 @@
 namespace hadal {
 
 struct RankParts {
-  // Adds everything up in `layout`, which is all that `hadal plan` needs. `plan` and `pipeline`, the rank's replica's,
+  // Reserves everything in `layout`; `hadal plan` needs no more. `plan` and `pipeline` (that of this rank's replica)
   // must outlive the object.
   RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, Purpose purpose);
-  // `transfers`: over whose communicators what kernels work on goes; `host`: the host's. Both, and `trace`, must
-  // outlive the object.
-  // Errors: ResourceExhausted; those of transfers' room (Communicator::Reserve).
+  // `transfers`: communicators for the memory that kernels use; `host`: for host memory. Both and `trace` must outlive
+  // the object.
+  // Errors: ResourceExhausted; those of Communicator::Reserve.
   absl::Status Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,
                     TraceBuffer& trace);
 
@@ -42,7 +42,7 @@ struct RankParts {
   Channels channels;
   TiedTables tied;
   ReplicaReduction reduction;
-  std::optional<DecoderParts> decoder;  // of validations, where the plan has one
+  std::optional<DecoderParts> decoder;  // for validations, if the plan has one
 };
 
 }  // namespace hadal

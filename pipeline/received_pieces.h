@@ -1,9 +1,9 @@
-// The other replicas' pieces of the buckets that this one owns (replica_buckets.h), as they come: a few buffers, used
-// in turns.
+// ReceivedPieces receives the other replicas' pieces of the buckets that this replica owns (replica_buckets.h),
+// double-buffered.
 //
-// Owned bucket i's pieces lie in buffer i modulo kBuffers, one of each other replica. Who adds them says when a buffer
-// is free again: by posting the next receives into it.
-// Threads: one. Blocking: Wait. The memory is the caller's, of bytes().
+// The pieces of owned bucket i, one from each other replica, are received into buffer i modulo kBuffers. The caller
+// adds them and then frees the buffer by posting the next receives into it.
+// Threads: one. Blocking: Wait. The caller provides the memory, bytes() of it.
 #pragma once
 
 #include <cstddef>
@@ -20,27 +20,27 @@ namespace hadal {
 
 class ReceivedPieces {
  public:
-  static constexpr int kBuffers = 2;  // owned buckets being received at once
+  static constexpr int kBuffers = 2;  // owned buckets received at once
 
-  // `most_elements`: of a bucket.
+  // `most_elements`: the most that a bucket has.
   ReceivedPieces(int replica, int replicas, int64_t most_elements)
       : replica_(replica), replicas_(replicas), most_elements_(most_elements) {}
   int64_t bytes() const { return kBuffers * others() * most_elements_ * int64_t{sizeof(float)}; }
   void Bind(float* buffers, Communicator& communicator);
 
-  int64_t transfers() const { return kBuffers * others(); }  // at once
-  // Posts the receives of owned bucket `position`, of so many elements, behind `queue` (runtime/comm/communicator.h).
-  // REQUIRES: bucket `position` − kBuffers is added.
+  int64_t transfers() const { return kBuffers * others(); }  // posted at once
+  // Posts the receives of owned bucket `position`, `elements` long, behind `queue` (runtime/comm/communicator.h).
+  // REQUIRES: the pieces of bucket `position` − kBuffers have been added.
   absl::Status Post(size_t position, int64_t elements, DeviceQueues::Queue queue);
-  // Whether all its pieces have come.  REQUIRES: posted.
+  // Whether all its pieces have arrived.  REQUIRES: posted.
   absl::StatusOr<bool> Test(size_t position);
   absl::Status Wait(size_t position, absl::Duration timeout);
-  // What `replica`, another one, sent of it.
+  // The piece that `replica`, another one, sent of owned bucket `position`.
   Vector Piece(size_t position, int replica, int64_t elements) const;
 
  private:
   int64_t others() const { return replicas_ - 1; }
-  // Of the buffer that owned bucket `position` uses.
+  // Index of the first receive of the buffer that owned bucket `position` uses.
   size_t First(size_t position) const { return position % kBuffers * others(); }
 
   int replica_, replicas_;

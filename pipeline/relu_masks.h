@@ -1,9 +1,9 @@
-// Whether the ReLUs of a run's feed-forward layers have masks (layers/feed_forward.h): its device is asked before its
-// memory is laid out, so that what is reserved is used.
+// Decides whether a run's feed-forward layers store ReLU masks (layers/feed_forward.h). The device is asked before
+// memory is laid out, so that exactly what is used is reserved.
 //
-// A device's library offers the products that write and read a mask by their shapes. Those of a run are known: rows are
-// one of a few sizes (row_bucket.h), the rest is the model's. `hadal plan`, which has no device to ask, takes masks for
-// granted and says what they take.
+// A device's library offers the products that write and read a mask only for some shapes. A run's shapes are known:
+// rows take one of a few sizes (row_bucket.h), the model determines the rest. `hadal plan` has no device to ask; it
+// assumes masks and states their size.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace hadal {
 
-// ModelPlan::relu_masks for this device: whether it has the products for some size of micro-batch. `bucket_rows`:
-// PipelineOptions'. A function of the arguments, the device and its library. May be a standstill (runtime/device.h). On
-// the CPU false.
+// The value of ModelPlan::relu_masks for this device: true if it has the products for any size of micro-batch; false on
+// the CPU. `bucket_rows`: PipelineOptions'. A function of the arguments, the device and its library. May be a
+// standstill (runtime/device.h).
 bool HasReluMasks(const ModelPlan& plan, const ActivationCapacity& capacity, int64_t bucket_rows, const Stream& stream);
 
 }  // namespace hadal

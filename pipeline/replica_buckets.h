@@ -1,9 +1,10 @@
-// What the replicas of a stage send each other of its state, and in which order: pieces of one owner, long enough to be
-// worth a message.
+// Groups a stage's slices into the buckets that its replicas send each other, as in PyTorch's DDP: long enough that a
+// message's latency does not count.
 //
-// Slices that lie back to back and have one owner travel together, as buckets of at most 2^18 elements; a longer slice
-// is several. Buckets descend in depth, as gradients become complete in the backward pass; tied tables come last, since
-// they are summed over their uses first. A function of the state alone: every replica of the stage has the same list.
+// Neighbouring slices of one owner form buckets of at most 2^18 elements; a longer slice is split into several. Buckets
+// are in descending order of depth, the order in which the backward pass completes gradients. Tied tables come last,
+// because they are first summed over their uses. The list is a function of the state alone: every replica of the stage
+// has the same one.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,21 @@
 
 namespace hadal {
 
-// Consecutive in memory, of one owner.
+// A consecutive range of memory with one owner.
 struct ReplicaBucket {
-  // Runs of one owner's slices are dealt as long as a message.
+  // As long as a run of one owner's slices (slice_ownership.h).
   static constexpr int64_t kMostElements = kRunElements;
 
   Vector gradient;
   AnyMatrix weight;            // as kernels read it.  [1, elements]
-  float* mirror = nullptr;     // in the host's memory, where messages lie there and the state does not; else null
+  float* mirror = nullptr;     // its place in host memory, if messages are there and the state is not; else null
   int owner = 0;               // replica
-  int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: only when tied tables are summed
+  int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: once tied tables are summed
 
   int64_t bytes() const { return gradient.size * int64_t{sizeof(float)}; }  // of the gradient
-  // Where messages have what lies at `values`, the gradient or the weight.
+  // The address that messages use for `values`, the gradient or the weight.
   void* Place(void* values) const { return mirror == nullptr ? values : mirror; }
-  // Brings it there, and back from there.
+  // Copy `values` to the mirror and back; without a mirror they do nothing.
   void Fetch(const Stream& stream, const void* values, int64_t bytes) const {
     if (mirror != nullptr) stream.ToHost(mirror, values, bytes);
   }
@@ -39,7 +40,7 @@ struct ReplicaBucket {
   }
 };
 
-// In the order in which they travel, without mirrors.  REQUIRES: `state` is bound, for training.
+// All buckets in the order they are sent, without mirrors.  REQUIRES: `state` is bound, for training.
 std::vector<ReplicaBucket> MakeReplicaBuckets(const StageState& state);
 
 }  // namespace hadal

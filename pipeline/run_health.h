@@ -1,9 +1,10 @@
-// Steps whose update was left out: what people are told of them, and when a run goes back to its last checkpoint.
+// RunHealth reports steps whose update was skipped, and decides when a run rolls back to its last checkpoint.
 //
-//   after a step                              left out: a sentence that says why; not: the row of them ends
-//   after `health.skipped_steps` in a row     back to weights, moments and update of the newest good checkpoint. Data
-//                                             and random numbers go on after the steps that failed, since the same
-//                                             steps again would fail again
+//   after a step                              skipped: returns a sentence with the reason; applied: the row of skipped
+//                                             steps ends
+//   after `health.skipped_steps` in a row     roll back weights, moments and update number to the newest good
+//                                             checkpoint. Data and random numbers continue after the failed steps,
+//                                             because the same steps would fail again
 //   again, from the same weights              the run ends
 // Pure: the same on every rank. Thread safety: one thread.
 #pragma once
@@ -25,13 +26,13 @@ class RunHealth {
   // `plan` must outlive the object.
   RunHealth(const ModelPlan& plan, const HealthOptions& options) : plan_(plan), options_(options) {}
 
-  // A step is done; a sentence where its update was left out, else "". `trend`: of the losses, which a spike leaves as
-  // it was. `where`: the first number that was not finite, where it has been looked for.
+  // Call after each step. Returns a sentence if its update was skipped, else "". `trend`: that of the losses, which a
+  // spike does not change. `where`: the first number that was not finite, if it was searched for.
   std::string AfterStep(const StepResult& result, const LossTrend& trend, const std::string& where);
   int32_t skipped_in_a_row() const { return skipped_in_a_row_; }
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }
 
-  // Where the run goes on, from `now`, when `loaded` has been loaded; nullopt: there was none.
+  // Where the run continues, from `now`, after `loaded` was loaded (nullopt: there was no checkpoint).
   // Errors: OutOfRange where going back does not help.
   absl::StatusOr<TrainingProgress> GoBack(const TrainingProgress& now, const std::optional<TrainingProgress>& loaded);
 
@@ -42,7 +43,7 @@ class RunHealth {
   HealthOptions options_;
   int64_t skipped_steps_ = 0;  // since the run began
   int32_t skipped_in_a_row_ = 0;
-  int64_t gone_back_to_ = -1;  // update of the weights last gone back to
+  int64_t gone_back_to_ = -1;  // update number of the weights of the last rollback
 };
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-// What a run says of itself before its first step.
+// What a run reports about itself before its first step.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace hadal {
 
-// `threads`: a rank's.
+// `threads`: of one rank.
 RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, int threads,
                     int64_t first_step);
 
-// "12 of 345 training samples (3.48%) are left out: …", by the settings that decide it; "" where all fit. `corpus`:
-// "training", say.
+// Describes the samples left out: "12 of 345 training samples (3.48%) are left out: …", with the settings that decide
+// it; "" if all fit. `corpus`: e.g. "training".
 std::string DescribeLeftOut(std::string_view corpus, int64_t too_long, int64_t samples, const TrainOptions& options);
 
-// Errors: InvalidArgument where more of the training samples are too long than options.max_left_out allows, with what
-// to try.
+// Errors: InvalidArgument, with what to try, if more of the training samples are too long than options.max_left_out
+// allows.
 absl::Status CheckLeftOut(int64_t too_long, int64_t samples, const TrainOptions& options);
 
 }  // namespace hadal

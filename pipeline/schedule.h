@@ -3,19 +3,19 @@
 // What: MakeSchedule is a pure function of (kind, shape, rank). The engine executes the list with one loop and one
 // switch, the checker proves it free of deadlock before the first step (schedule_check.h), the planner replays it with
 // costs (schedule_replay.h) and `hadal schedule print` draws it (schedule_print.h).
-// Why: a schedule that is a program cannot be checked, timed or drawn without being run.
+// Why: a schedule written as a program cannot be checked, timed or drawn without running it.
 //
-// The depth of the model is cut into stages·chunks global chunks; global chunk g = chunk·stages + rank, so the depth
-// runs through the ranks `chunks` times. Every border between g and g + 1 has two channels: forward (activations, g → g
-// + 1) and backward (gradients, g + 1 → g). Both ends may be the same rank (one stage). The first global chunk receives
+// The model's depth is cut into stages·chunks global chunks. Global chunk g = chunk·stages + rank, so the depth passes
+// through the ranks `chunks` times. Every border between g and g + 1 has two channels: forward (activations, g → g + 1)
+// and backward (gradients, g + 1 → g). Both ends may be on the same rank (one stage). The first global chunk receives
 // nothing forward and sends nothing backward; the last sends nothing forward and receives nothing backward.
 //
-// Rules that every schedule keeps (the checker holds it to them):
-//   · a chunk runs forward, and runs backward, in ascending micro-batch order: weight gradients then add up in the same
-//     order under every schedule, which is what makes schedules bit-identical;
-//   · an output is sent before its chunk's next compute in the same direction, an input is received before it is used;
+// Rules of every schedule (schedule_check.h checks them):
+//   · a chunk runs forward, and runs backward, in ascending micro-batch order. Weight gradients then add up in the same
+//     order under every schedule, which makes schedules bit-identical;
+//   · an output is sent before its chunk's next compute in the same direction; an input is received before it is used;
 //   · no deadlock when a send completes only once its receive is reached and one send per channel may be outstanding.
-// Every shape with stages, chunks, micro_batches ≥ 1 is legal, fewer micro-batches than stages included.
+// Every shape with stages, chunks, micro_batches ≥ 1 is legal, also with fewer micro-batches than stages.
 //
 // Shape legend: S stages (ranks of the pipeline), v chunks per rank, M micro-batches per step, G = S·v global chunks.
 // Threads: all functions are pure. Blocking: none.
@@ -39,7 +39,7 @@ inline constexpr ScheduleKind kAllScheduleKinds[] = {ScheduleKind::kGpipe, Sched
                                                      ScheduleKind::kInterleaved1F1B};
 
 std::string ToString(ScheduleKind kind);
-// Errors: InvalidArgument, with the names there are.
+// Errors: InvalidArgument; the message lists the valid names.
 absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
 
 struct ScheduleShape {
@@ -55,8 +55,8 @@ struct ScheduleShape {
   bool IsLast(int rank, int chunk) const { return GlobalChunk(rank, chunk) == global_chunks() - 1; }
 };
 
-// kBackward stands for backward_input and backward_weight in a row. A schedule that splits them would add an operation
-// for each half and leave the others as they are.
+// kBackward means backward_input and backward_weight in a row. A schedule that splits them would add an operation for
+// each half and keep the others.
 enum class Operation : int32_t {
   kReceiveForward,  // the input of (chunk, micro-batch), from global chunk g - 1
   kForward,
@@ -64,12 +64,12 @@ enum class Operation : int32_t {
   kReceiveBackward,  // the gradient of its output, from g + 1
   kBackward,
   kSendBackward,  // the gradient of its input, to g - 1
-  // The tail of a step: no chunk, no micro-batch, once on every rank and in this order.
+  // The tail of a step: executed once on every rank, in this order; no chunk, no micro-batch.
   kReduceTiedGradients,  // sums the gradients of a matrix used on several stages
   kReduceOverReplicas,   // sums the gradients of all replicas of this stage
   kGlobalNorm,
   kOptimizerStep,
-  kGatherOverReplicas,  // gives every replica the weights that each one updated
+  kGatherOverReplicas,  // gives every replica the weights that the others updated
   kShareTiedWeights,    // sends an updated tied matrix to the stages that use it
 };
 inline constexpr int kOperations = 12;
@@ -83,7 +83,7 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// "send_forward(chunk 0, micro-batch 3)"; the tail's operations have no arguments.
+// "send_forward(chunk 0, micro-batch 3)"; tail operations have no arguments.
 std::string ToString(const Instruction& instruction);
 inline bool IsTail(Operation operation) { return operation >= Operation::kReduceTiedGradients; }
 inline bool IsSend(Operation operation) {
@@ -93,9 +93,9 @@ inline bool IsReceive(Operation operation) {
   return operation == Operation::kReceiveForward || operation == Operation::kReceiveBackward;
 }
 
-// A channel is a border and a direction: number 2·border + (0 forward, 1 backward), where border g lies between global
-// chunks g and g + 1. Message i of a channel is micro-batch i. There are 2·(G - 1) channels; the number serves as a
-// tag.
+// A channel is one direction of one border: number 2·border + (0 forward, 1 backward), where border g is between global
+// chunks g and g + 1. Message i of a channel is micro-batch i. There are 2·(G - 1) channels; the number is also the
+// message tag.
 struct Channel {
   int number = 0;
   int sender = 0;    // rank

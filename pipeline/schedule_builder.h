@@ -1,15 +1,15 @@
-// What the schedules are written with: the order in which a rank visits its (chunk, micro-batch) pairs, and a builder
-// that puts each compute between its receive and its send.
+// What schedules are built from: the order in which a rank visits its (chunk, micro-batch) pairs, and a builder that
+// puts each compute between its receive and its send.
 //
-// The order (Narayanan et al. 2021, arXiv 2104.04473, section 2.2): micro-batches come in groups of S; a group passes
-// chunk 0, then chunk 1, … of a rank before the next group starts, because the first micro-batch of a group returns to
-// rank 0 for chunk 1 just when the last has left chunk 0. Backward takes the chunks in descending order, groups and
+// The order (Narayanan et al. 2021, arXiv 2104.04473, section 2.2): micro-batches form groups of S. A group passes
+// chunk 0, then chunk 1, … of a rank before the next group starts, because a group's first micro-batch returns to rank
+// 0 for chunk 1 just when its last one has left chunk 0. Backward visits the chunks in descending order, groups and
 // micro-batches still ascending.
 //
-// Micro-batches that fill no group: the order is made for M rounded up to a multiple of S and those beyond M are left
-// out. That is sound: what a schedule waits for forms a graph without cycles; leaving out the last micro-batches
-// removes nodes and adds no edge (message i of a channel waits for messages before i only), so no cycle appears, the
-// order stays ascending, and a rank never holds more than under the rounded-up M.
+// If the micro-batches do not fill the last group, the order is made for M rounded up to a multiple of S, and visits
+// beyond M are left out. That is safe: what the instructions wait for forms a graph without cycles. Leaving out the
+// last micro-batches removes nodes and adds no edge (message i of a channel waits only for messages before i). So there
+// is still no cycle, the order is still ascending, and a rank never holds more than under the rounded-up M.
 //
 // Threads: values. Blocking: none.
 #pragma once
@@ -24,7 +24,7 @@ namespace hadal {
 // A micro-batch on one of a rank's chunks.
 struct ChunkVisit {
   int chunk = 0;
-  int micro_batch = 0;  // may be ≥ M: the builder leaves such visits out
+  int micro_batch = 0;  // may be ≥ M; the builder leaves out such visits
 };
 
 // v · (M rounded up to a multiple of S).

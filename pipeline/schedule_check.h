@@ -1,18 +1,18 @@
-// The checker: proves a schedule right before the first step, with no device and no communicator, in O(instructions).
+// Proves a schedule correct before the first step, without a device or a communicator, in O(instructions).
 //
-// What is checked, in this order:
+// Checks, in this order:
 //   1. each rank's program by itself: every (chunk, micro-batch) receives, computes and sends exactly once in each
 //      direction, in ascending micro-batch order; a receive comes before its use, a send after its compute and before
-//      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward;
-//      received and unused inputs of a channel never exceed the receive ring (`outstanding_sends`); the tail is
+//      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward; inputs
+//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); the tail is
 //      complete, in order and last;
-//   2. all programs together: no deadlock, by one greedy run (schedule_run.h says why one run is a proof).
-// What is found: how many micro-batches each chunk holds at once, from which its memory is planned.
-// A micro-batch is live on a chunk from its receive (first global chunk: its forward) to the end of its backward;
-// forward-only: to the end of its send (last global chunk: of its forward). Since forward and backward both ascend,
-// micro-batch m can live in slot m modulo peak_live.
+//   2. all programs together: no deadlock, by one greedy run (schedule_run.h explains why one run is a proof).
+// Result: the peak number of live micro-batches of each chunk, from which its memory is planned.
+// A micro-batch is live on a chunk from its receive (on the first global chunk: its forward) to the end of its
+// backward; forward-only: to the end of its send (on the last global chunk: of its forward). Forward and backward both
+// ascend, so micro-batch m can use slot m modulo peak_live.
 //
-// Run it twice: with outstanding_sends = 1, the strictest machine (rendezvous), and with the plan's number.
+// Run it twice: with outstanding_sends = 1 (rendezvous, the strictest case), and with the plan's number.
 // Threads: pure. Blocking: none.
 #pragma once
 
@@ -24,7 +24,7 @@
 namespace hadal {
 
 struct ScheduleCheckOptions {
-  int outstanding_sends = 1;  // k: sends a channel may have posted and not received; also the receive ring
+  int outstanding_sends = 1;  // k: sends of a channel posted and not received; also the size of the receive ring
   bool forward_only = false;  // a validation program: no backward, no tail
 };
 

@@ -1,6 +1,6 @@
-// The schedules there are, one file each. Each file's opening says what the schedule costs in time and memory.
+// The schedules, one file each. Each .cc file begins with the schedule's cost in time and memory.
 //
-// REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; MakeSchedule (schedule.h) has checked them.
+// REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages, which MakeSchedule (schedule.h) has checked.
 #pragma once
 
 #include "pipeline/schedule.h"

@@ -1,12 +1,12 @@
-// Draws a schedule as text, one row a rank, one column a unit of time, for `hadal schedule print`:
+// Draws a schedule as text for `hadal schedule print`: one row per rank, one column per unit of time.
 //
 //   rank 0  F0 F1 .  .  B0 -- B1 --
 //   rank 1  .  F0 F1 B0 -- B1 -- .
 //
-// F3 is micro-batch 3 forward, B3 backward, "--" its later units, "." idle. With several chunks a letter follows: F3b
-// is micro-batch 3 on the rank's second chunk (from the 27th on, a number: F3:26). Long timelines keep their beginning
-// and end, many ranks the first and the last; what is left out is counted. Times are a replay with forward = 1 unit,
-// free transfers. Threads: pure. Blocking: none.
+// F3 is the forward of micro-batch 3, B3 its backward, "--" a backward's later units, "." idle time. With several
+// chunks a letter follows: F3b is micro-batch 3 on the rank's second chunk (from the 27th chunk on a number: F3:26). Of
+// a long timeline only the beginning and the end are shown, of many ranks the first and the last; the drawing says how
+// many are left out. Times come from a replay with forward = 1 unit and free transfers. Threads: pure. Blocking: none.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct SchedulePrintOptions {
   int max_ranks = 32;    // rows shown, ≥ 2
 };
 
-// The drawing, every line ended by '\n', and a last line with the makespan and the idle share.
+// Returns the drawing; every line ends with '\n'. The last line states the makespan and the idle share.
 // Errors: ReplaySchedule's; InvalidArgument for options out of range.
 absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                          const SchedulePrintOptions& options);

@@ -1,6 +1,6 @@
-// Buffers that the chunks of a rank share because they are in use only while one of them computes: what a recomputation
-// makes, and the gradients of the streams on their way through a chunk.
-// Thread safety: read-only after Bind; the buffers are the computing chunk's.
+// Buffers that a rank's chunks share, because one chunk computes at a time: results of recomputation, and the gradients
+// of the streams within a chunk.
+// Thread safety: read-only after Bind; the computing chunk uses the buffers.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,21 @@ namespace hadal {
 
 class SharedActivations {
  public:
+  // States how much one segment saves; the buffer is as large as the largest.
   void Require(int64_t saved_bytes) { saved_bytes_ = std::max(saved_bytes_, saved_bytes); }
-  // Call once, after every chunk has stated what it requires.
+  // Call once, after every chunk has called Require.
   void Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
   std::byte* saved() const { return saved_; }  // one segment's saved tensors
-  // Output of a recomputation.
+  // Where a recomputation writes its output, which nobody reads.
   AnyMatrix discard(int64_t rows, Storage storage) const { return {discard_, rows, width_, storage}; }
-  // Of a stack's stream.
+  // Gradient of a stack's stream.
   AnyMatrix gradient(Stack stack, int64_t rows) const {
     return stack == Stack::kEncoder ? AnyMatrix(source_gradient_, rows, width_, source_storage_)
                                     : AnyMatrix(target_gradient_, rows, width_, target_storage_);
   }
-  // Of the encoder's memory: fp32, and where the encoder's stream is too, the same buffer.
+  // Gradient of the encoder's memory, in fp32. It is gradient(kEncoder) itself if the encoder's stream is fp32.
   Matrix memory_gradient(int64_t rows) const { return {memory_gradient_, rows, width_}; }
   bool memory_apart() const { return source_storage_ != Storage::kFloat32; }
 

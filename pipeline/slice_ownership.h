@@ -1,16 +1,16 @@
-// Which replica keeps which slice of a stage's parameters: whole slices, balanced by bytes.
+// Decides which replica owns which slice of a stage's parameters: whole slices, balanced by bytes.
 //
-// The slices of a stage, E elements, are dealt in runs of neighbours, from the last one down, which is the order in
-// which the last backward completes their gradients. The next run goes to the replica that has the fewest elements so
-// far (of equals the first), and with `left` elements not yet dealt it ends at the first slice with which it has
+// A stage's slices, E elements, are dealt in runs of neighbours, starting with the last slice, since the last backward
+// completes their gradients first. Each run goes to the replica with the fewest elements so far (the first of equals).
+// With `left` elements not yet dealt, a run ends at the first slice with which it has
 //   min(kRunElements, left / 2R)            elements
-// Runs, because neighbours in memory travel as one message and are updated as one range. Short ones, because all
-// replicas are then to receive something at every moment of the last backward: one consecutive part of the depth for
-// each would leave the owner of the first sublayers to receive its whole share when nothing is left to hide it. Ever
-// shorter ones (guided self-scheduling, Polychronopoulos and Kuck 1987), because a replica then owns at most E/R
-// elements and one slice: when it was given its last run it had the fewest,
+// Why runs: neighbours in memory are sent as one message and updated as one range. Why short ones: every replica then
+// has something to receive throughout the last backward. If each owned one consecutive part of the depth, the owner of
+// the first sublayers would receive its whole share at the end, when no compute is left to overlap with. Why ever
+// shorter (guided self-scheduling, Polychronopoulos and Kuck 1987): a replica then owns at most E/R elements and one
+// slice. When it was given its last run it had the fewest, so
 //   (E − left)/R,   and   (E − left)/R + left/2R + slice ≤ E/R + slice.
-// A pure function of model, cut and R. It decides who computes, stores and saves, never a bit of the result.
+// A pure function of model, cut and R. It decides who computes, stores and saves; it changes no bit of the result.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace hadal {
 
-// As long as a message between replicas (replica_buckets.h): long enough that its latency does not count, short enough
+// Also the longest message between replicas (replica_buckets.h): long enough that latency does not count, short enough
 // to be in a cache when it is added.
 inline constexpr int64_t kRunElements = int64_t{1} << 18;
 
@@ -35,10 +35,10 @@ struct OwnedSlice {
 
 // The slices of the parameters whose first use is on `stage`, ascending by (parameter, slice).
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan& pipeline, int stage);
-// Those that the replica of `pipeline` updates: its own when the optimizer's state is sharded, else all of the stage's.
-// Ascending.
+// The slices that the replica of `pipeline` updates: its own if the optimizer's state is sharded, else all of the
+// stage's. Ascending.
 std::vector<SliceRange> UpdatedSlices(const ModelPlan& plan, const PipelinePlan& pipeline, int stage);
-// [S] for each stage the slices of the parameters whose first use is there, ascending by (parameter, slice).
+// [S] the slices of each stage, as SlicesOfStage returns them.
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelinePlan& pipeline);
 
 }  // namespace hadal

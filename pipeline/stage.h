@@ -1,8 +1,8 @@
-// What one rank computes with: its parameters and their gradients, its chunks' activations, its scratch. No
-// communication. (Moments are in stage_state.h, all of it together in rank_parts.h.)
+// A Stage is what one rank computes with: parameters, gradients, its chunks' activations and scratch. It does not
+// communicate. (The moments are in stage_state.h; rank_parts.h holds everything together.)
 //
-// A stage is laid out first (the constructor adds up an ArenaLayout, which is all `hadal plan` needs) and bound to
-// memory later. Thread safety: one thread.
+// The constructor reserves memory in an ArenaLayout, which is all that `hadal plan` needs; Bind attaches the memory
+// later. Thread safety: one thread.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace hadal {
 
 class Stage {
  public:
-  // `plan` and `pipeline` must outlive the stage. For inference: no gradients and no kept activations.
+  // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
   Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
   void Bind(const Arena& arena);
@@ -31,10 +31,10 @@ class Stage {
   Chunk& chunk(int index) { return *chunks_[index]; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
 
-  // What graphs have taken of the device's memory, about.
+  // Device memory that the chunks' graphs take, approximately.
   int64_t graph_bytes() const;
 
-  // The context in which `batch` flows through a chunk of this stage.
+  // The context in which a chunk of this stage computes `batch`.
   SublayerContext Context(const PackedBatch& batch, const StepScalars& scalars,
                           const std::function<void()>* progress) const {
     return {.stream = stream_,

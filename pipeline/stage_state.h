@@ -1,17 +1,17 @@
-// The state of one stage's parameters on one rank, slice by slice: weights and gradients, and Adam's moments where they
-// are kept.
+// StageState is the state of one stage's parameters on one rank, slice by slice: weights, gradients, and the Adam
+// moments that this rank keeps.
 //
 // Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): a replica keeps the moments of the slices it owns
-// (slice_ownership.h), 8 bytes an element, and of weights that products read rounded the fp32 masters, 4 bytes
-// (layers/parameter_store.h); otherwise every replica keeps all. Gradients, and weights as kernels read them, are whole
-// on every replica:
+// (slice_ownership.h), 8 bytes per element. For weights that products read rounded, it also keeps only its own fp32
+// masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica keeps all. Gradients, and weights
+// as kernels read them, are complete on every replica:
 //
 //   bytes an element, R replicas      fp32 run     bf16 run, read by products   bf16 run, read by other kernels
 //   not sharded                       16           2 + 4 + 12 = 18              16
 //   sharded                           8 + 8/R      2 + 4 + 12/R                 8 + 8/R
 //
-// Norms, updates, reductions and checkpoints all walk this one list.
-// Thread safety: read-only after Bind; the buffers are the caller's to share.
+// Norms, updates, reductions and checkpoints all iterate over this one list of slices.
+// Thread safety: read-only after Bind; callers share the buffers as they see fit.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct StateSlice {
   int64_t slice = 0;
   int owner = 0;  // replica
   int64_t elements = 0;
-  Vector weight;               // empty where another replica keeps it
-  VectorOf<BFloat16> rounded;  // the weight as products read it; empty where kernels read the weight
-  Vector gradient;             // of a tied table: the first use's, which TiedTables::ReduceGradients makes the sum
-  Vector first_moment, second_moment;  // empty where another replica keeps them
+  Vector weight;               // fp32; empty if another replica keeps it
+  VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`
+  Vector gradient;             // of a tied table: its first use's, which TiedTables::ReduceGradients makes the sum
+  Vector first_moment, second_moment;  // empty if another replica keeps them
 
   bool is_rounded() const { return !rounded.empty(); }
   // The weight as kernels read it.  [1, elements]
@@ -45,7 +45,7 @@ struct StateSlice {
 
 class StageState {
  public:
-  // Reserves the moments.  For inference there are neither gradients nor moments.
+  // Reserves the moments and the save buffer. For inference there are no gradients and no moments.
   StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
   // `parameters`: the stage's, bound.
   void Bind(const Arena& arena, const ParameterStore& parameters);
@@ -53,21 +53,20 @@ class StageState {
   const ModelPlan& plan() const { return plan_; }
   // Every slice whose first use is on this stage, ascending by (parameter, slice).
   std::span<const StateSlice> slices() const { return slices_; }
-  // Those that this replica owns.
+  // The slices that this replica owns.
   std::span<const StateSlice> owned() const { return owned_; }
-  // Those that this replica updates, because it has their moments: the owned ones when sharded, else all.
+  // The slices that this replica updates, because it has their moments: the owned ones if sharded, else all.
   std::span<const StateSlice> updated() const { return sharded_ ? owned_ : slices_; }
   bool sharded() const { return sharded_; }
-  // Whether replicas keep masters for each other, so that a load gives each its part and the rounded weights are to be
-  // spread.
+  // Whether each replica keeps masters only of its own slices. After a load every replica then has its part, and the
+  // rounded weights must be gathered.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
-  // Room for a part of the owned slices' weights and moments, while they are being saved
-  // (checkpoint/background_file.h): no more than they take, and no more than PipelinePlan::save_buffer_bytes.  [floats]
-  // In the host's memory.
+  // Host memory for a part of the owned slices' weights and moments while they are being saved
+  // (checkpoint/background_file.h): as much as they take, but at most PipelinePlan::save_buffer_bytes.  [floats]
   Vector save_buffer() const { return save_buffer_; }
-  // Where the slices lie; null: in the host's memory.
+  // The device that holds the slices; null: host memory.
   Device* device() const { return device_; }
-  // Adam's two moments on this rank.
+  // Bytes of Adam's two moments on this rank.
   int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
 
  private:
@@ -78,9 +77,9 @@ class StageState {
   bool sharded_;
   int replica_;
   std::vector<StateSlice> slices_;
-  std::vector<StateSlice> owned_;       // those of slices_
-  std::vector<int64_t> moment_places_;  // [slices_] −1: another replica keeps them
-  int64_t moment_floats_ = 0;           // of one moment
+  std::vector<StateSlice> owned_;       // the owned ones of slices_
+  std::vector<int64_t> moment_places_;  // [slices_] offset in floats; −1: another replica keeps them
+  int64_t moment_floats_ = 0;           // of each of the two moments
   int64_t buffer_floats_ = 0;
   ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;
   Vector save_buffer_;

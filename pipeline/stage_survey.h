@@ -1,4 +1,4 @@
-// What every stage of the pipeline spent on a step and holds, brought together from all ranks.
+// All-gathers, over all ranks, where each stage's time went in a step and how much memory it holds.
 #pragma once
 
 #include <vector>
@@ -12,11 +12,11 @@ namespace hadal {
 
 struct StageSurvey {
   std::vector<StageTimes> times;    // [stages] the mean over the stage's replicas
-  std::vector<StageMemory> memory;  // [stages] the largest of them
+  std::vector<StageMemory> memory;  // [stages] the maximum over the stage's replicas
 };
 
 // `times`, `memory`: this rank's. The result is the same on every rank.
-// Blocking: every rank of `collectives` must call it.  Errors: those of transfers.
+// Blocking: every rank of `collectives` must call it.  Errors: those of Communicator::Wait.
 absl::StatusOr<StageSurvey> SurveyStages(const GridShape& grid, const StageTimes& times, const StageMemory& memory,
                                          Collectives& collectives);
 

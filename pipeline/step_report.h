@@ -1,7 +1,8 @@
-// What a run tells its sink of each step: loss, rate, speed, the time that is left; and every log_every_steps steps
-// where each stage's time went and what its process holds, which all ranks bring together. Of many stages that is told
-// of fewer steps (IsSurveyedStep), so that what a long run writes does not grow with its stages.
-// Threads: one. Blocking: at the steps that survey the stages.
+// StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time. Every
+// log_every_steps steps it adds where each stage's time went and how much memory its process holds, gathered from all
+// ranks. With many stages this survey is rarer (IsSurveyedStep), so that what a long run writes does not grow with its
+// stages.
+// Threads: one. Blocking: at steps that survey the stages.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,8 @@
 
 namespace hadal {
 
-// Whether the stages are surveyed after `step` steps: every `every` steps; from kDenseSurveys such steps on, with more
-// than kSurveyedStages stages, at every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥
-// 1.
+// Whether the stages are surveyed after `step` steps: every `every` steps. After kDenseSurveys surveys, with more than
+// kSurveyedStages stages, only every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥ 1.
 inline constexpr int64_t kDenseSurveys = 100;
 inline constexpr int64_t kSurveyedStages = 8;
 constexpr bool IsSurveyedStep(int64_t step, int64_t every, int64_t stages) {
@@ -32,22 +32,22 @@ constexpr bool IsSurveyedStep(int64_t step, int64_t every, int64_t stages) {
 
 class StepReport {
  public:
-  // `sink`: of the rank that reports; null elsewhere. All that is referred to must outlive this.
+  // `sink`: on the rank that reports; null elsewhere. All references must outlive the object.
   StepReport(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Collectives& collectives,
              MetricsSink* sink)
       : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {}
 
-  // The run begins, or goes on, with this step: time counts from here.
+  // The run starts or continues with this step; elapsed time counts from here.
   void Restart(int64_t first_step);
   double Seconds() const { return session_.Seconds(); }
 
-  // The step that `progress` has just counted.  Every rank calls it.  Errors: those of transfers.
+  // Reports the step that `progress` has just counted.  Every rank calls it.  Errors: those of Communicator::Wait.
   absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate);
 
  private:
-  // This process's; the most that it has held between steps is measured now and then.
+  // This process's memory. Its held bytes are measured at most every ten seconds; the largest value counts.
   StageMemory MeasureMemory(Engine& engine);
-  // Until the first of the run's limits; empty where none is known.
+  // Time until the first of the run's limits; empty if it has none.
   std::optional<double> SecondsLeft(int64_t step) const;
 
   const TrainOptions& options_;

@@ -1,11 +1,11 @@
-// Traces chosen steps of a run: switches every rank's TraceBuffer on and off, and brings the events to rank 0 on one
-// clock.
+// StepTracer traces chosen steps of a run. It turns every rank's TraceBuffer on and off, and gathers the events on rank
+// 0, in rank 0's time.
 //
 //   StepTracer tracer(request, communicator, engine.trace(), timeout);      all ranks
 //   while (…) { tracer.BeforeStep(step);  …step, validation, checkpoint…  tracer.AfterStep(step); }
-// Clocks are measured before the first and after the last traced step; between them the offset is a straight line.
-// Outside the chosen steps both calls do nothing. Collecting costs one message a rank, after the last traced step,
-// outside every step's time.
+// Clocks are measured before the first and after the last traced step; in between, the offset is interpolated linearly.
+// Outside the chosen steps both calls do nothing. Collecting costs two messages per rank (size and events) after the
+// last traced step, outside every step's time.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ namespace hadal {
 
 struct RankTrace {
   std::string host;
-  double clock_error_seconds = 0;  // of its times against rank 0's, at most (drift between the two measurements aside)
-  int64_t dropped = 0;             // events that found no room
+  double clock_error_seconds = 0;  // most that its times differ from rank 0's (except for nonlinear drift)
+  int64_t dropped = 0;             // events that did not fit into the buffer
   std::vector<TraceEvent> events;  // in rank 0's time, in the order they were recorded (by end)
 };
 
@@ -35,8 +35,8 @@ struct RunTrace {
 };
 
 struct TraceRequest {
-  int64_t first_step = 0, last_step = -1;  // inclusive; none when last < first
-  // Called on rank 0 with what was collected; its error is the caller's to report and ends no run.
+  int64_t first_step = 0, last_step = -1;  // inclusive; no steps if last < first
+  // Called on rank 0 with the collected trace. It reports its own errors; they do not end the run.
   std::function<void(const RunTrace&)> write;
 
   bool wanted() const { return last_step >= first_step; }
@@ -44,14 +44,14 @@ struct TraceRequest {
 
 class StepTracer {
  public:
-  // Reserves the buffer when steps are wanted. References must outlive the tracer.
+  // Reserves the trace buffer if steps are wanted. References must outlive the tracer.
   StepTracer(TraceRequest request, Communicator& communicator, TraceBuffer& trace, absl::Duration timeout);
 
-  // Around each step, on every rank alike. Blocking at the first and the last traced step. Errors: those of
+  // Call them around each step, on every rank alike. Blocking at the first and the last traced step. Errors: those of
   // Communicator::Wait.
   absl::Status BeforeStep(int64_t step);
   absl::Status AfterStep(int64_t step);
-  // The run is over: what was traced of an unfinished window is written.
+  // Ends the run: collects what was traced of an unfinished range of steps.
   absl::Status Finish();
 
  private:

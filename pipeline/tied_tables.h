@@ -1,12 +1,13 @@
-// A matrix used on several stages (tied embeddings): its gradients summed once a step, its weights kept equal.
+// TiedTables keeps a matrix that several stages use (tied embeddings) consistent: it sums the gradients of all uses
+// once per step and copies the updated weights to them.
 //
-// Every use has its own gradient buffer in every layout; the stage of the first use owns the parameter's state and adds
+// Every use has its own gradient buffer in every layout. The stage of the first use owns the parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
-// wherever the uses lie, so that a split changes no bit. After the update the owner sends the new weights to the other
-// ranks that use the table, as these read them: rounded, where products read bf16. Both travel piece by piece; where
-// the tables are on a device and the communicator moves the host's memory, through one bounded buffer there.
-// Threads: one. Blocking: both verbs; every wait has the timeout given. Every rank of the pipeline calls both, in the
-// same order.
+// wherever the uses are, so a split changes no bit. After the update the owner sends the new weights to the other ranks
+// that use the table, as these read them (rounded if products read bf16). Both transfers go piece by piece. If the
+// tables are on a device and the communicator transfers host memory, pieces go through one bounded host buffer.
+// Threads: one. Blocking: both calls; each wait takes at most the given timeout. Every rank of the pipeline makes both
+// calls, in the same order.
 #pragma once
 
 #include <vector>
@@ -26,9 +27,9 @@ class TiedTables {
   TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // On the owner, the first use's gradient becomes the sum.
+  // Sums each table's gradients into its first use's, on the owner.
   absl::Status ReduceGradients(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
-  // Every rank that uses a table has the owner's weights.
+  // Sends the owner's weights to every rank that uses the table.
   absl::Status ShareWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
 
  private:
@@ -45,11 +46,11 @@ class TiedTables {
   absl::Status ReceivePieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout);
 
   int rank_;
-  bool through_host_ = false;
+  bool through_host_ = false;  // whether messages are in host memory while the tables are on a device
   std::vector<Table> tables_;
   ArenaSlice buffer_slice_, host_slice_;
-  Vector buffer_;       // what was received, to be added
-  Vector host_buffer_;  // where messages lie when tables are on a device
+  Vector buffer_;       // a received piece, before it is added
+  Vector host_buffer_;  // a piece on its way, if through_host_
   Communicator* communicator_ = nullptr;
 };
 

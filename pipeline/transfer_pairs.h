@@ -1,5 +1,6 @@
-// Which ranks exchange what their devices work on: neighbours along the pipeline, the ranks that use a tied table, the
-// replicas of a stage. A pure function of the plan, the same on every rank: what NcclCommunicator::Create connects.
+// Lists which ranks exchange device memory: neighbours in the pipeline, the owner of a tied table with the ranks that
+// use it, and the replicas of a stage. NcclCommunicator::Create connects these pairs. A pure function of the plan, the
+// same on every rank.
 #pragma once
 
 #include <span>
@@ -10,10 +11,10 @@
 
 namespace hadal {
 
-// Of world ranks, each pair once, first < second.
+// Pairs of world ranks, each once, with first < second.
 std::vector<RankPair> TransferPairs(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-// The most links that one of the ranks has: two for each pair it is in, one a direction (runtime/comm/nccl_link.h).
+// The most links of any rank: two for each of its pairs, one per direction (runtime/comm/nccl_link.h).
 int MostLinks(std::span<const RankPair> pairs);
 
 }  // namespace hadal

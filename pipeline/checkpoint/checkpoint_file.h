@@ -1,7 +1,7 @@
-// The files of one checkpoint directory: slices streamed into a safetensors file, and the manifest that completes it.
+// Writes one checkpoint directory: streams slices into a safetensors file, and completes it with the manifest.
 //
-// CheckpointWriter (a running job) and `hadal checkpoint average` (a tool) are built on these two.
-// Thread safety: one thread at a time an object. Blocking: all calls write files.
+// CheckpointWriter (in a run) and `hadal checkpoint average` (a tool) are built on these two.
+// Thread safety: an object is used by one thread at a time. Blocking: all calls write files.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace hadal {
 // "rank_00000.safetensors".
 std::string RankFileName(int rank);
 
-// Streams slices into one file. Memory: what SafetensorsWriter needs.
+// Streams slices into one file. Memory: that of SafetensorsWriter.
 class CheckpointFileWriter {
  public:
   struct Options {
@@ -30,22 +30,22 @@ class CheckpointFileWriter {
     uint64_t plan_hash = 0;
     const std::vector<CheckpointParameter>* parameters = nullptr;  // must outlive the writer
   };
-  // What will be appended, in order.
+  // A slice that will be appended.
   struct Entry {
     int32_t parameter = 0;
     int64_t slice = 0;
     std::array<bool, kStateKinds.size()> kinds = {};  // by StateKind
   };
 
-  // Creates the file in an existing directory.
+  // Creates the file in an existing directory, for `entries` in this order.
   // REQUIRES: parameters and slices exist.  Errors: those of SafetensorsWriter.
   static absl::StatusOr<CheckpointFileWriter> Create(const Options& options, const std::vector<Entry>& entries);
 
-  // The next entry's state.
-  // REQUIRES: parameter, slice and kinds are those announced, views have the slice's size.
+  // Appends the state of the next entry.
+  // REQUIRES: parameter, slice and kinds are the announced ones; the views have the slice's size.
   absl::Status Append(const SliceState& state);
 
-  // Flushes, fsyncs and closes.  REQUIRES: all entries were appended.
+  // Flushes, fsyncs and closes the file.  REQUIRES: all entries were appended.
   absl::StatusOr<WrittenFile> Finish();
 
  private:
@@ -53,20 +53,20 @@ class CheckpointFileWriter {
 
   SafetensorsWriter writer_;
   const std::vector<CheckpointParameter>* parameters_;
-  WrittenFile file_;  // slices without checksums yet; appended_ of them have their data
+  WrittenFile file_;  // slices without checksums yet; the first appended_ of them are written
   std::vector<std::array<bool, kStateKinds.size()>> kinds_;
   size_t appended_ = 0;
 };
 
-// A small file to carry along: a vocabulary's contents() under a plain file name.
+// A small file stored with a checkpoint: a vocabulary's contents() under a plain file name.
 struct Attachment {
   std::string name;
   std::string contents;
 };
 
-// Writes attachments and, last, the manifest (whose `attachments` it fills), opens the result as a reader would, and
-// fsyncs.
-// Errors: Internal when the files make no checkpoint (not there, wrong size, slices missing); those of files.
+// Writes the attachments and, last, the manifest (filling in its `attachments`), opens the result as a reader would,
+// and fsyncs.
+// Errors: Internal if the files do not form a checkpoint (missing, wrong size, slices missing); file errors.
 absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
                                          const std::vector<Attachment>& attachments);
 

@@ -1,8 +1,8 @@
 // The manifest: one JSON file, written last, that makes a directory a checkpoint.
 //
-// It says what was saved (progress, settings, parameters), where (files, with the slices of each in file order), and
-// what the bytes must be (CRC32C of every file, of its header, and of every slice, so that a rank verifies what it
-// reads without reading other ranks' data). Its own last field is the CRC32C of everything before it.
+// It records what was saved (progress, settings, parameters), where (files, with each file's slices in order), and what
+// the bytes must be: the CRC32C of every file, of its header, and of every slice, so that a rank can verify what it
+// reads without reading other ranks' data. The manifest's last field is the CRC32C of everything before it.
 //
 //   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z",
 //   "time_unix_seconds": …,
@@ -13,8 +13,9 @@
 //               "slices": [[parameter, slice, crc32c of weight, of adam_m, of adam_v], …]}, …],
 //    "manifest_crc32c": …}
 //
-// Parsing is suspicious: size and depth are bounded, duplicate keys, unknown state, names that are no plain file names,
-// and shapes that the listed slices do not cover exactly once are refused; nothing is allocated from a declared number.
+// The parser does not trust its input. Size and depth are bounded. It refuses duplicate keys, unknown state, names that
+// are not plain file names, and shapes that the listed slices do not cover exactly once. It never allocates by a
+// declared number.
 // Thread safety: plain values and pure functions.
 #pragma once
 
@@ -38,31 +39,31 @@ namespace hadal {
 inline constexpr int32_t kCheckpointFormat = 1;
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
-// Stands before the manifest's own checksum, its last field.
+// Precedes the manifest's own checksum, its last field.
 inline constexpr char kManifestCrcField[] = ",\n\"manifest_crc32c\": ";
 
-// Where a run stands. Everything a resumed run needs beside the slices.
+// How far a run has come: everything that a resumed run needs besides the slices.
 struct TrainingProgress {
-  int64_t step = 0;        // steps done: data and random numbers; always advances
+  int64_t step = 0;        // steps done; determines data and random numbers; always advances
   int64_t update = 0;      // updates applied: Adam's t, learning rate, BranchNorm's t
   uint64_t seed = 0;       // the key of every Philox stream
   double epochs_done = 0;  // whole epochs + share of the current one's samples
-  EpochStart
-      epoch_start;  // of the current epoch: the data's order needs the step alone, but finds its place sooner with it
+  // Start of the current epoch. The data's order depends on the step alone; with this its position is found sooner.
+  EpochStart epoch_start;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
-  double training_seconds = 0;                                      // time spent in steps, all attempts together
-  double validation_nll = std::numeric_limits<double>::infinity();  // of these very weights; infinity: not measured
+  double training_seconds = 0;                                      // time spent in steps, over all attempts
+  double validation_nll = std::numeric_limits<double>::infinity();  // of these weights; infinity: not measured
   double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
   int64_t best_step = -1;
   int32_t validations_without_improvement = 0;
-  // The step's validation was left out, since the run was asked to stop: whoever goes on begins with it.
+  // Whether this step's validation was skipped because the run was asked to stop. A resumed run begins with it.
   bool validation_due = false;
   LossTrend loss_trend;
   bool operator==(const TrainingProgress&) const = default;
 };
 
-// One slice in a file: CRC32C of the state kinds the file holds.
+// One slice in a file: the CRC32C of each state kind that the file holds.
 struct WrittenSlice {
   int32_t parameter = 0;
   int64_t slice = 0;
@@ -70,12 +71,12 @@ struct WrittenSlice {
   bool operator==(const WrittenSlice&) const = default;
 };
 
-// What a rank reports about its file; ranks send it to rank 0 as text.
+// A rank's report on its file; ranks send it to rank 0 as text.
 struct WrittenFile {
   std::string name;  // "rank_00000.safetensors"
   int64_t bytes = 0;
   uint32_t crc32c = 0;       // of the whole file
-  int64_t header_bytes = 0;  // the 8-byte length included
+  int64_t header_bytes = 0;  // including the 8-byte length
   uint32_t header_crc32c = 0;
   std::vector<WrittenSlice> slices;  // in file order; kinds of one slice in StateKind order
   bool operator==(const WrittenFile&) const = default;
@@ -85,7 +86,7 @@ struct WrittenFile {
   static absl::StatusOr<WrittenFile> Parse(std::string_view text);
 };
 
-// A small file carried along so that a checkpoint is complete by itself: the vocabularies.
+// A small file (a vocabulary) stored with the checkpoint, so that the checkpoint is complete by itself.
 struct AttachedFile {
   std::string name;
   int64_t bytes = 0;
@@ -96,22 +97,22 @@ struct AttachedFile {
 struct CheckpointManifest {
   TrainingProgress progress;
   uint64_t plan_hash = 0;
-  std::string attempt;         // which launch wrote it
+  std::string attempt;         // the launch that wrote it
   absl::Time time;             // when, to the second
   std::string config_text;     // the resolved configuration, text format
   std::string model_settings;  // JSON object, see ModelSettingsJson
-  bool has_moments = true;     // false: weights only (averages); cannot be resumed, can be translated with
+  bool has_moments = true;     // false: weights only (averages); enough to translate, not to resume
   std::vector<CheckpointParameter> parameters;
   std::vector<WrittenFile> files;
   std::vector<AttachedFile> attachments;
 
   std::string ToString() const;
-  // Parses and checks everything that can be checked without the files: CheckCoverage included.
-  // Errors: DataLoss; FailedPrecondition when the format is newer than this binary.
+  // Parses the text and checks all that can be checked without the files, CheckCoverage included.
+  // Errors: DataLoss; FailedPrecondition if the format is newer than this binary.
   static absl::StatusOr<CheckpointManifest> Parse(std::string_view text);
 
-  // OK when every slice of every parameter is listed exactly once with its weight, and with both moments or,
-  // has_moments being false, neither. Errors: DataLoss naming the first slice that is missing, doubled or unknown.
+  // OK if every slice of every parameter is listed exactly once with its weight, and with both moments if has_moments,
+  // else with neither. Errors: DataLoss naming the first slice that is missing, duplicate or unknown.
   absl::Status CheckCoverage() const;
 };
 

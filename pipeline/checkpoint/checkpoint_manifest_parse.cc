@@ -1,4 +1,4 @@
-// The suspicious half of the manifest: text to values.
+// Parses a manifest from untrusted text.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>

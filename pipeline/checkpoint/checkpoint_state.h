@@ -1,12 +1,12 @@
-// What a checkpoint holds: the state of every slice of every parameter, under names that no layout changes.
+// What a checkpoint contains: the state of every slice of every parameter, under keys that do not depend on the layout.
 //
 //   weight/<parameter name>/<slice>   float32 [elements of the slice]
 //   adam_m/<parameter name>/<slice>   Adam's first moment, same shape
 //   adam_v/<parameter name>/<slice>   Adam's second moment, same shape
 //
 // <slice> is a decimal number; slice k of a parameter holds its row-major elements [k·2^20, min((k+1)·2^20, elements)).
-// A key names no rank, stage or replica, so whoever owns a slice writes it and whoever owns it later reads it. Thread
-// safety: plain values.
+// A key names no rank, stage or replica: the slice's owner writes it, and any later owner can read it.
+// Thread safety: plain values.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace hadal {
 enum class StateKind : int32_t { kWeight, kFirstMoment, kSecondMoment };
 inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kFirstMoment, StateKind::kSecondMoment};
 
-// One slice's state in memory. An empty view means "not this one": a writer leaves it out, a reader does not read it.
+// One slice's state in memory. Writers leave out the kinds whose view is empty, and readers do not read them.
 struct SliceState {
   int32_t parameter = 0;  // index in the plan
   int64_t slice = 0;
@@ -35,12 +35,12 @@ struct SliceState {
   const Vector& view(StateKind kind) const;
 };
 
-// Name and shape of one parameter, as the manifest records it, so that tools need no config.
+// Name and shape of one parameter. The manifest records them, so that tools need no config.
 struct CheckpointParameter {
   std::string name;
   int64_t rows = 0;
   int64_t columns = 1;
-  bool is_vector = false;  // exported with one dimension
+  bool is_vector = false;  // exported as a one-dimensional tensor
 
   int64_t elements() const { return rows * columns; }
   int64_t slices() const { return (elements() + kSliceElements - 1) / kSliceElements; }
@@ -49,10 +49,10 @@ struct CheckpointParameter {
   bool operator==(const CheckpointParameter&) const = default;
 };
 
-// The parameters of a model, in the plan's order.
+// Lists the parameters of a model, in the plan's order.
 std::vector<CheckpointParameter> DescribeParameters(const ModelPlan& plan);
 
-// OK when the two lists agree; otherwise FailedPrecondition naming the first difference.
+// OK if the two lists are equal; otherwise FailedPrecondition naming the first difference.
 absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoint,
                                const std::vector<CheckpointParameter>& model);
 

@@ -1,4 +1,4 @@
-// Writing a checkpoint so that no moment of a crash leaves a bad one behind.
+// CheckpointWriter writes a checkpoint so that a crash at any moment leaves no bad one behind.
 //
 //   every rank   WriteRankFile   its slices → step_N.tmp.<attempt>/rank_R.safetensors, CRC32C while writing, fsync
 //   the trainer  gathers every rank's WrittenFile (as text) on rank 0 and votes
@@ -6,8 +6,9 @@
 //                                rename step_N.tmp.<attempt> → step_N · latest (and best) · retention
 //   rank 0       Abandon         instead, when a rank failed: removes the temporary directory
 //
-// Until the rename a reader sees nothing; after it everything. A failure leaves earlier checkpoints untouched.
-// Thread safety: one thread at a time an object; ranks use objects of their own. No call communicates. Blocking: all.
+// The rename is atomic: before it a reader sees nothing, after it the complete checkpoint. A failure leaves earlier
+// checkpoints untouched.
+// Thread safety: an object is used by one thread at a time; each rank has its own. No call communicates. Blocking: all.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@
 
 namespace hadal {
 
-// A name for one launch of a run: time, process and random bits, [0-9a-f-]. Rank 0 makes it and broadcasts it.
+// Makes a name for one launch of a run from time, process and random bits, [0-9a-f-]. Rank 0 calls it and broadcasts
+// it.
 std::string NewCheckpointAttempt();
 
 struct CheckpointWriterOptions {
@@ -36,51 +38,51 @@ struct CheckpointWriterOptions {
   RetentionPolicy retention;
 };
 
-// What rank 0 adds to the files.
+// What rank 0 adds to the ranks' files.
 struct CommitRequest {
   TrainingProgress progress;
   std::string config_text;
   std::string model_settings;           // ModelSettingsJson, or empty
   std::vector<WrittenFile> files;       // every rank's
-  std::vector<Attachment> attachments;  // of different names
-  bool is_best = false;                 // also swing `best` here
+  std::vector<Attachment> attachments;  // with distinct names
+  bool is_best = false;                 // also point `best` at it
 };
 
 struct CommitResult {
   std::string directory;   // RUN/checkpoints/step_N
-  absl::Status retention;  // failed tidying does not fail a commit
+  absl::Status retention;  // failing to remove old checkpoints does not fail a commit
 };
 
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(CheckpointWriterOptions options);
 
-  // Rank 0, once, before training: makes RUN/checkpoints and names this attempt the one that may commit.
+  // Rank 0, once before training: creates RUN/checkpoints and records this attempt as the one that may commit.
   absl::Status Claim();
-  // Rank 0, after that: removes what earlier attempts left half-written (checkpoint_leftovers.h). No run need end with
-  // its errors.
+  // Rank 0, after Claim: removes what earlier attempts left half-written (checkpoint_leftovers.h). A run may ignore its
+  // errors.
   absl::Status RemoveLeftovers() const;
 
-  // Any rank: whether this attempt is still the one that may commit.
-  // Errors: Aborted when another attempt claimed the run directory since; those of files.
+  // Any rank: checks that this attempt is still the one that may commit.
+  // Errors: Aborted if another attempt has claimed the run directory since; file errors.
   absl::Status CheckClaim() const;
 
-  // Any rank: writes one file with the given slices, in the given order, into the temporary directory of `step` (made
-  // if it is not there). `slices` says which there are, and of what kinds; their values may move meanwhile
-  // (background_file.h), so `write` is called with each index of `slices`, in order, and passes the slice, as it is at
-  // that moment, on to `append`, which reads its views and changes nothing. Memory: a buffer of 1 MiB.
-  // REQUIRES: sizes of the views are those of the slices. Errors: ResourceExhausted (no space; says what is free),
-  // PermissionDenied, NotFound (directory vanished), …
+  // Any rank: writes one file with the given slices, in this order, into the temporary directory of `step`, which it
+  // creates if necessary. `slices` announces slices and kinds; their values may be moved meanwhile (background_file.h).
+  // Therefore it calls `write` with each index of `slices`, in order, and `write` passes the slice with its current
+  // views to `append`, which reads them and changes nothing. Memory: a buffer of 1 MiB.
+  // REQUIRES: the views have the slices' sizes. Errors: ResourceExhausted (no space; says how much is free),
+  // PermissionDenied, NotFound (the directory vanished), …
   using AppendSlice = std::function<absl::Status(const SliceState& slice)>;
   using WriteSlice = std::function<absl::Status(size_t index, const AppendSlice& append)>;
   absl::StatusOr<WrittenFile> WriteRankFile(int64_t step, int rank, std::span<const SliceState> slices,
                                             const WriteSlice& write);
 
-  // Rank 0, after every rank's WriteRankFile of progress.step succeeded. Replaces a checkpoint of the same step.
-  // Errors: Aborted when another attempt claimed the run directory since; Internal when the files do not cover the
-  // model exactly once; those of files. After an error the temporary directory is gone and earlier checkpoints are
-  // untouched. The claim is looked at before every move: where another attempt makes it in the middle, the new
-  // checkpoint may be in its place, but pointers stay and nothing old is removed.
+  // Rank 0, after every rank's WriteRankFile of progress.step has succeeded. Replaces a checkpoint of the same step.
+  // Errors: Aborted if another attempt has claimed the run directory since; Internal if the files do not cover the
+  // model exactly once; file errors. After an error the temporary directory is gone and earlier checkpoints are
+  // untouched. The claim is checked before the rename and again before the pointers change. If another attempt claims
+  // the directory in between, the new checkpoint may be in place, but the pointers stay and nothing old is removed.
   absl::StatusOr<CommitResult> Commit(const CommitRequest& request);
 
   // Rank 0: removes the temporary directory of `step`.
@@ -91,7 +93,8 @@ class CheckpointWriter {
 
  private:
   absl::Status PrepareCommit(const CommitRequest& request);
-  // `replaced`: the checkpoint of the same step that has stepped aside, if there was one.
+  // Removes `replaced`, the previous checkpoint of the same step that was moved aside (if any), and applies the
+  // retention.
   absl::Status RemoveOld(const std::string& replaced);
 
   CheckpointWriterOptions options_;

@@ -1,8 +1,8 @@
-// A model's parameters as other programs know them: whole tensors under fairseq's names.
+// A model's parameters as other programs expect them: whole tensors under fairseq's names.
 //
-// A tensor is one parameter, but for DLCL's weights, of which every row is a parameter of its own, on the rank of the
-// layer that reads it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1] are
-// "encoder.dlcl.weight" [n + 1, n + 1] together, zero above the diagonal.
+// A tensor is one parameter, except for DLCL's weights. There every row is a parameter of its own, on the rank of the
+// layer that reads it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1]
+// together form "encoder.dlcl.weight" [n + 1, n + 1], zero above the diagonal.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace hadal {
 struct ExportedTensor {
   std::string name;
   std::vector<int64_t> shape;  // one or two dimensions
-  // Its parameters, by index: one, with the tensor's elements, or one a row, with the elements up to the diagonal.
+  // Indices of its parameters: one, with all elements, or one for each row, with the elements up to the diagonal.
   std::vector<int32_t> parameters;
 
-  // Zeros after the elements of parameters[row].
+  // The number of zeros that follow the elements of parameters[row].
   int64_t ZerosAfter(size_t row) const { return parameters.size() == 1 ? 0 : shape[1] - static_cast<int64_t>(row) - 1; }
 };
 
-// In the order of their first parameters.
+// Lists the tensors in the order of their first parameters.
 std::vector<ExportedTensor> ExportedTensors(const std::vector<CheckpointParameter>& parameters);
 
 }  // namespace hadal

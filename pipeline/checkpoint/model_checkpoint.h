@@ -1,7 +1,8 @@
-// A checkpoint as a model to use: everything that translation and scoring need, from the checkpoint alone.
+// ModelCheckpoint opens a checkpoint for inference: everything that translation and scoring need, from the checkpoint
+// alone.
 //
-// The model plan is made again from the stored settings and its hash compared with the stored one; weights are read by
-// each rank for the sublayers it holds, tied tables included, so nothing is sent. Vocabularies are the attachments
+// It rebuilds the model plan from the stored settings and compares its hash with the stored one. Each rank reads the
+// weights of the sublayers it holds, tied tables included, so nothing is sent. Vocabularies are the attachments
 // "vocabulary.<ext>" (shared) or "source.vocabulary.<ext>" and "target.vocabulary.<ext>".
 // Thread safety: one thread. Blocking: reads files.
 #pragma once
@@ -19,25 +20,26 @@ namespace hadal {
 
 class ModelCheckpoint {
  public:
-  // `path`: a checkpoint, or a run directory: then the best checkpoint by validation, or else the newest good one.
-  // Errors: NotFound, DataLoss; FailedPrecondition when this version would build another model than the one saved.
+  // `path`: a checkpoint, or a run directory, which means its best checkpoint by validation or else its newest good
+  // one.
+  // Errors: NotFound, DataLoss; FailedPrecondition if this version would build another model than the saved one.
   static absl::StatusOr<ModelCheckpoint> Open(const std::string& path);
 
   const std::string& directory() const { return reader_.directory(); }
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
   const std::string& config_text() const { return reader_.manifest().config_text; }  // the run's, resolved
-  const Vocabulary& source_vocabulary() const { return source_; }  // the target's where the model has no encoder
+  const Vocabulary& source_vocabulary() const { return source_; }  // the target's if the model has no encoder
   const Vocabulary& target_vocabulary() const { return target_; }
 
-  // Fills every weight that `parameters` (of this plan, in the memory of `stream`) holds.  Errors: DataLoss.
+  // Fills every weight that `parameters` holds (of this plan, in the memory of `stream`).  Errors: DataLoss.
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 
  private:
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
   CheckpointReader reader_;
-  std::unique_ptr<const ModelPlan> plan_;  // by pointer: stores and decoders refer to it
+  std::unique_ptr<const ModelPlan> plan_;  // a pointer, because stores and decoders refer to it
   Vocabulary source_, target_;
 };
 

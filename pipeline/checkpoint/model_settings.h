@@ -1,5 +1,5 @@
-// A model's settings as a JSON object: in a checkpoint's manifest, and beside an exported model, for readers in any
-// language.
+// A model's settings as a JSON object. It is stored in a checkpoint's manifest and beside an exported model, for
+// readers in any language.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace hadal {
 
-// The fields of ModelOptions under their own names; enumerations as words. Numbers keep every bit.
+// The fields of ModelOptions under their own names; enumerations as words. Numbers are exact.
 std::string ModelSettingsJson(const ModelOptions& options);
 
-// The inverse; the options have passed ValidateModelOptions.
-// Errors: DataLoss naming the field that is missing, unknown, of another type or out of range.
+// The inverse of ModelSettingsJson; the result has passed ValidateModelOptions.
+// Errors: DataLoss naming the field that is missing, unknown, of the wrong type or out of range.
 absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text);
 
 }  // namespace hadal

@@ -1,14 +1,13 @@
-// When a run saves, and what it says about it: begun at a step's end, asked after at the ends of the steps that follow,
-// finished before the next one begins.
+// SaveCycle runs the saves of a training run and reports them to the sink. A save begins at the end of a step, is
+// polled at the ends of the following steps, and is finished before the next one begins.
 //
-//   step N ends   Begin      weights, moments and progress as they are now; the steps N + 1 … train while they are
-//                            written
-//   step ends     Poll       once it is committed: told to the sink
-//   the run ends  SaveAtEnd  waits for the one under way, saves the last step if it is not yet, and waits for that
+//   step N ends   Begin      starts to save weights, moments and progress as they are now; training continues with the
+//                 steps N + 1 …
+//   step ends     Poll       reports the checkpoint to the sink once it is committed
+//   the run ends  SaveAtEnd  finishes the save under way, saves the last step if necessary, and waits for that
 //
-// A checkpoint that cannot be written is a warning while training goes on, and an error where the run would end without
-// it.
-// Threads: one a rank. Every rank makes every call at the same place.
+// If a checkpoint cannot be written, training continues with a warning; at the end of a run it is an error.
+// Threads: one per rank. Every rank makes every call at the same place.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +23,24 @@ namespace hadal {
 
 class SaveCycle {
  public:
-  // `sink`: rank 0's, null on the others. All must outlive the object.
+  // `sink`: rank 0's, null on the others. All arguments must outlive the object.
   SaveCycle(TrainingCheckpoints& checkpoints, MetricsSink* sink, TraceBuffer& trace)
       : checkpoints_(checkpoints), sink_(sink), trace_(trace) {}
 
-  // The run begins; nothing is saved of `first_step`, which it starts from.
+  // The run starts from `first_step`, of which nothing needs saving.
   void Restart(int64_t first_step);
-  // Errors of all: Aborted (another job took over the run directory); those of transfers.
+  // Errors of Begin, Poll and Finish: Aborted (another job has claimed the run directory); Unavailable and
+  // DeadlineExceeded (a rank was lost).
   absl::Status Begin(const TrainingProgress& progress, bool is_best);
   absl::Status Poll(int64_t step);
   // Waits for the save under way, if there is one.
   absl::Status Finish(int64_t step);
-  // Errors: those of files as well.
+  // Errors: also file errors.
   absl::Status SaveAtEnd(const TrainingProgress& progress, bool is_best);
 
-  // The last one written by this run, if any (rank 0).
+  // The last checkpoint written by this run, or "" (rank 0).
   const std::string& last_directory() const { return last_directory_; }
-  // Its step, or the one that the run started from, on every rank.
+  // Its step, or the step that the run started from; on every rank.
   int64_t last_step() const { return last_saved_step_; }
 
  private:
@@ -54,7 +54,7 @@ class SaveCycle {
   std::string last_directory_;
   int64_t last_saved_step_ = -1;
   int64_t step_ = 0;             // of the save under way
-  double interval_seconds_ = 0;  // from the beginning of the one before to its beginning
+  double interval_seconds_ = 0;  // from the beginning of the previous save to the beginning of this one
   Stopwatch since_begin_;
 };
 

@@ -1,15 +1,15 @@
-// Beam search over one sentence: what is known of it between two steps of the decoder. Pure; the model's answers come
-// in, the hypotheses to extend go out.
+// BeamSearch is the beam search over one sentence. Pure: it takes the model's log-probabilities of each step and gives
+// the hypotheses to extend.
 //
 //   score(y) = Σ_t log p(y_t | y_<t, source) / |y|^length_penalty,  </s> counted in the sum and in |y|
 // A step (fairseq's, so that scores and choices agree with its generator):
 //   1. every live hypothesis offers its best continuations; the 2·beam best sums of all are the candidates;
-//   2. candidates that end in </s> and stand among the first `beam` are finished, the other ended ones dropped;
-//   3. the first `beam` candidates that go on live on.
+//   2. candidates that end in </s> and are among the first `beam` are finished; others that end in </s> are dropped;
+//   3. the first `beam` candidates that do not end in </s> become the live hypotheses.
 // The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
-// Never generated: <pad> and <s>. Ties: the earlier hypothesis, then the lower token. Sums in double.
-// A continuation whose log-probability is -inf or NaN is no candidate; a model that gives only such ends with no
-// hypothesis.
+// <pad> and <s> are never generated. Ties go to the earlier hypothesis, then to the lower token. Sums in double.
+// A continuation whose log-probability is -inf or NaN is no candidate; if the model gives only such, the search ends
+// without a hypothesis.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -30,11 +30,11 @@ struct BeamOptions {
   int32_t min_length = 1;  // tokens before </s>
 };
 
-// InvalidArgument naming the field, its value and the allowed range.
+// Errors: InvalidArgument naming the field, its value and the allowed range.
 absl::Status ValidateBeamOptions(const BeamOptions& options);
 
-// Longest translation of a source of `source_rows` tokens (</s> counted), its own </s> not counted; </s> still gets a
-// position.
+// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>). It leaves a
+// position for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
 // Candidates that each hypothesis must offer: 2·beam, and as many more as the search may forbid (<s>, <pad>, </s>).
@@ -48,7 +48,7 @@ struct Hypothesis {
   double score = 0;
 };
 
-// What the model says may follow one live hypothesis.
+// The model's answer for one live hypothesis: what may follow it.
 struct Continuations {
   std::span<const int32_t> tokens;  // most likely first; an entry of -1 ends the list
   std::span<const float> log_probabilities;
@@ -60,18 +60,18 @@ class BeamSearch {
   // `longest`: LongestTranslation of this sentence, ≥ 1.
   BeamSearch(const BeamOptions& options, int64_t longest);
 
-  // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` of the step
-  // before.
+  // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` in the
+  // previous step.
   struct Live {
     int32_t parent = 0;  // index in the previous step's live(); 0 at the first step
     int32_t token = 0;   // its newest token; </s> at the first step
   };
   const std::vector<Live>& live() const { return live_; }
-  // Tokens that every live hypothesis has, the leading </s> not counted.
+  // Number of tokens of every live hypothesis, without the leading </s>.
   int64_t length() const { return length_; }
   bool done() const { return done_; }
 
-  // Takes the model's answer for every live hypothesis.  REQUIRES: !done(), one entry for each.
+  // Takes the model's answer for every live hypothesis.  REQUIRES: !done(), one entry for each, in the order of live().
   void Advance(std::span<const Continuations> continuations);
 
   // The finished hypotheses, best score first; equal scores in the order they finished. At most `beam`.

@@ -1,11 +1,11 @@
-// A lane's tables as a device reads them: a block of its memory a lane, filled before each group and each step, so that
-// what was launched for one of them can be launched again for the next (graph_cache.h).
+// DecodeBlocks holds a lane's tables in device memory: one block per lane, filled before each group and each step.
+// Blocks have fixed addresses, so one recorded graph serves all groups or steps (graph_cache.h).
 //
 //   a step   tokens, positions and cache rows [R]; paths [R, longest path] and memories [R, longest source], and the
 //            lengths of both [R]
 //   a group  the cache rows of its sources' rows [source rows]
-// R and the source rows are the capacity's: a table lies at the same place every time. The host keeps as much pinned
-// memory. Thread safety: one thread.
+// R and the source rows are the capacity's. The host keeps pinned memory of the same size.
+// Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,10 @@ class DecodeBlocks {
   DecodeBlocks(const DecodeCapacity& capacity, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Puts the tables of a lane there, by one copy in the order of the stream, and says in them where they are.
-  // REQUIRES: they are of the capacity's size; the device has been waited for since the lane's last of the kind.
+  // Copies the tables of a lane to its block, in one copy in the stream's order, and stores their addresses in the
+  // argument.
+  // REQUIRES: they are of the capacity's size; the host has waited for the device since the lane's last call of the
+  // kind.
   void FillStep(const Stream& stream, int32_t lane, IncrementalRows& rows) const;
   void FillGroup(const Stream& stream, int32_t lane, CacheRows& memory) const;
 

@@ -1,6 +1,6 @@
-// Buffers that the decoder chunks of a rank share: scratch, the streams that their sublayers write in turns, and the
+// Buffers that a rank's decoder chunks share: scratch, two streams that their sublayers write alternately, and the
 // history of a stack that combines its layers.
-// Thread safety: read-only after Bind; the buffers are the computing chunk's.
+// Thread safety: read-only after Bind; the computing chunk uses the buffers.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@
 
 namespace hadal {
 
-// What the encoder's part of a group needs room for.
+// The capacity that encoding a group needs.
 ActivationCapacity GroupCapacity(const DecodeCapacity& capacity);
 
 class DecodeBuffers {
  public:
   DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
-  // Room for the bytes that one encoder segment or one combination keeps, and for a stack's history.
+  // State the bytes that one encoder segment or combination saves, and those of a stack's history. The largest counts.
   void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
   void RequireHistory(int64_t bytes) { history_bytes_ = std::max(history_bytes_, bytes); }
-  // Call once, after every chunk has stated what it requires.
+  // Call once, after every chunk has stated its requirements.
   void ReserveRequired(ArenaLayout& layout) {
     saved_slice_ = layout.ReserveBytes("decode workspace", saved_bytes_);
     history_slice_ = layout.ReserveBytes("layer history", history_bytes_);
@@ -35,11 +35,11 @@ class DecodeBuffers {
   const Workspace& workspace() const { return workspace_; }
   const IncrementalScratch& scratch() const { return scratch_; }
   std::byte* saved() const { return saved_; }
-  // Two streams, which a chunk's sublayers write in turns; the input is in the first.
+  // Two streams, which a chunk's sublayers write alternately; the input is in the first.
   AnyMatrix stream(int index, int64_t rows, Storage storage) const {
     return {streams_[index % 2], rows, width_, storage};
   }
-  // The history of the stack under way, `entries` of `rows` rows on top of each other (layers/layer_combination.h).
+  // The history of the current stack: `entries` of `rows` rows each, stacked (layers/layer_combination.h).
   AnyMatrix history(int64_t entries, int64_t rows, Storage storage) const {
     return {history_, entries * rows, width_, storage};
   }

@@ -1,7 +1,7 @@
-// What the rank that searches tells every rank to do next: encode a group of sentences, run one step of it, or end.
+// The commands that the searching rank broadcasts: encode a group of sentences, run one step of it, or end.
 //
-// Commands are few and small (five integers a row); every rank executes them in the order they were given. A group's
-// source memory lies in cache rows 1 … of its lane, sentence after sentence.
+// Commands are few and small (five integers per row); every rank executes them in the order they were sent. A group's
+// source memory is in cache rows 1 … of its lane, sentence after sentence.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct StepRow {
   int32_t token = 0;      // its newest token
   int32_t position = 0;   // of that token
   int32_t parent = 0;     // the row of the lane's previous step whose path it continues
-  int32_t cache_row = 0;  // where its key and value go
-  int32_t sentence = 0;   // of the group
+  int32_t cache_row = 0;  // where its key and value are written
+  int32_t sentence = 0;   // index in the group
 };
 
 struct DecodeCommand {
@@ -31,11 +31,11 @@ struct DecodeCommand {
   std::vector<int32_t> source;          // kEncode: [source rows], </s> included
   std::vector<StepRow> rows;            // kStep
 
-  // Integers of the largest command.
+  // Number of integers of the largest command.
   static int64_t MostIntegers(const DecodeCapacity& capacity);
-  // Writes it to `out` and returns the integers used.  REQUIRES: room.
+  // Writes the command to `out` and returns the number of integers used.  REQUIRES: `out` is large enough.
   int64_t Write(std::span<int32_t> out) const;
-  // Errors: Internal when `in` is no command.
+  // Errors: Internal if `in` is not a command.
   absl::Status Read(std::span<const int32_t> in);
 };
 

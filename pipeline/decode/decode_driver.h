@@ -1,5 +1,5 @@
-// All lanes' search on the rank of the output head: which command comes next for a lane, and where finished sentences
-// go. Thread safety: one thread.
+// DecodeDriver runs the search of all lanes on the rank of the output head: it makes each lane's next command and
+// collects finished sentences. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class DecodeDriver {
   DecodeDriver(const DecodeCapacity& capacity, const BeamOptions& beam, int64_t max_positions,
                std::span<const std::vector<int32_t>> sources, std::span<std::vector<Hypothesis>> translations);
 
-  // The commands that `lane` executes next: a step, or a new group and its first step; none when no sentence is left
-  // for it.
+  // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence is left for
+  // it.
   std::vector<DecodeCommand> Next(int32_t lane);
-  // The model's answer to the lane's last step.
+  // Takes the model's answer to the lane's last step.
   void Advance(int32_t lane, const CandidateTable& table);
 
  private:

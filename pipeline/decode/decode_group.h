@@ -1,11 +1,11 @@
-// The search's side of one lane: a group of sentences that are encoded together and decoded step by step until all are
-// done.
+// DecodeGroup is the search of one lane: a group of sentences that are encoded together and decoded step by step until
+// all are done.
 //
-// Owns the lane's cache rows: gives one to every live hypothesis a step, and takes back those that no live hypothesis's
-// path holds any more. Where a step needs more rows than are free, the last sentence of the group is put back to be
-// translated in a later group; one sentence alone always fits (decode_capacity.h). As no sentence's result depends on
-// its neighbours, putting one back costs time and changes nothing.
-// Thread safety: one thread. Only on the rank of the output head.
+// It owns the lane's cache rows: every step it gives one to each live hypothesis, and it frees those that are on no
+// live hypothesis's path any more. If a step needs more rows than are free, the last sentence of the group is put back,
+// to be translated in a later group; one sentence alone always fits (decode_capacity.h). A sentence's result does not
+// depend on its neighbours, so this costs time but changes nothing.
+// Thread safety: one thread. Used only on the rank of the output head.
 #pragma once
 
 #include <cstdint>
@@ -35,24 +35,24 @@ class DecodeGroup {
   DecodeCommand Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources);
   bool idle() const { return members_.empty(); }
 
-  // The next step; sentences that must be put back are appended to `left`.  REQUIRES: !idle().
+  // Makes the next step; appends sentences that must be put back to `left`.  REQUIRES: !idle().
   DecodeCommand Step(std::vector<Left>& left);
-  // Takes the model's answer to that step; sentences that are done are appended to `left`.
+  // Takes the model's answer to that step; appends sentences that are done to `left`.
   void Advance(const CandidateTable& table, std::vector<Left>& left);
 
  private:
   struct Member {
-    int32_t sentence = 0;  // outside
-    int32_t place = 0;     // in the group
+    int32_t sentence = 0;  // the number given to Start
+    int32_t place = 0;     // index in the group
     int32_t first_source_row = 0, source_rows = 0;
     BeamSearch search;
     std::vector<std::vector<int32_t>> paths;  // cache rows of each live hypothesis
-    int32_t first_row = 0;                    // its rows in the step under way
+    int32_t first_row = 0;                    // its first row in the current step
   };
 
   void Free(std::span<const int32_t> rows) { free_.insert(free_.end(), rows.begin(), rows.end()); }
   void FreeMemory(const Member& member);
-  // The paths of the live hypotheses after a step; rows that only dead ones held become free.
+  // Updates the paths of the live hypotheses after a step, and frees rows that only dropped ones held.
   void FollowPaths(Member& member);
   void PutBackLast(std::vector<Left>& left);
   int64_t LiveRows() const;
@@ -63,7 +63,7 @@ class DecodeGroup {
   int64_t cache_rows_;
   std::vector<Member> members_;
   std::vector<int32_t> free_;
-  std::vector<int64_t> seen_;  // [cache rows] the last walk that met the row
+  std::vector<int64_t> seen_;  // [cache rows] the last walk that visited the row
   int64_t walk_ = 0;
 };
 

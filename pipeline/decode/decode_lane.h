@@ -1,11 +1,11 @@
-// One lane's tables on one rank: which sentences it encodes, which rows a step has, and which cache rows each of them
-// sees.
+// DecodeLane keeps one lane's tables on one rank: which sentences it encodes, which rows a step has, and which cache
+// rows each of them attends to.
 //
-// Follows the commands alone, so that every rank holds the same tables. Groups and steps are filled up here: on a CPU
-// to kFewestDecodeRows rows, sources with one-token sentences; on a device to the capacity, so that every product of a
-// kind has one shape, by which a device's library chooses how it adds, and sources with padding rows. Rows that only
-// fill up see nothing but cache row 0, and write there.
-// Memory: integers only, sized for the capacity at construction. Thread safety: one thread.
+// The tables follow from the commands alone, so they are the same on every rank. Groups and steps are padded here. On a
+// CPU: to kFewestDecodeRows rows, sources with one-token sentences. On a device: to the capacity, sources with padding
+// rows, so that every product of a kind has one shape, by which a device's library chooses its order of addition.
+// Padding rows attend only to cache row 0, and write there.
+// Memory: integers only, allocated for the capacity at construction. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ class DecodeLane {
  public:
   DecodeLane(const DecodeCapacity& capacity, bool on_device);
 
-  // A group starts. REQUIRES: kEncode.
+  // Starts a group. REQUIRES: kEncode.
   void BeginGroup(const DecodeCommand& command);
-  // A step of it starts. REQUIRES: kStep.
+  // Starts a step of the group. REQUIRES: kStep.
   void BeginStep(const DecodeCommand& command);
 
   // The group's sources.
   const PackedBatch& batch() const { return batch_; }
-  // Where the keys and values of the group's sources go.
+  // The cache rows where the keys and values of the group's sources are written.
   CacheRows memory() const { return {{memory_rows_.data(), static_cast<int64_t>(memory_rows_.size())}}; }
   // The step's rows; valid until the next BeginStep.
   const IncrementalRows& rows() const { return rows_; }

@@ -1,10 +1,10 @@
-// What ranks say to each other while decoding: commands from the searching rank to all others, and the stream of a step
-// or of an encoding over each border, in the order of the commands.
+// DecodeLinks sends and receives between ranks while decoding: commands from the searching rank to all others, and over
+// each border the stream of a step or an encoding, in the order of the commands.
 //
-// Every rank executes commands in the same order and each in ascending order of its chunks, and a message goes from a
-// chunk to the next one; so whoever waits, waits for something that comes earlier in that order: no cycle, whatever the
-// buffering. Sends copy into a ring and return; a full ring waits for its oldest.
-// Threads: one. Blocking: as stated; every wait has the deadline given.
+// No deadlock, whatever the buffering: every rank executes commands in the same order, each in ascending order of its
+// chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
+// copies into a ring and returns; with a full ring it first waits for the oldest.
+// Threads: one. Blocking: as stated; each wait takes at most the timeout given to Bind.
 #pragma once
 
 #include <cstdint>
@@ -24,29 +24,29 @@ namespace hadal {
 
 class DecodeLinks {
  public:
-  // `stream`: where the decoder's streams lie; on a device they cross through the host.
+  // `stream`: where the decoder's streams are; on a device they cross borders through host memory.
   DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
               const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 
-  // The rank that searches: the output head's.
+  // The searching rank, which has the output head.
   int searcher() const { return searcher_; }
 
-  // On the searching rank: to all others.
+  // On the searching rank: sends the command to all others.
   absl::Status SendCommand(const DecodeCommand& command);
-  // On the others.
+  // On the others: waits for the next command.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // The stream that chunk `chunk` of this rank leaves, to the next chunk's rank; the stream that it reads. Of a
-  // combining stack it is all its entries so far (layers/border.h).
+  // Send chunk `chunk`'s output stream to the next chunk's rank, and receive its input stream. Of a stack that combines
+  // its layers, the stream is all its entries so far (layers/border.h).
   absl::Status SendStream(int chunk, ConstAnyMatrix stream);
   absl::Status ReceiveStream(int chunk, AnyMatrix stream);
 
-  // Waits until everything sent has been received.
+  // Waits until all messages sent have been received.
   absl::Status Drain();
 
  private:
-  static constexpr int kBuffers = 2;  // of a border
+  static constexpr int kBuffers = 2;  // per border
 
   // Sends to one peer, oldest first.
   struct Ring {
@@ -54,7 +54,7 @@ class DecodeLinks {
     int64_t sent = 0;
   };
   absl::Status Post(Ring& ring, int buffers, const void* data, int64_t bytes, int peer, int tag, std::string_view what);
-  // Makes room for one more send.
+  // Waits until the ring has room for one more send.
   absl::Status WaitForRoom(Ring& ring, int buffers, std::string_view what);
 
   const Stream stream_;

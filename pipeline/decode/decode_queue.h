@@ -1,5 +1,5 @@
-// Which sentences are translated together: longest first, sentences of like length in one group, as many as a lane's
-// cache is expected to hold. A guess about time only; no result depends on it.
+// DecodeQueue decides which sentences are translated together: longest first, sentences of similar length in one group,
+// as many as a lane's cache is expected to hold. The estimate affects time only; no result depends on it.
 // Thread safety: one thread.
 #pragma once
 
@@ -20,11 +20,11 @@ class DecodeQueue {
   bool empty() const { return waiting_.empty(); }
   // The next group; at least one sentence.  REQUIRES: !empty().
   std::vector<int32_t> Next();
-  // A sentence that did not fit is first in line again.
+  // Puts a sentence that did not fit back to the front.
   void PutBack(int32_t sentence) { waiting_.push_front(sentence); }
 
  private:
-  // Cache rows that a sentence probably takes, its memory included.
+  // Estimate of the cache rows that a sentence takes, its memory included.
   int64_t ExpectedRows(int32_t sentence) const;
 
   std::vector<int32_t> source_rows_;

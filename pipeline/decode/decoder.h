@@ -1,24 +1,24 @@
-// Translation over a pipeline of ranks: encode a group of sentences, then beam search step by step with cached keys and
-// values.
+// Decoder translates over a pipeline of ranks: it encodes a group of sentences, then runs beam search step by step with
+// cached keys and values.
 //
 //   rank of the head: search → commands (which tokens, whose paths, which cache rows) → every rank
 //   every rank:       border → sublayers against its caches → border … → head: candidates → search
-// Works on the weights where they lie: those of a training engine (validation changes no bit of them) or of a loaded
-// checkpoint. Several groups (lanes) are under way at once, so that every stage has work while another group's step is
+// It uses the weights in place: those of a training engine (validation changes no bit of them) or of a loaded
+// checkpoint. Several groups (lanes) are in progress at once, so that a stage has work while another group's step is
 // elsewhere.
 //
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
-// ranks, lanes, threads and sentences a group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU,
-// where cuBLASLt chooses how to add by a product's shape, every group and every step is filled up to the capacity:
-// there the same holds for one set of options (beam, longest source, most sentences a group), as long as the algorithm
-// chosen treats all rows of a product alike. Log-probabilities agree with an evaluation of the same pair to rounding.
-// On a device a group's encoding and a step are one launch each a chunk, from the third on (graph_cache.h), with the
-// same bits.
-// Memory: planned by capacity (decode_capacity.h), in an arena of its own, which bytes() states, or in a training
-// run's. The search itself keeps small vectors.
-// Limitations: a group runs until its last sentence is done, sentences do not join it; with several chunks a rank, the
+// ranks, lanes, threads and sentences per group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU,
+// cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to the
+// capacity. There the same holds for one set of options (beam, longest source, most sentences per group), as long as
+// the chosen algorithm treats all rows of a product alike. Log-probabilities agree with an evaluation of the same pair
+// up to rounding. On a device, from the third time on, a group's encoding and a step are one launch per chunk each
+// (graph_cache.h), with the same bits.
+// Memory: planned by capacity (decode_capacity.h), in an arena of its own, whose size is bytes(), or in a training
+// run's arena. The search itself keeps small vectors.
+// Limitations: no continuous batching: a group runs until its last sentence is done. With several chunks per rank, the
 // chunks of one command run one after the other.
-// Threads: one a rank. Blocking: Translate; all ranks call it together. After an error the job can only end:
+// Threads: one per rank. Blocking: Translate, which all ranks call together. After an error the job can only end:
 // communication is closed.
 #pragma once
 
@@ -40,33 +40,34 @@
 
 namespace hadal {
 
-// What the search found for one sentence: best score first, at most `beam`. Empty where the model gave nothing but NaN.
+// The result for one sentence: best score first, at most `beam` hypotheses. Empty if the model gave only NaN or -inf.
 using Translation = std::vector<Hypothesis>;
 
 class Decoder {
  public:
-  // Plans and allocates this rank's memory. Everything referenced must outlive the decoder; `parameters` hold the
-  // weights of this rank's sublayers of `pipeline`. All ranks call it together.
-  // Errors: those of PlanDecodeCapacity; InvalidArgument for a model without an encoder; ResourceExhausted where any
-  // rank lacks the memory.
+  // Plans and allocates this rank's memory. All references must outlive the decoder; `parameters` hold the weights of
+  // this rank's sublayers of `pipeline`. All ranks call it together.
+  // Errors: those of PlanDecodeCapacity; InvalidArgument for a model without an encoder; ResourceExhausted if any rank
+  // lacks the memory.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout);
-  // The same in memory that is reserved and bound already, a training engine's: `parts` must outlive the decoder.
+  // As Create, in memory already reserved and bound by a training engine. `parts` must outlive the decoder.
   static std::unique_ptr<Decoder> Over(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
                                        Communicator& communicator, DecoderParts& parts, absl::Duration timeout);
 
-  // Translates `sources` (token ids without </s>, the same on every rank); the result is on every rank, in the same
-  // order. `update`: updates applied to the weights; its branch gain is used (BranchNorm), at least 1.
+  // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
+  // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
+  // is used.
   // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
-  // transport's.
+  // communicator's.
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update);
 
-  // Tokens, </s> not counted.
+  // In tokens, without </s>.
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
   const DecodeCapacity& capacity() const { return parts_.capacity; }
-  // Of the decoder's own arena on this rank.
+  // Bytes of the decoder's own arena on this rank.
   int64_t bytes() const { return arena_.bytes(); }
 
  private:
@@ -74,9 +75,9 @@ class Decoder {
           DecoderParts& parts, absl::Duration timeout);
 
   absl::StatusOr<std::vector<std::vector<int32_t>>> WithEnds(std::span<const std::vector<int32_t>> sources) const;
-  // The searching rank: gives commands and executes them until every sentence is done.
+  // On the searching rank: sends commands and executes them until every sentence is done.
   absl::Status Search(std::span<const std::vector<int32_t>> sources, std::vector<Translation>& translations);
-  // The others: executes commands until kEnd.
+  // On the others: executes commands until kEnd.
   absl::Status Follow();
   absl::Status Execute(const DecodeCommand& command);
   absl::Status Encode(int32_t lane);
@@ -87,7 +88,7 @@ class Decoder {
   const Stream stream_;
   Communicator& communicator_;
   Collectives collectives_;
-  // Where the decoder has memory of its own.
+  // Used if the decoder has memory of its own.
   ArenaLayout layout_;
   std::unique_ptr<DecoderParts> own_parts_;
   DecoderParts& parts_;

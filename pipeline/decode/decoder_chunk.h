@@ -1,15 +1,15 @@
-// One contiguous run of sublayers on one rank, as decoding runs it: the encoder's part once a group of sentences, the
-// decoder's part once a step.
+// DecoderChunk computes one contiguous range of sublayers on one rank for decoding: the encoder's part once per group
+// of sentences, the decoder's part once per step.
 //
 //   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every
-//            cross-attention here, and on to later chunks while they have any
+//            cross-attention here, and on to later chunks if they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
-// Caches: one matrix a decoder layer with a part for each lane. Rows are read that the group under way has written, and
-// row 0, which rows that only fill up share (decode_lane.h): it begins as zeros, so that these compute no NaN of what
-// lay there before. The encoder runs through the segments of training, cut wherever the plan allows, so a source's
-// memory has the bits of an evaluation. On a device every group and every step has the same rows, and what changes lies
-// at fixed places of its memory (decode_blocks.h, batch_slots.h), so that either is launched as a graph
-// (graph_cache.h). Pure arithmetic: a chunk never communicates. Thread safety: one thread.
+// Caches: one matrix per decoder layer, with a part for each lane. A step reads only rows that its group has written,
+// and row 0, which padding rows share (decode_lane.h); row 0 starts as zeros, so that they do not compute NaN from old
+// memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's memory has the
+// bits of an evaluation. On a device every group and step has the same number of rows, and what changes is at fixed
+// addresses (decode_blocks.h, batch_slots.h), so both are launched as graphs (graph_cache.h). A chunk never
+// communicates. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -36,16 +36,17 @@ class DecoderChunk {
  public:
   struct Launching {
     bool on_device = false;
-    bool graphs = false;  // launch as CUDA graphs; read only where on_device
+    bool graphs = false;  // launch CUDA graphs; ignored unless on_device
   };
   // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Call before the first Encode. `update`: the updates that the weights have had, ≥ 1. Scratch may hold anything.
+  // Call before the first Encode. `update`: number of updates applied to the weights, ≥ 1. The scratch need not be
+  // initialised.
   void Begin(const Stream& stream, int64_t update) const;
 
-  // Which borders are crossed. A chunk that takes no part in one of the two has neither input nor work in it.
+  // Whether Encode and Step read from and write to a border. A chunk without a part in one of them has neither.
   bool encode_input() const { return encode_input_; }
   bool encode_output() const { return encode_output_; }
   bool encodes() const { return encode_input_ || first_ == 0; }
@@ -53,47 +54,47 @@ class DecoderChunk {
   bool step_output() const { return step_output_; }
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
-  // Where the border's stream must be before Encode or Step, of `rows` rows or, of a combining stack, of its entries of
-  // as many.
+  // Where the border's stream must be before Encode or Step: `rows` rows, or for a stack that combines its layers, that
+  // many for each entry.
   AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
 
-  // Runs the encoder's part on the sources of context.batch for `lane`, whose keys and values go to the cache rows
-  // `memory`. Returns the stream that leaves the chunk.
+  // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
+  // rows `memory`. Returns the chunk's output stream.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane);
-  // Runs one step of `lane`. Returns the stream that leaves the chunk; with the head, candidates() then holds the
-  // answer.
+  // Runs one step of `lane`. Returns the chunk's output stream; with the head, candidates() is then the answer.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   const std::optional<CandidateTable>& candidates() const { return candidates_; }
 
-  // What it launches as graphs; null: nothing.
+  // The graphs it launches; null: none.
   const GraphCache* graphs() const { return graphs_.get(); }
 
  private:
   struct DecoderSublayer {
     IncrementalSublayer sublayer;
-    int32_t cache = 0;  // of caches_
-    // Of a stack that combines its layers: what a layer's first sublayer reads, and the entry that its last one writes.
+    int32_t cache = 0;  // index in caches_
+    // For a stack that combines its layers: what a layer's first sublayer reads, and the entry that its last one
+    // writes.
     std::optional<LayerCombination> combination = {};
     int64_t entry = -1;
   };
 
-  // Whether Encode has anything to do but to hand on: a graph of nothing is none.
+  // Whether Encode does more than pass its input on; if not, there is nothing to record as a graph.
   bool EncodeLaunches() const;
-  // Runs `launch`, on a device as a graph of `key` where that may be.
+  // Runs `launch`, on a device as a graph of `key` if possible.
   void Run(const Stream& stream, const GraphKey& key, const std::function<void()>& launch) const;
   ConstAnyMatrix EncodeSublayers(const SublayerContext& context, const CacheRows& memory, int32_t lane) const;
   ConstAnyMatrix StepSublayers(const IncrementalContext& context, int32_t lane) const;
   void AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity);
   void AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout);
-  // Of a stack's sublayers [first, last) here, where the stack combines its layers: the entries of its history in front
-  // of them. 0 else.
+  // If the stack of the sublayers [first, last) here combines its layers: adds its history and returns the number of
+  // entries before them. Otherwise returns 0.
   int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
                      std::optional<LayerCombination>& closing);
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
     return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.stream(0, rows, storage);
   }
-  // What closes a stack that combines, its history complete. Returns the stream that leaves it.
+  // Closes a stack that combines its layers, once its history is complete. Returns the stack's output stream.
   ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                        Stack stack, int64_t rows) const;
   AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {
@@ -110,19 +111,19 @@ class DecoderChunk {
   std::optional<TokenEmbedding> embedding_source_, embedding_target_;
   std::vector<Segment> encoder_;
   std::vector<DecoderSublayer> decoder_;
-  Storage encode_storage_, step_storage_;          // of what comes in
+  Storage encode_storage_, step_storage_;          // of the input streams
   int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
   std::optional<CandidateHead> head_;
   std::optional<CandidateTable> candidates_;
   std::vector<ArenaSlice> cache_slices_;
   std::vector<std::byte*> caches_;
-  // On a device.
-  std::optional<BatchSlots> groups_;  // a slot a lane
+  // Used on a device.
+  std::optional<BatchSlots> groups_;  // one slot per lane
   ArenaSlice branch_gains_slice_;
-  float* branch_gains_ = nullptr;       // [last − first] of the step
+  float* branch_gains_ = nullptr;       // [last − first] for the step
   std::unique_ptr<GraphCache> graphs_;  // or null
-  // Where the streams that leave the chunk lie. Of one size a graph leaves them where its recording did.
+  // The output streams' places. A graph leaves a stream where its recording did.
   ConstAnyMatrix encoded_, stepped_;
 };
 

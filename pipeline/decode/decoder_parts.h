@@ -1,6 +1,6 @@
-// What decoding holds on a rank: its buffers, links and chunks, reserved in one layout. A training run reserves them in
-// its own arena, as a program of its own over training's scratch (engine.h); a Decoder by itself has an arena for them.
-// Nothing but the tables of positions lasts: each Translate begins with scratch that holds anything
+// DecoderParts is what decoding needs on a rank: buffers, links and chunks, reserved in one layout. A training run
+// reserves them in its own arena, as a second program over training's scratch (engine.h); a stand-alone Decoder has its
+// own arena. Only the tables of positions are lasting; each Translate begins with uninitialised scratch
 // (DecoderChunk::Begin). Thread safety: one thread.
 #pragma once
 
@@ -18,13 +18,13 @@
 namespace hadal {
 
 struct DecoderParts {
-  // `stage`: of `pipeline`. `plan` must outlive the object.
+  // `stage`: in `pipeline`. `plan` must outlive the object.
   DecoderParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const DecoderOptions& options,
                const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
-  // `communicator`: the stages'.
+  // `communicator`: the pipeline's stages.
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 
-  // What the device's free memory fell by as graphs were made.
+  // Device memory that the graphs took, measured as the fall in free memory.
   int64_t graph_bytes() const;
 
   const DecoderOptions options;

@@ -1,7 +1,8 @@
-// A checkpoint laid over a pipeline of ranks for use: this rank's weights, and nothing that training needs.
+// InferenceModel is a checkpoint loaded over a pipeline of ranks for inference: this rank's weights, without what
+// training needs.
 //
-// The model is cut by what decoding costs: the encoder runs once a sentence, the decoder for every hypothesis at every
-// position. Thread safety: read-only after Load. Blocking: Load, which all ranks call together.
+// The model is cut by the cost of decoding: the encoder runs once per sentence, the decoder for every hypothesis at
+// every position. Thread safety: read-only after Load. Blocking: Load, which all ranks call together.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,9 @@ namespace hadal {
 
 class InferenceModel {
  public:
-  // `beam`: hypotheses a sentence, for the cut; `stream`: whose memory the weights go to.
-  // Errors: those of reading weights and of MakePipelinePlan; ResourceExhausted. One rank's error is every rank's.
+  // `beam`: hypotheses per sentence, for the costs; `stream`: its memory receives the weights.
+  // Errors: those of reading weights and of MakePipelinePlan; ResourceExhausted. An error of one rank is returned on
+  // all.
   static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(ModelCheckpoint checkpoint, int beam,
                                                               Communicator& communicator, const Stream& stream,
                                                               absl::Duration timeout);

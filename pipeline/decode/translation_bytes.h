@@ -1,4 +1,4 @@
-// Translations as bytes, for the way from the searching rank to the others. Same binary on both sides.
+// Serialises translations for the broadcast from the searching rank to the others. Both sides run the same binary.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 namespace hadal {
 
 std::string TranslationsToBytes(std::span<const std::vector<Hypothesis>> translations);
-// Errors: Internal when `bytes` were cut short.
+// Errors: Internal if `bytes` are cut short.
 absl::StatusOr<std::vector<std::vector<Hypothesis>>> TranslationsFromBytes(std::string_view bytes);
 
 }  // namespace hadal

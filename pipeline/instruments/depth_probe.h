@@ -1,10 +1,10 @@
-// The probe: one small batch that never changes, run forward without dropout, so that what the instruments see of it
-// changes with the weights alone.
+// DepthProbe is one small batch that never changes, run forward without dropout, so that what the instruments measure
+// on it changes with the weights alone.
 //
-// It is the first sentences of the training corpus that fit. F(x, θ_0), the decoder's output before the first update,
-// is what ‖ΔF‖ is measured from; the rank of the output head keeps it in RUN_DIR/depth_probe.safetensors, so that it
-// outlives a resume.
-// Threads: one a rank; what takes an engine or collectives is collective and blocking.
+// The batch is the first sentences of the training corpus that fit. ‖ΔF‖ is measured from F(x, θ_0), the decoder's
+// output before the first update. The rank of the output head (of replica 0) stores it in
+// RUN_DIR/depth_probe.safetensors, so that it survives a resume.
+// Threads: one per rank. Calls that take an engine or collectives are collective and blocking.
 #pragma once
 
 #include <cstdint>
@@ -26,30 +26,29 @@ inline constexpr char kDepthProbeFile[] = "depth_probe.safetensors";
 
 class DepthProbe {
  public:
-  // Errors: InvalidArgument when no sentence of the corpus fits a micro-batch.  REQUIRES: options.depth.probe_tokens >
-  // 0.
+  // Errors: InvalidArgument if no sentence of the corpus fits a micro-batch.  REQUIRES: options.depth.probe_tokens > 0.
   static absl::StatusOr<DepthProbe> Create(const TrainOptions& options, const ModelPlan& plan, const Corpus& corpus);
 
-  // Forward with the weights as they are at `update` (1-based); statistics() then hold the sums of this rank's
-  // sublayers.
+  // Runs the forward with the current weights, as of `update` (1-based); statistics() then holds the sums of this
+  // rank's sublayers.
   absl::Status Run(Engine& engine, int64_t update);
 
-  // What the last Run gave is F(x, θ_0), and is kept. Errors: those of the file, on every rank alike (measuring goes on
-  // without it).
+  // Stores the last Run's output as F(x, θ_0). Errors: those of the file, the same on every rank (measuring can
+  // continue without it).
   absl::Status KeepFirstOutput(Collectives& collectives);
-  // F(x, θ_0) is what an earlier start of this run kept. Errors, on every rank alike: it is not there, damaged, or of
-  // another probe.
+  // Loads the F(x, θ_0) that an earlier start of this run stored. Errors, the same on every rank: the file is missing,
+  // damaged, or of another probe.
   absl::Status LoadFirstOutput(Engine& engine, Collectives& collectives);
 
   const DepthStatistics& statistics() const { return *statistics_; }
-  // Where the output head is: ‖F(x, θ) − F(x, θ_0)‖² of the last Run, summed over the rows; elsewhere 0.
+  // ‖F(x, θ) − F(x, θ_0)‖² of the last Run, summed over the rows, on the rank that keeps F(x, θ_0); elsewhere 0.
   double ChangeSquares() const;
-  // Rows of F where the output head is; elsewhere 0.
+  // Rows of F(x, θ_0) on the rank that keeps it; elsewhere 0.
   int64_t output_rows() const;
 
  private:
   DepthProbe(const ModelPlan& plan, std::string path) : plan_(&plan), path_(std::move(path)) {}
-  // Where the output head is that runs the probe.
+  // Whether this rank keeps F(x, θ_0): the output head's rank in replica 0.
   bool KeepsOutput(Engine& engine) const;
   absl::Status Write() const;
   absl::Status Read();
@@ -60,7 +59,7 @@ class DepthProbe {
   uint64_t seed_ = 0;
   std::vector<PackedBatch> batches_;  // [1]
   std::unique_ptr<DepthStatistics> statistics_;
-  std::vector<float> first_output_;  // F(x, θ_0) [rows·d]; empty: not here, or not known
+  std::vector<float> first_output_;  // F(x, θ_0) [rows·d]; empty: not kept here, or not known
 };
 
 }  // namespace hadal

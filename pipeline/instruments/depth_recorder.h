@@ -1,12 +1,12 @@
-// The instruments that see the depth, on one rank: when to look (recording_schedule.h), at what (depth_statistics.h,
-// depth_probe.h, pipeline/parameter_update.h), and one exchange that brings it together (runtime/depth_metrics.h says
-// what each number is).
+// DepthRecorder runs the depth instruments on one rank: when to record (recording_schedule.h), what to measure
+// (depth_statistics.h, depth_probe.h, pipeline/parameter_update.h), and one all-gather of the results
+// (runtime/depth_metrics.h defines each number).
 //
-//   BeforeStep(s)   recording: the engine's observer and the update's measurement are switched on
-//   AfterStep(s)    recording: probe forward, all-gather, DepthMetrics
-// They change no bit of training, and their numbers are the same bits for every number of stages and threads, every
+//   BeforeStep(s)   recording step: switches on the engine's observer and the measurement of the update
+//   AfterStep(s)    recording step: probe forward, all-gather, DepthMetrics
+// Recording changes no bit of training. Its numbers are bit-identical for every number of stages and threads, every
 // schedule, with and without activation checkpointing (replicas round sums in another order, as everywhere).
-// Threads: one a rank; Begin and AfterStep are collective and blocking.
+// Threads: one per rank; Begin and AfterStep are collective and blocking.
 #pragma once
 
 #include <cstdint>
@@ -28,27 +28,27 @@ namespace hadal {
 
 class DepthRecorder {
  public:
-  // `engine`, `plan` and `pipeline` must outlive it. Errors: those of the probe.
+  // `engine`, `plan` and `pipeline` must outlive the object. Errors: those of the probe.
   static absl::StatusOr<std::unique_ptr<DepthRecorder>> Create(const TrainOptions& options, const ModelPlan& plan,
                                                                const PipelinePlan& pipeline, const Corpus& corpus,
                                                                Engine& engine, Communicator& world,
                                                                absl::Duration timeout);
 
-  // Before the first step of this process. Returns what goes unrecorded and why, "" where nothing does; the same on
+  // Call before the first step of this process. Returns what will not be recorded and why, "" if nothing; the same on
   // every rank.
-  // Errors: those of transfers.
+  // Errors: those of Communicator::Wait.
   absl::StatusOr<std::string> Begin(int64_t first_step);
-  // Switches on for the step `step` what it is to be seen with.
+  // Switches on what is to be measured in `step`.
   void BeforeStep(int64_t step, UpdateSettings& settings);
-  // `update`: updates applied so far. nullopt: not a recording step.
+  // `update`: number of updates applied so far. Returns nullopt if it was not a recording step.
   absl::StatusOr<std::optional<DepthMetrics>> AfterStep(int64_t step, int64_t update, const StepResult& result);
 
  private:
   DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Engine& engine,
                 Communicator& world, absl::Duration timeout);
 
-  // Sums of a sublayer that add up over ranks: everything is on one rank of a pipeline, replicas have seen different
-  // micro-batches.
+  // Sums of a sublayer that add up over ranks: within a pipeline one rank has them all, and replicas have seen
+  // different micro-batches.
   struct SublayerSums;
   std::vector<double> Mine() const;
   static std::vector<SublayerSums> AddUp(const std::vector<std::vector<double>>& all, size_t sublayers);

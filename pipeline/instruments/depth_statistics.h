@@ -1,12 +1,12 @@
-// The observer that the instruments use: a few sums for each tensor of each sublayer, over the micro-batches of one
-// program.
+// DepthStatistics is the observer of the instruments: it computes a few sums for each tensor of each sublayer, over the
+// micro-batches of one program.
 //
-// Numerics: squares are summed in double over blocks of kBlock elements, blocks and then micro-batches in ascending
-// order (every chunk runs its micro-batches in that order), so that the sums are the same bits for every number of
-// stages and threads, every schedule, with and without activation checkpointing. Cosines are taken a row in double and
-// added in row order.
-// Memory: a few numbers a sublayer and the scratch of one tensor's blocks, all allocated by the constructor. Thread
-// safety: as the observer's.
+// Numerics: squares are summed in double over blocks of kBlock elements; blocks and then micro-batches are added in
+// ascending order (every chunk runs its micro-batches in that order). So the sums are bit-identical for every number of
+// stages and threads, every schedule, with and without activation checkpointing. Cosines are computed per row in double
+// and added in row order.
+// Memory: a few numbers per sublayer and scratch for one tensor's blocks, allocated by the constructor.
+// Thread safety: the observer's.
 #pragma once
 
 #include <array>
@@ -22,10 +22,10 @@ namespace hadal {
 
 struct TensorSums {
   double squares = 0;   // Σ x²
-  double elements = 0;  // how many
-  double non_zero = 0;  // kHidden: how many are not 0
-  double cosines = 0;   // kOutput: Σ over rows of cos(row, the row before the sublayer)
-  double rows = 0;      // … and over how many rows (none of the two all zero)
+  double elements = 0;  // count
+  double non_zero = 0;  // kHidden: count of those that are not 0
+  double cosines = 0;   // kOutput: Σ over rows of cos(row, the same row before the sublayer)
+  double rows = 0;      // count of the rows in `cosines`; a row is left out if either vector is all zero
   bool operator==(const TensorSums&) const = default;
 };
 
@@ -33,18 +33,18 @@ class DepthStatistics : public DepthObserver {
  public:
   static constexpr int64_t kBlock = 16384;
 
-  // Sums up the given tensors and passes over all others.
+  // Sums the given tensors and ignores all others.
   DepthStatistics(const ModelPlan& plan, const ActivationCapacity& capacity,
                   std::initializer_list<DepthTensor> tensors);
 
   void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) override;
   void Clear();
 
-  // elements = 0: this rank has not seen it since Clear.
+  // elements = 0: this rank has not seen the tensor since Clear.
   const TensorSums& sums(int32_t sublayer, DepthTensor tensor) const {
     return sums_[sublayer * kDepthTensors + static_cast<int32_t>(tensor)];
   }
-  // The model's output of the last micro-batch, where the head is, if kModelOutput was asked for; else empty.  [rows·d]
+  // The model's output in the last micro-batch, on the head's rank, if kModelOutput is wanted; else empty.  [rows·d]
   const std::vector<float>& model_output() const { return model_output_; }
 
  private:
@@ -54,11 +54,11 @@ class DepthStatistics : public DepthObserver {
   std::array<bool, kDepthTensors> wanted_{};
   std::vector<TensorSums> sums_;       // [sublayers · kDepthTensors]
   std::vector<double> block_squares_;  // scratch
-  std::vector<double> row_cosines_;    // scratch; NaN where a row is all zero
+  std::vector<double> row_cosines_;    // scratch; NaN if either row is all zero
   std::vector<float> model_output_;
 };
 
-// Σ over all micro-batches of all ranks of one pipeline: a tensor is whole on one rank.
+// sqrt(squares / elements). Each tensor is whole on one rank of a pipeline.
 double RootMeanSquare(const TensorSums& sums);
 
 }  // namespace hadal

@@ -1,11 +1,10 @@
-// Where the first number of a bad step was not finite: layer, sublayer, direction, tensor.
+// Finds the first number of a bad step that was not finite: layer, sublayer, direction, tensor.
 //
-// A step is a function of (seed, step, weights), and a bad one changes no weights: so it runs once more, applying
-// nothing, with an observer that looks at every tensor. Good steps pay nothing. "First" is first in the lowest
-// micro-batch that is concerned: forward in order of depth, then backward against it, whatever the order in which the
-// schedule interleaves micro-batches. A step that is finite when computed again was spoilt by the machine, not by the
-// model; the text says so.
-// Threads: one a rank; collective; blocking.
+// A step is a function of (seed, step, weights), and a bad one changes no weights. So the step is run again without an
+// update, with an observer that checks every tensor; good steps pay nothing. "First" means first in the lowest
+// micro-batch affected: forward in order of depth, then backward in reverse, however the schedule interleaves
+// micro-batches. If the repeated step is finite, the machine has spoilt the first run, not the model; the text says so.
+// Threads: one per rank. Collective and blocking.
 #pragma once
 
 #include <span>
@@ -17,7 +16,7 @@
 
 namespace hadal {
 
-// "forward, decoder layer 3 cross-attention, F(x) (micro-batch 2)"; the same on every rank.
+// Returns "forward, decoder layer 3 cross-attention, F(x) (micro-batch 2)", say; the same on every rank.
 // `batches`, `scalars`, `update`: those of the step that was not finite. Errors: those of the step.
 absl::StatusOr<std::string> LocateNonFinite(Engine& engine, std::span<const PackedBatch> batches,
                                             const StepScalars& scalars, UpdateSettings update,

@@ -1,7 +1,7 @@
-// At which steps the instruments record: all of the first ones, where deep models fail, then ever fewer, evenly on a
-// logarithmic axis.
+// Decides at which steps the instruments record: at all of the first ones, where deep models fail, then less and less
+// often, evenly on a logarithmic axis.
 //
-// A pure function of the step, so that a resumed run records at the same steps as an undisturbed one.
+// A pure function of the step, so a resumed run records at the same steps as an uninterrupted one.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace hadal {
 
-// Steps s < dense_steps; after them s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥ 0.
+// True for steps s < dense_steps, and then for s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥
+// 0.
 bool IsRecordingStep(const DepthOptions& options, int64_t step);
 
 }  // namespace hadal

@@ -1,11 +1,11 @@
-// Whether one system's BLEU differs from another's by more than the choice of test sentences explains: the paired
-// bootstrap (Koehn 2004), as a two-sided test.
+// Tests whether two systems' BLEU differs by more than the choice of test sentences explains: the paired bootstrap
+// (Koehn 2004), as a two-sided test.
 //
 //   Δ    = BLEU(a) − BLEU(b) on the whole test set
 //   Δ_i  = the same on the i-th resample: as many segments, drawn with replacement, the same ones for both systems
 //   p    = (1 + #{ i : |Δ_i − mean Δ_i| ≥ |Δ| }) / (1 + n)
-// The resamples' spread around their mean stands for that of two systems that do not differ. Random numbers are counted
-// (runtime/random.h): the same files give the same p everywhere.
+// The spread of the resamples around their mean approximates that of two systems that do not differ. Random numbers are
+// counted (runtime/random.h), so the same files give the same p everywhere.
 // Thread safety: pure.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace hadal {
 
-// A system's counts, segment by segment.  REQUIRES: as many hypotheses as references.
+// Returns a system's counts for each segment.  REQUIRES: as many hypotheses as references.
 std::vector<BleuCounts> CountSegments(absl::Span<const std::string> hypotheses,
                                       absl::Span<const std::string> references);
 
@@ -28,8 +28,8 @@ struct BootstrapOptions {
   uint64_t seed = 12345;
 };
 
-// p of the difference between two systems on the same segments. 1 for no segment.
-// REQUIRES: equally many segments.
+// The p-value of the difference between two systems on the same segments; 1 if there are none.
+// REQUIRES: a and b have equally many segments.
 double PairedBootstrapPValue(absl::Span<const BleuCounts> a, absl::Span<const BleuCounts> b,
                              const BootstrapOptions& options = {});
 

@@ -1,9 +1,10 @@
-// A grid of runs (configs/compare.proto) unrolled into its cells: name, what `hadal train` is given, config, expected
+// Expands a grid of runs (configs/compare.proto) into its cells: name, arguments of `hadal train`, config, expected
 // cost.
 //
-// Cells are ordered by cost, the cheapest first, so that a budget cuts only the dear ones; equally dear ones as
-// written, the last axis fastest. Every cell's config is loaded and checked here, before the first run.
-// Thread safety: pure but for reading files.
+// Cells are ordered by cost, cheapest first, so that a budget cuts only the expensive ones; cells of equal cost are in
+// the order written, with the last axis varying fastest. Every cell's config is loaded and checked before the first
+// run.
+// Thread safety: pure, except for reading files.
 #pragma once
 
 #include <string>
@@ -22,13 +23,13 @@ struct GridAxis {
 };
 
 struct GridCell {
-  std::string name;                    // "method=deepnorm,depth=18": its run directory's name
+  std::string name;                    // "method=deepnorm,depth=18": also the name of its run directory
   std::vector<int> place;              // [axes] index of its label
-  std::vector<std::string> files;      // what `hadal train` is given …
-  std::vector<std::string> overrides;  // … and its --set
-  config::RunConfig config;            // both together
+  std::vector<std::string> files;      // config files for `hadal train` …
+  std::vector<std::string> overrides;  // … and its --set arguments
+  config::RunConfig config;            // the result of both
   double cost = 0;                     // CellCost
-  int ranks = 0;                       // of the run; 0: as many as the others
+  int ranks = 0;                       // of the run; 0: the same as for the others
 };
 
 struct ComparisonGrid {
@@ -37,14 +38,14 @@ struct ComparisonGrid {
   std::vector<GridCell> cells;
 };
 
-// Multiply-adds of the run's matrix products, forward and backward, attention's apart: 3 × weights of the layers ×
-// tokens a step × steps. Of a run that is not limited by steps: those of one step. Compares cells with one another.
+// Multiply-adds of the run's matrix products, forward and backward, without attention's: 3 × weights of the layers ×
+// tokens per step × steps. For a run without a limit in steps: those of one step. Only for comparing cells.
 double CellCost(const config::RunConfig& config);
 
-// `overrides` ("a.b=c") are laid over every cell.
-// Errors: those of loading files; InvalidArgument for axes or values without a name, with the same name twice or with
-// characters that a directory's name should not have, for an exclusion that names no axis or label, for a grid of no
-// cells, and for a cell whose config is wrong, with the cell's name.
+// Applies `overrides` ("a.b=c") to every cell.
+// Errors: those of loading files; InvalidArgument for axes or values without a name, with duplicate names or with
+// characters not fit for a directory's name, for an exclusion that names no axis or label, for a grid without cells,
+// and for a cell with a wrong config (names the cell).
 absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides);
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-// The report of a comparison as one HTML file: tables and inline SVG, nothing to load.
+// The report of a comparison as one self-contained HTML file: tables and inline SVG.
 #include "absl/strings/str_cat.h"
 #include "tools/compare/comparison_charts.h"
 #include "tools/compare/comparison_report.h"

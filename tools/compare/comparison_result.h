@@ -1,4 +1,4 @@
-// What a cell of a grid reached, and its verdict by one rule for all methods.
+// What a cell of a grid reached, and its verdict, by one rule for all methods.
 //
 //   below = H − best validation nll       H: the unigram level, the nll of the validated sentences under token
 //                                         frequencies alone
@@ -6,8 +6,8 @@
 //   fails    below < 0.05    it knows token frequencies at most
 //   between  else
 //   diverged the run ended because its numbers were not finite, whatever came before
-// Why not the loss: Post-LN's falls too at first, through the output layer alone; only the distance below H tells the
-// two apart. Thread safety: pure but for reading files.
+// Why not the loss: that of Post-LN also falls at first, through the output layer alone; only the distance below H
+// tells the two apart. Thread safety: pure, except for reading files.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace hadal {
 
-inline constexpr double kTrainsBelow = 0.3, kFailsBelow = 0.05;  // nats a target token
+inline constexpr double kTrainsBelow = 0.3, kFailsBelow = 0.05;  // nats per target token
 
 enum class Verdict { kTrains, kBetween, kFails, kDiverged, kUnknown };
 // "trains", "between", "fails", "diverged", "not known".
@@ -28,8 +28,8 @@ std::string ToString(Verdict verdict);
 
 struct CellResult {
   int64_t steps = 0;
-  std::optional<double> loss;      // of the last step, where finite
-  std::optional<double> best_nll;  // of validations
+  std::optional<double> loss;      // of the last step, if finite
+  std::optional<double> best_nll;  // of all validations
   int64_t best_step = 0;
   std::optional<double> below_unigram;
   Verdict verdict = Verdict::kUnknown;
@@ -37,7 +37,7 @@ struct CellResult {
 
 CellResult JudgeCell(const CellRun& run, const RunRecord& record);
 
-// The unigram level of a run's validation, or nothing where it does not validate.
+// The unigram level of a run's validation; nullopt if it does not validate.
 // Errors: those of opening the corpora.
 absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& config);
 

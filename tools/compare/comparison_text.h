@@ -1,4 +1,4 @@
-// The words and rows that the Markdown and the HTML of a comparison share.
+// The texts and table rows that a comparison's Markdown and HTML share.
 //
 // Thread safety: pure.
 #pragma once
@@ -26,9 +26,9 @@ inline constexpr InstrumentColumn kInstrumentColumns[] = {
     {"active", "active", &CellInstruments::active},
 };
 
-// The rule of the verdicts, with the unigram level where all cells have the same.
+// The rule of the verdicts, with the unigram level if all cells have the same.
 std::string RuleText(const ComparisonReport& report);
-// What the instruments' columns are.
+// Explains the instruments' columns.
 std::string InstrumentNote();
 
 std::vector<std::string> PanelHeader(const ComparisonReport& report, const ComparisonPanel& panel);
@@ -37,7 +37,7 @@ std::vector<std::string> RunCells(const ComparedCell& cell);
 std::vector<std::string> InstrumentHeader();
 std::vector<std::string> InstrumentCells(const ComparedCell& cell);
 
-// The cells as the tables name them: panel by panel, column by column.
+// All cells in the order of the tables: panel by panel, column by column.
 std::vector<const ComparedCell*> InTableOrder(const std::vector<ComparisonPanel>& panels);
 
 }  // namespace hadal

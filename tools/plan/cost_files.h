@@ -1,5 +1,5 @@
-// Files that say what the parts of a step cost: a profile that `hadal bench profile` measured, a machine's description,
-// or both (then the profile's costs, and the machine's links between nodes).
+// The files that give the costs of a step's parts: a profile measured by `hadal bench profile`, a machine's
+// description, or both (then the profile's costs, with the machine's links between nodes).
 #pragma once
 
 #include <memory>
@@ -23,23 +23,23 @@ struct CostFiles {
   bool empty() const { return profile.empty() && machine.empty(); }
 };
 
-// --profile and --machine. `purpose`: what they are for, after their kind ("shown beside what was measured").
+// Adds --profile and --machine. `purpose`: what they are for, after their kind ("shown beside what was measured").
 void AddCostFlags(CLI::App& command, const std::string& purpose, CostFiles& files);
 
-// Both, read.
+// The contents of CostFiles.
 struct LoadedCosts {
   std::optional<config::Profile> profile;
   std::optional<Machine> machine;
 
-  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: at least one of them.
+  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: at least one of the two.
   absl::StatusOr<std::unique_ptr<StepCosts>> For(const ModelOptions& model) const;
 };
 
 // Errors: those of LoadProfile and LoadMachine.
 absl::StatusOr<LoadedCosts> LoadCosts(const CostFiles& files);
 
-// What a run keeps in its directory.
-CostFiles StoredCosts(const std::string& run_directory);  // with the names of files that are there
+// The copies that a run keeps in its directory. StoredCosts names the files that exist there.
+CostFiles StoredCosts(const std::string& run_directory);
 absl::Status StoreCosts(const CostFiles& files, const std::string& run_directory);
 
 }  // namespace hadal

@@ -1,12 +1,13 @@
-// A quick estimate of a layout's memory: close to the exact one (layout_prediction.h) without laying anything out.
+// LayoutEstimate estimates a layout's memory quickly: close to the exact value (layout_prediction.h), without laying it
+// out.
 //
-//   state         elements of the stage's parameters, with moments and masters divided by the replicas that share them
-//   activations   micro-batches live at once × what their sublayers keep (Segment::saved_bytes, added up), or with
-//                 checkpointing every k: inputs of segments, and one segment's saved tensors
+//   state         elements of the stage's parameters; moments and masters divided by the replicas that share them
+//   activations   live micro-batches × what their sublayers keep (Segment::saved_bytes, added up); with checkpointing
+//                 every k: inputs of segments, and one segment's saved tensors
 //   scratch       workspace, borders' buffers, replicas' receive buffers
 // Live micro-batches of stage s: gpipe m; 1f1b min(m, S - s); interleaved 2(S - s - 1) + (v - 1)·S + 1 chunks, at most
 // v·m.
-// Threads: one object a thread (it caches). Time: O(stages) a layout.
+// Threads: one object per thread (it caches). Time: O(stages) per layout.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +24,17 @@ class LayoutEstimate {
   // `model` and `machine` must outlive the object.
   LayoutEstimate(const ModelPlan& model, const LayoutMachine& machine);
 
-  // Of the fullest device, cut at `borders` (of the pieces).
+  // Bytes of the fullest device, if the model is cut at `borders` (of the pieces).
   int64_t Bytes(const LayoutPrediction& layout, const std::vector<int32_t>& borders);
-  // The k of checkpointing that takes the fewest bytes.
+  // The checkpointing interval k that needs the fewest bytes.
   int32_t BestSegment(const LayoutPrediction& layout);
-  // Whether any of the layouts, cut into equal counts, would fit.
+  // Whether any of the layouts, cut into equal counts of sublayers, would fit.
   bool AnyFits(std::vector<LayoutPrediction> layouts, int64_t limit_bytes);
 
  private:
-  struct Kept {  // of a micro-batch
+  struct Kept {  // for one micro-batch
     ActivationCapacity capacity;
-    std::vector<double> saved_before;  // [n + 1] floats saved by the sublayers in front
+    std::vector<double> saved_before;  // [n + 1] floats saved by all earlier sublayers
   };
   const Kept& KeptBy(const BatchOptions& batch);
   double StageBytesOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders, const Kept& kept, int stage);
@@ -43,9 +44,9 @@ class LayoutEstimate {
 
   const ModelPlan& model_;
   const LayoutMachine& machine_;
-  std::vector<double> elements_before_;               // [n + 1] parameters of the sublayers in front
-  std::vector<double> foreign_before_;                // [n + 1] elements of tables used by them and owned by others
-  std::map<std::pair<int32_t, int32_t>, Kept> kept_;  // by tokens of a micro-batch
+  std::vector<double> elements_before_;               // [n + 1] parameters of all earlier sublayers
+  std::vector<double> foreign_before_;                // [n + 1] elements of tables that they use and others own
+  std::map<std::pair<int32_t, int32_t>, Kept> kept_;  // by the tokens of a micro-batch
 };
 
 }  // namespace hadal

@@ -1,10 +1,10 @@
-// The layouts of a scaling sweep, a line each: a name, the number of ranks, and settings of `hadal train`:
+// Parses the layouts of a scaling sweep. Each line has a name, the number of ranks, and settings of `hadal train`:
 //
 //   # comment
 //   one    1
 //   two    2   --set pipeline.schedule="gpipe"
 //   grid   4   --set pipeline.replicas=2 --set pipeline.threads=1
-// Words are separated by blanks; quotes are part of a value, as the shell of launch/slurm/sweep.sbatch reads them.
+// Blanks separate words; quotes are part of a value, as the shell of launch/slurm/sweep.sbatch reads them.
 // Thread safety: pure.
 #pragma once
 
@@ -23,9 +23,9 @@ struct Layout {
   std::vector<std::string> overrides;  // "a.b=c"
 };
 
-// `path` stands in messages. Errors: InvalidArgument with the line for a name that is missing, used twice or no name
-// for a directory (letters, digits, ".", "_", "+", "-"), for a number of ranks below 1, for words other than --set
-// FIELD=VALUE, and for no layout at all.
+// `path` is used in messages. Errors: InvalidArgument with the line for a name that is missing, used twice or not
+// usable as a directory (letters, digits, ".", "_", "+", "-"), for fewer ranks than 1, for words other than --set
+// FIELD=VALUE, and if there is no layout at all.
 absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text, const std::string& path);
 
 }  // namespace hadal

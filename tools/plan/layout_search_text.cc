@@ -1,4 +1,4 @@
-// What `hadal plan --machine` prints, for people and for programs.
+// The output of `hadal plan --machine`, as text and as JSON.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
-// A cluster of equal nodes, as the planner reads it (configs/machine.proto): plain numbers in base units, derated where
+// A cluster of equal nodes as the planner uses it (configs/machine.proto): plain numbers in base units, derated where
 // the description says so.
 //
-// A device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
+// One device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
 // Threads: values.
 #pragma once
 
@@ -13,29 +13,29 @@
 
 namespace hadal {
 
-// How long a message takes from one device to another.
+// The speed of messages from one device to another.
 struct LinkRate {
-  double bytes_per_second = 0;  // reached; 0: free
+  double bytes_per_second = 0;  // achieved; 0: transfers are free
   double latency_seconds = 0;
 
   double HeldSeconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
-// What numbers take and how fast they are multiplied.
+// The type in which products compute: it sets the bytes of a number and the rate.
 enum class Precision { kFp32, kBf16 };
 
 struct Machine {
   std::string name;
   int nodes = 1;
   int devices_per_node = 1;
-  int64_t memory_bytes = 0;  // of a device, what our buffers may take
+  int64_t memory_bytes = 0;  // of a device, available to our buffers
   Precision precision = Precision::kFp32;
-  double peak_flops = 0;       // a second, of a device; 0: not described, a profile has to say
-  double matmul_flops = 0;     // reached by large products
-  double attention_flops = 0;  // reached by attention's
+  double peak_flops = 0;       // per second and device; 0: not described, a profile must give it
+  double matmul_flops = 0;     // achieved by large products
+  double attention_flops = 0;  // achieved by attention's products
   int matmul_units = 1;
   int matmul_tile = 128;
-  double memory_bytes_per_second = 0;  // reached
+  double memory_bytes_per_second = 0;  // achieved
   double kernel_seconds = 0;
   LinkRate intra_node, inter_node;
   bool overlap = true;
@@ -43,8 +43,8 @@ struct Machine {
   int devices() const { return nodes * devices_per_node; }
 };
 
-// Errors: InvalidArgument for a description that leaves out what nothing else can say (memory), or reserves more than
-// there is.
+// Errors: InvalidArgument for a description without a number that nothing else can give (memory), or that reserves more
+// memory than there is.
 absl::StatusOr<Machine> MakeMachine(const config::Machine& description);
 // Errors: those of LoadMessage (config_loading.h) and MakeMachine, with the file's name.
 absl::StatusOr<Machine> LoadMachine(const std::string& file);

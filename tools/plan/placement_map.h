@@ -1,4 +1,4 @@
-// Which host has which part of the grid, as lines for people:
+// Prints which host runs which part of the grid:
 //
 //   placement  4 stages x 2 replicas on 2 hosts, replicas of a stage together
 //     n1  ranks 0-3  stages 0-1: replicas 0-1
@@ -12,7 +12,7 @@
 
 namespace hadal {
 
-// `hosts`: of every rank. Hosts in order of their first rank; of more than `most_hosts` the rest is counted.
+// `hosts`: of every rank. Hosts are in the order of their first rank; those beyond `most_hosts` are only counted.
 // REQUIRES: hosts.size() = grid.ranks().
 std::string PlacementMap(const GridShape& grid, const std::vector<std::string>& hosts, int most_hosts = 32);
 

@@ -1,4 +1,4 @@
-// `hadal plan`'s report for programs.
+// The report of `hadal plan` as JSON.
 #include <nlohmann/json.hpp>
 
 #include "kernels/device/own_memory.h"

@@ -1,6 +1,5 @@
-// What `hadal plan` knows about a run before it starts: where the model is cut, what each rank computes, holds and
-// sends, and how long a step should take. The same functions that training uses make it, so that its bytes are the
-// arena's.
+// What `hadal plan` reports about a run before it starts: where the model is cut, what each rank computes, holds and
+// sends, and how long a step should take. It uses training's own functions, so its bytes are the arena's.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +18,26 @@
 
 namespace hadal {
 
-// How fast one rank is. Of a device that is not here it may be unknown: then a report states no times.
+// The speed of one rank. For a device that is not present it may be unknown; a report then states no times.
 struct MachineRate {
-  double gflops = 0;                    // of matrix products, 2 operations a multiply-add; 0: unknown
-  double adam_elements_per_second = 0;  // 0: unknown, and Adam not in the times
-  bool measured = false;                // on this machine; else given by a person
+  double gflops = 0;                    // of matrix products, 2 operations per multiply-add; 0: unknown
+  double adam_elements_per_second = 0;  // 0: unknown; times then leave Adam out
+  bool measured = false;                // on this machine; else given by the user
   bool known() const { return gflops > 0; }
 };
 
-// Times the feed-forward's three products and Adam at the model's width: about a third of a second. Blocking.
+// Times the feed-forward's three products and Adam at the model's width; takes about a third of a second. Blocking.
 MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream);
 
-// What a process takes besides its arena, measured (README.md): the binary with its libraries, MPI, and oneDNN's own
-// packing buffers. Files mapped by a corpus come on top, but the kernel takes those pages back when it needs them.
+// Memory of a process besides its arena, measured (README.md): the binary with its libraries, MPI, and oneDNN's packing
+// buffers. Mapped corpus files are not included; the kernel takes those pages back when it needs them.
 struct MemoryAllowance {
   static constexpr int64_t kProcessBytes = int64_t{48} << 20;
   static constexpr int64_t kThreadBytes = int64_t{16} << 20;
   static constexpr int64_t Bytes(int threads) { return kProcessBytes + threads * kThreadBytes; }
 };
 
-// One of a rank's chunks.
+// One chunk of a rank.
 struct ChunkReport {
   int32_t rank = 0, chunk = 0;
   int32_t first = 0, last = 0;  // sublayers
@@ -46,8 +45,8 @@ struct ChunkReport {
   double cost_share = 0;                             // of the model's multiply-adds
   double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
   int32_t live_micro_batches = 0;
-  // To the next chunk, for one micro-batch, and of their gradients back: not alike where they are stored in other types
-  // (layers/border.h).
+  // Bytes sent to the next chunk for one micro-batch, and of their gradients sent back. They differ where the two are
+  // stored in different types (layers/border.h).
   int64_t border_bytes = 0, gradient_bytes = 0;
 };
 
@@ -59,25 +58,25 @@ struct PlanReport {
   DeviceKind device = DeviceKind::kCpu;
   std::vector<ChunkReport> chunks;   // in order of depth, of replica 0
   std::vector<ArenaLayout> layouts;  // [ranks], stages x replicas
-  int64_t relu_mask_bytes = 0;       // of them, the most that a rank has for masks, if its device has the products
-  double step_seconds = 0;           // by replay, the optimizer's added
-  double optimizer_seconds = 0;      // of the slowest rank
-  double bubble = 0;                 // share of the ranks' time, by replay
-  std::optional<LayoutPrediction> prediction;  // where a profile gave the times
+  int64_t relu_mask_bytes = 0;   // part of layouts: the most that a rank has for masks, if its device has the products
+  double step_seconds = 0;       // by replay, plus the optimizer's
+  double optimizer_seconds = 0;  // of the slowest rank
+  double bubble = 0;             // share of the ranks' time, by replay
+  std::optional<LayoutPrediction> prediction;  // if a profile gave the times
 };
 
-// `stream`: may be one for layouts alone. Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the
+// `stream` may be one for layouts only. Errors: those of MakePipelinePlan and FitMemory (ResourceExhausted, with the
 // nearest settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on
-// one, in fp32.
+// As above, with costs instead of a rate; `rate` is then taken from them. `machine`: gives the nodes on which the ranks
+// are; nullopt: all on one node, in fp32.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const StepCosts& costs, const std::optional<Machine>& machine = std::nullopt);
 
-// Target tokens of a step, of all replicas together, when its micro-batches are full.
+// Target tokens of a step over all replicas, if its micro-batches are full.
 double StepTokens(const PlanReport& report);
-// What a rank's regions of one name take, wherever they lie; in order of first use.
+// Bytes of a rank's regions, summed by name over device and host, in order of first use.
 std::vector<std::pair<std::string, int64_t>> BytesByName(const ArenaLayout& layout);
 
 struct PlanText {

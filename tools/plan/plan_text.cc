@@ -1,4 +1,4 @@
-// `hadal plan`'s report for people.
+// The report of `hadal plan` as text.
 #include <algorithm>
 #include <utility>
 #include <vector>

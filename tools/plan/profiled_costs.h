@@ -1,8 +1,8 @@
-// Costs of a step from what `hadal bench profile` measured (tools/bench/bench_profile.h wrote it, configs/machine.proto
-// describes it).
+// The costs of a step as measured by `hadal bench profile` (written by tools/bench/bench_profile.h, described in
+// configs/machine.proto).
 //
-// A sublayer costs what its kind did, whatever its depth. What was measured are this host's messages; a machine's
-// description may say what lies between its nodes.
+// A sublayer costs what its kind cost in the profile, whatever its depth. Messages were measured on this host; a
+// machine's description can give the links between nodes.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@
 
 namespace hadal {
 
-// "decoder_self_attention": the kind of a sublayer as profiles name it.
+// The kind of a sublayer as profiles name it: "decoder_self_attention".
 std::string ProfiledKind(const SublayerRecord& record);
 
 // Errors: those of LoadMessage (config_loading.h); InvalidArgument for a profile without costs.
 absl::StatusOr<config::Profile> LoadProfile(const std::string& file);
 
-// `machine`: whose links between nodes, and overlap, to plan with.
-// Errors: InvalidArgument where another model was measured than `model`, with the first difference.
+// `machine`: gives the links between nodes and whether transfers overlap.
+// Errors: InvalidArgument if another model than `model` was measured, with the first difference.
 absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profile& profile, const ModelOptions& model,
                                                              const std::optional<Machine>& machine);
 

@@ -1,11 +1,12 @@
-// `hadal schedule`: look at a pipeline's schedule and prove it, without a model and without a rank.
+// `hadal schedule` prints and checks a pipeline's schedule, without a model and without ranks.
 //
-//   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        a drawing in time, bubble, live
-//                                                                                     micro-batches
-//   hadal schedule print … --text                                                     its instructions, one a line
-//   hadal schedule check … [--program FILE] [--outstanding-sends K]                   no deadlock, nothing missing or
-//                                                                                     out of order
-// `check` runs the proof twice, with one outstanding send (rendezvous) and with K. FILE holds instructions as --text
+//   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        draws it over time, with bubble
+//                                                                                     and live micro-batches
+//   hadal schedule print … --text                                                     prints its instructions, one per
+//                                                                                     line
+//   hadal schedule check … [--program FILE] [--outstanding-sends K]                   checks: no deadlock, nothing
+//                                                                                     missing or out of order
+// `check` runs the proof twice, with one outstanding send (rendezvous) and with K. FILE contains instructions as --text
 // prints them. Exit codes: 0 sound, 1 refused (deadlock: the cycle of ranks is named; overrun; malformed), 2 usage.
 #pragma once
 
@@ -26,14 +27,14 @@ struct ScheduleCommandOptions {
   int outstanding_sends = 2;
   bool forward_only = false;
   bool text = false;
-  std::string program;  // a file to check instead of a schedule made by `kind`
+  std::string program;  // a file to check instead of the schedule of `kind`
   int backward_units = 2;
   int columns = 48;
 };
 
-// The drawing or the text.  Errors: InvalidArgument.
+// Returns the drawing or the text.  Errors: InvalidArgument.
 absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options);
-// What the checker found, in words.  Errors: CheckSchedule's.
+// Returns the checker's findings as text.  Errors: CheckSchedule's.
 absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& options);
 
 // Registers the subcommand; its callbacks store the exit code.

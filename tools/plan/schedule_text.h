@@ -1,8 +1,8 @@
-// Schedules as text, one instruction a line, so that a person can edit one and have it checked:
+// Schedules as text, one instruction per line, so that a person can edit a schedule and check it:
 //
 //   0 forward 0 3          rank, operation, chunk, micro-batch
-//   0 global_norm          the tail's operations have no numbers
-// Lines of a rank are in the order of execution; ranks may come in any order. '#' starts a comment.
+//   0 global_norm          tail operations have no numbers
+// The lines of a rank are in the order of execution; ranks may be in any order. '#' starts a comment.
 // Threads: pure. Blocking: none.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace hadal {
 
 std::string ScheduleToText(const std::vector<RankProgram>& programs);
 
-// Programs of ranks 0 … stages − 1. Whether they fit each other is the checker's question.
+// Parses the programs of ranks 0 … stages − 1. It does not check that they fit each other (CheckSchedule does).
 // Errors: InvalidArgument with `name` and the line.
 absl::StatusOr<std::vector<RankProgram>> ScheduleFromText(absl::string_view text, const std::string& name, int stages);
 

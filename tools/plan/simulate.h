@@ -1,19 +1,19 @@
-// `hadal simulate`: what a pipeline would do, before there is a machine: any schedule on up to thousands of ranks, with
+// `hadal simulate` predicts what a pipeline would do, without a machine: any schedule on up to thousands of ranks, with
 // costs, slow ranks and limited links.
 //
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
 //   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`
-//   hadal simulate --run RUN_DIR             shape of a traced run, costs of its trace; the replay beside what the
-//                                            trace measured
+//   hadal simulate --run RUN_DIR             shape of a traced run and costs of its trace; prints the replay beside the
+//                                            trace's measured time
 //     --slow-rank 3=1.5                      rank 3 computes 1.5 times as long; may be repeated
-//     --message-mib, --link-gb-per-s, --latency-us; --ranks-per-node with --node-link-gb-per-s, --node-latency-us
-//     between nodes
-//     --pipelines-per-node R                 R pipelines side by side share what goes between nodes
-//     --tail-ms                              optimizer and the rest of a step's end
+//     --message-mib, --link-gb-per-s, --latency-us; between nodes --ranks-per-node with --node-link-gb-per-s,
+//     --node-latency-us
+//     --pipelines-per-node R                 R pipelines side by side share the links between nodes
+//     --tail-ms                              the end of a step: optimizer and the rest
 //     --svg FILE, --json
 //
 // Model: pipeline/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks each takes
-// 1/V of it. A message holds its link for message / bandwidth; ranks r and r + 1 are on one node unless ranks-per-node
+// 1/V of it. A message holds its link for message / bandwidth. Ranks r and r + 1 are on one node unless ranks-per-node
 // divides r + 1. Not modelled: contention inside a switch, jitter, gradient all-reduces (add them to the tail).
 // Exit codes: 0, 1 refused, 2 usage.
 #pragma once
@@ -54,31 +54,31 @@ struct SimulateOptions {
   int ranks_per_node = 0;  // 0: one node
   int pipelines_per_node = 1;
   double tail_seconds = 0;
-  double traced_seconds = 0;  // what the schedule took in the traced step whose costs these are; 0: none
+  double traced_seconds = 0;  // measured time of the schedule in the traced step that gave the costs; 0: none
 };
 
 struct Simulation {
   SimulateOptions options;
   BrokenDownReplay result;
   double step_seconds = 0;   // makespan and tail
-  double bound_seconds = 0;  // no schedule can beat the busiest rank's work and the tail
+  double bound_seconds = 0;  // lower bound for every schedule: the busiest rank's work and the tail
   int busiest_rank = 0;
 };
 
-// Errors: InvalidArgument (a slow rank that is none, a factor or a cost that cannot be; the schedule's own).
+// Errors: InvalidArgument (a slow rank that does not exist, an impossible factor or cost; the schedule's own errors).
 absl::StatusOr<Simulation> Simulate(const SimulateOptions& options);
 
-// For people (a drawing where it fits, and the breakdown), for programs, and as a picture.
+// The simulation as text (a drawing if it fits, and the breakdown), as JSON, and as an SVG picture.
 std::string SimulationToText(const Simulation& simulation);
 std::string SimulationToJson(const Simulation& simulation);
 std::string SimulationToSvg(const Simulation& simulation);
 
-// Shape, costs and borders from what `hadal plan --json` printed.  Errors: InvalidArgument with `name` and what is
-// missing.
+// Takes shape, costs and borders from the output of `hadal plan --json`.  Errors: InvalidArgument with `name` and what
+// is missing.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name);
 
-// Shape and costs of the middle step of a run's trace.  Errors: ReadRun's; NotFound where the run has no trace or no
-// config.
+// Takes shape and costs from the middle step of a run's trace.  Errors: ReadRun's; NotFound if the run has no trace or
+// no config.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory);
 
 // Registers the subcommand.

@@ -1,4 +1,4 @@
-// What `hadal simulate` prints and draws.
+// The output of `hadal simulate`: text, JSON and SVG.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,11 +1,11 @@
-// Where a pipeline's step goes, by replaying its schedule three times (pipeline/schedule_replay.h).
+// Breaks the time of a pipeline's step down by replaying its schedule three times (pipeline/schedule_replay.h).
 //
 //   compute    what a rank computes, mean over the ranks
-//   bubble     idle time that the schedule has even with equal chunks and free links: fill and drain
+//   bubble     idle time of the schedule even with equal chunks and free links: fill and drain
 //   imbalance  what chunks of unequal cost and slow ranks add
 //   links      what latency and limited links add
-// compute + bubble + imbalance + links = makespan, exactly: each is the difference of two replays. A part can be
-// negative (unequal chunks can fit a schedule better than equal ones); then it is a gain.
+// compute + bubble + imbalance + links = makespan, exactly, because each part is the difference of two replays. A
+// negative part is a gain (unequal chunks can fit a schedule better than equal ones).
 #pragma once
 
 #include <vector>

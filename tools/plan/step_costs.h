@@ -1,5 +1,6 @@
-// What the parts of a step cost on one device: the planner's only question about speed. Two sources answer it: the
-// roofline of a described machine (roofline_costs.h) and a profile measured on a real one (profiled_costs.h).
+// StepCosts gives the costs of a step's parts on one device; the planner needs no other numbers about speed.
+// Implementations: the roofline of a described machine (roofline_costs.h) and a profile measured on a real one
+// (profiled_costs.h).
 //
 // Threads: const, pure.
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace hadal {
 
-// Seconds of one micro-batch in one sublayer. The head's forward makes its gradients too.
+// Seconds of one micro-batch in one sublayer. The head's forward includes computing its gradients.
 struct SublayerSeconds {
   double forward = 0;
   double recompute = 0;  // 0 without activation checkpointing
@@ -28,24 +29,24 @@ class StepCosts {
  public:
   virtual ~StepCosts() = default;
 
-  // Of each sublayer, for micro-batches of `capacity`.
-  // Errors: NotFound where this source knows nothing of such micro-batches (says of which it does).
+  // The seconds of each sublayer, for micro-batches of `capacity`.
+  // Errors: NotFound if the source has no costs for such micro-batches (says for which it has).
   virtual absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan,
                                                                  const ActivationCapacity& capacity,
                                                                  bool checkpointing) const = 0;
-  // The tail of a step on a rank that holds gradients of `held` elements and updates `updated` of them.
+  // Seconds of the step's tail on a rank that holds gradients of `held` elements and updates `updated` of them.
   virtual double UpdateSeconds(double held, double updated) const = 0;
-  // Adding one element of another replica's gradient.
+  // Seconds to add one element of another replica's gradient.
   virtual double SumSeconds() const = 0;
-  // Within a node, and between nodes.
+  // The link within a node, or between nodes.
   virtual LinkRate Link(bool leaves_node) const = 0;
-  // Whether transfers run beside computation.
+  // Whether transfers overlap computation.
   virtual bool overlap() const = 0;
-  // In how many parts at most a chunk's last backward lets its gradients go; every part has a sublayer at least.
+  // The most parts in which a chunk's last backward sends its gradients; each part has at least one sublayer.
   virtual int32_t backward_parts() const = 0;
-  // Matrix products of one rank at their best, operations a second: what a step is measured against.
+  // Peak of one rank's matrix products, in operations per second; the reference for utilisation.
   virtual double peak_flops() const = 0;
-  // Where the numbers are from, for people.
+  // The source of the numbers, for reports.
   virtual std::string Describe() const = 0;
 };
 

@@ -1,9 +1,8 @@
-// What a traced step of a run says of its costs, and how long its schedule really took: what `hadal simulate --run`
-// replays.
+// Costs of a run's traced steps, and how long their schedules really took: the input of `hadal simulate --run`.
 //
-// A chunk's cost is the mean over the step's micro-batches of its forward, and of its backward with the recomputation
-// inside. The span reaches from the first forward's begin to the last backward's end, over all ranks; the update behind
-// it is not in it. Of a run with replicas the first one is read.
+// A chunk's cost is the mean over the step's micro-batches of its forward, and of its backward including recomputation.
+// The span reaches from the first forward's begin to the last backward's end over all ranks, without the update. Of a
+// run with replicas, replica 0 is used.
 // Threads: pure.
 #pragma once
 
@@ -24,7 +23,8 @@ struct TracedCosts {
   double span_seconds = 0;
 };
 
-// Of every step in the trace, in order.  Errors: DataLoss when the text is no trace; NotFound when no step is whole.
+// Returns the costs of every complete step in the trace, in order.  Errors: DataLoss if the text is not a trace;
+// NotFound if no step is complete.
 absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& json, const LayoutRecord& layout);
 
 }  // namespace hadal

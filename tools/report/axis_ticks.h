@@ -1,4 +1,4 @@
-// Round numbers for an axis.
+// Chooses round numbers for the ticks of an axis.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace hadal {
 
-// Multiples of 1, 2 or 5 times a power of ten within [low, high], at most `most` + 1 of them. Empty when high ≤ low.
+// Multiples of 1, 2 or 5 times a power of ten within [low, high], at most `most` + 1 of them. Empty if high ≤ low.
 std::vector<double> AxisTicks(double low, double high, int most);
 
-// A tick with as many digits as it needs: "0", "0.05", "2500", "1e-07".
+// The label of a tick, with as many digits as it needs: "0", "0.05", "2500", "1e-07".
 std::string TickLabel(double tick);
 
 }  // namespace hadal

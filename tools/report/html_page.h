@@ -1,6 +1,7 @@
-// What the HTML reports share: a page with its style, tables, notes. One file each, nothing to load, no script.
+// The common parts of the HTML reports: a page with its style, tables, notes. A report is one self-contained file
+// without scripts.
 //
-// Text is escaped here; drawings (tools/report/svg.h) and other markup are added as they are.
+// These functions escape text; drawings (tools/report/svg.h) and other markup are added unchanged.
 #pragma once
 
 #include <string>
@@ -9,20 +10,20 @@
 
 namespace hadal {
 
-// From the doctype to the beginning of the body.
+// The document from the doctype to the beginning of the body.
 std::string HtmlHead(std::string_view title);
 inline constexpr std::string_view kHtmlEnd = "</body></html>\n";
 
-// A paragraph in small grey.
+// A paragraph in small grey type.
 std::string HtmlNote(std::string_view text);
 
-// A cell and what it stands for: "good", "fair", "bad" colour it; "" does not.
+// A cell and its meaning: "good", "fair" and "bad" colour it; "" does not.
 struct HtmlCell {
   std::string text;
   std::string kind;
 };
 
-// Rows of cells below a header; the first column is on the left, the others on the right.
+// Rows of cells below a header; the first column is left-aligned, the others right-aligned.
 class HtmlTable {
  public:
   explicit HtmlTable(const std::vector<std::string>& header);

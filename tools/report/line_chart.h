@@ -1,7 +1,7 @@
-// A chart of lines over a number (a step, mostly), as SVG: title, axes with units, legend.
+// Draws lines over a number (usually the step) as SVG: title, axes with units, legend.
 //
-// Lines of many points are thinned to what the width can show: of each pixel column the lowest and the highest value,
-// so that spikes stay visible. Points that are not finite interrupt the line and are counted in the legend.
+// Lines of many points are thinned to what the width can show: the lowest and the highest value of each pixel column,
+// so that spikes stay visible. Points that are not finite interrupt the line; the legend counts them.
 #pragma once
 
 #include <string>
@@ -22,13 +22,13 @@ struct LineChart {
   std::string x_label;
   std::string y_label;  // with its unit
   std::vector<ChartSeries> series;
-  bool from_zero = false;  // the y axis begins at 0
+  bool from_zero = false;  // whether the y axis begins at 0
   double width = 560, height = 260;
 };
 
 std::string DrawLineChart(const LineChart& chart);
 
-// The thinning: at most two points for each of `columns` equal parts of the x range.
+// Thins to at most two points for each of `columns` equal parts of the x range.
 std::vector<std::pair<double, double>> ThinPoints(const std::vector<std::pair<double, double>>& points, int columns);
 
 }  // namespace hadal

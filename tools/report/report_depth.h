@@ -1,4 +1,4 @@
-// The depth in the HTML report: what the instruments recorded (runtime/depth_metrics.h) as heat maps, depth upwards and
+// The depth in the HTML report: the instruments' records (runtime/depth_metrics.h) as heat maps, depth upwards and
 // steps to the right, and as curves over the depth at a few steps.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// The section's markup; "" where no run has recorded the depth.
+// The section's markup; "" if no run has recorded the depth.
 std::string DepthSection(const Report& report);
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-// The report as one HTML file: tables and inline SVG, nothing to load.
+// The report as one self-contained HTML file: tables and inline SVG.
 #include <algorithm>
 #include <cmath>
 #include <string_view>

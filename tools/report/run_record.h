@@ -1,7 +1,7 @@
-// A run as it is on disk, read back for reports: RUN/metrics.jsonl, RUN/config.resolved.textproto and RUN/trace.
+// Reads a run back from disk for reports: RUN/metrics.jsonl, RUN/config.resolved.textproto and RUN/trace.
 //
-// The inverse of metrics_jsonl.h; unknown events and keys are passed over, and a last line cut short by a crash too.
-// What a run did not record is absent, never zero.
+// The inverse of metrics_jsonl.h. It ignores unknown events and keys, and a last line truncated by a crash. What a run
+// did not record is absent, never zero.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct TextRecord {
   std::string text;
 };
 
-// How the run lay on its ranks, from its config.
+// The layout of the run on its ranks, from its config.
 struct LayoutRecord {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   ScheduleShape shape;  // of one pipeline, with the whole step's micro-batches
@@ -42,7 +42,7 @@ struct RunRecord {
   int64_t parameters = 0;
   int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
   int ranks = 1;
-  int threads = 1;                // a rank
+  int threads = 1;                // per rank
   int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series
   std::vector<StepMetrics> steps;
   std::vector<DepthMetrics> depth;
@@ -50,12 +50,12 @@ struct RunRecord {
   std::vector<TextRecord> warnings;
   std::optional<LayoutRecord> layout;  // absent: no readable config
   std::string trace_json;              // the latest trace; empty: none
-  std::string finish;                  // why it ended; empty: it has not
+  std::string finish;                  // why it ended; empty: it has not ended
 
   int cores() const { return ranks * threads; }
 };
 
-// Errors: NotFound or DataLoss with the path; InvalidArgument when there is no step in it.
+// Errors: NotFound or DataLoss with the path; InvalidArgument if the run has no step.
 absl::StatusOr<RunRecord> ReadRun(const std::string& directory);
 
 }  // namespace hadal

@@ -1,27 +1,27 @@
-// Where a run's time went: means over its steady steps, by rank and by cause.
+// Summarises where a run's time went: means over its steady steps, by rank and by cause.
 //
-//   step = compute + optimizer + waiting for a core + bubble + imbalance + exposed transfers + communication + other
-//                                                     (seconds, mean over the stages, each of which is the mean over
-//                                                     its replicas)
-//   compute = forward + recompute + backward          as measured on each rank; of these and the optimizer's the time
-//                                                     without a core (a neighbour, or more ranks than cores) is a part
-//                                                     of its own
-//           = the same as predicted + slower          where costs are given (CompareWithCosts): what goes beyond a
-//                                                     profile's or a machine's costs is a part of its own too, negative
-//                                                     where a stage was faster
+//   step = compute + optimizer + checkpoint + waiting for a core + bubble + imbalance + exposed transfers +
+//          communication + other                      (seconds, mean over the stages, each the mean over its replicas)
+//   compute = forward + recompute + backward          as measured on each rank; the time without a core (taken by a
+//                                                     neighbour, or by more ranks than cores) is taken out of these and
+//                                                     the optimizer, as a part of its own
+//           = the same as predicted + slower          if costs are given (CompareWithCosts): what exceeds a profile's
+//                                                     or a machine's costs is also a part of its own, negative if a
+//                                                     stage was faster
 //   wait = bubble + imbalance + exposed transfers     the first two by replaying the run's schedule with the stages'
-//                                                     measured compute (step_breakdown.h), the third is what remains:
-//                                                     transfers that were not hidden, and jitter from micro-batch to
-//                                                     micro-batch. Where ranks waited less than the replay says,
-//                                                     nothing remains, and the two share what was waited
-//   communication                                     as measured, without what the replay finds of a rank's idle time
-//                                                     in it: until its neighbour has room for a message, and, once it
-//                                                     has done its own last backward, for the others', which shows in
-//                                                     the step's tail. That is wait, too
-//   other = step - everything that was measured
-// so the parts sum to the step exactly. Two can be negative: imbalance, where unequal stages fit the schedule better
-// than equal ones would, and other, by what clocks differ.
-// Steady steps: those that carry stage times, without the first (it pages memory in) and without skipped updates.
+//                                                     measured compute (step_breakdown.h). The third is the rest:
+//                                                     transfers that were not hidden, and jitter between micro-batches.
+//                                                     If ranks waited less than the replay says, there is no rest, and
+//                                                     the two share what was waited
+//   communication                                     as measured, without a rank's idle time that the replay finds in
+//                                                     it, which is wait too: waiting until its neighbour has room for a
+//                                                     message, and, after its own last backward, for the others' (in
+//                                                     the step's tail)
+//   other = step - everything measured
+// so the parts sum to the step exactly. Three can be negative: slower; imbalance, if unequal stages fit the schedule
+// better than equal ones would; and other, by differences between clocks.
+// Steady steps: those that have stage times (evenly spaced, where a run surveys its stages less often later on),
+// without the first, which pages memory in, and without skipped updates.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@
 
 namespace hadal {
 
-// The parts of a step. kTimeParts names them in order.
+// The parts of a step, named in order by kTimeParts.
 struct TimeParts {
   double forward = 0, recompute = 0, backward = 0, slower = 0, optimizer = 0, core_wait = 0, checkpoint = 0;
   double bubble = 0, imbalance = 0, exposed_transfers = 0;
@@ -66,18 +66,18 @@ inline constexpr TimePart kTimeParts[] = {
 };
 
 struct RunSummary {
-  int64_t steps = 0;                // averaged over
+  int64_t steps = 0;                // number of steps averaged
   double step_seconds = 0;          // mean
-  double tokens = 0;                // target tokens a step, mean
-  double outside_seconds = 0;       // a step: data, metrics, validation, checkpoints; 0 where unknown
-  std::vector<StageTimes> stages;   // [stages] mean; empty where not recorded
+  double tokens = 0;                // target tokens per step, mean
+  double outside_seconds = 0;       // per step: data, metrics, validation, checkpoints; 0 if unknown
+  std::vector<StageTimes> stages;   // [stages] mean; empty if not recorded
   std::vector<StageMemory> memory;  // [stages] of the last step that has it; or empty
   std::optional<TimeParts> parts;   // mean over the stages; absent without stage times
-  bool wait_is_split = false;       // else all waiting stands under exposed transfers (the config could not be read)
-  int slowest_stage = -1;           // computes longest; -1 where not recorded
+  bool wait_is_split = false;       // false: all waiting is in exposed_transfers (the config could not be read)
+  int slowest_stage = -1;           // the stage that computes longest; -1 if not recorded
   double slowest_excess = 0;        // its compute over the stages' mean, minus 1
-  std::vector<double>
-      beyond_costs;  // [stages] compute with a core over what the costs predict, minus 1; empty without costs
+  // [stages] Compute with a core over what the costs predict, minus 1; empty without costs.
+  std::vector<double> beyond_costs;
 
   double tokens_per_second() const { return step_seconds > 0 ? tokens / step_seconds : 0; }
 };
@@ -85,17 +85,16 @@ struct RunSummary {
 // Errors: those of the replay.
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
 
-// What a stage computes in a step, at the speed that a profile or a machine's description says: full speed, nothing
-// beside it.
+// What a stage computes in a step according to a profile or a machine's description: at full speed, with nothing else
+// running.
 struct ComputeCosts {
   double forward = 0, recompute = 0, backward = 0;  // seconds, mean over the replicas
 
   double sum() const { return forward + recompute + backward; }
 };
 
-// Splits the compute of a run's step into what `costs` say of it and what goes beyond. Without stage times there is
-// nothing to split.
-// REQUIRES: one entry a stage of the summary.
+// Splits the compute of a run's step into what `costs` predict and what exceeds it. Does nothing without stage times.
+// REQUIRES: one entry for each stage of the summary.
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
 
 }  // namespace hadal

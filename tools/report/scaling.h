@@ -1,15 +1,16 @@
-// How well runs of one model on more and more cores use them, and what each lost percent went to.
+// Compares runs of one model on more and more cores: how efficient each is, and the cause of each lost percent.
 //
-// The unit is the core-second a target token: a run on P cores (ranks × threads) that takes T seconds for a step of N
+// The unit is the core-second per target token: a run on P cores (ranks × threads) that takes T seconds for a step of N
 // tokens spends
-//   c = P·T / N          and is efficient to  c_0 / c,  where run 0 is the one on the fewest cores.
-// That is strong scaling where all steps have as many tokens, weak scaling where tokens grow with the cores; the
-// formula is the same. Every part of a run's step (run_summary.h) is a part of c, so what a run loses against run 0, c
-// - c_0, is the sum of the parts' differences: each lost percent has a cause. `causes` are shares of c: they sum to 1 -
-//   efficiency. A negative cause is a gain.
-// Where the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted
-// work, and "compute slower than profiled" is what went beyond it; else the three are as measured, and slower compute
-// shows as their loss against run 0.
+//   c = P·T / N          and has the efficiency c_0 / c,  where run 0 is the one on the fewest cores.
+// This is strong scaling if all steps have as many tokens, and weak scaling if tokens grow with the cores; the formula
+// is the same.
+// Every part of a run's step (run_summary.h) is a part of c. So the loss of a run against run 0, c − c_0, is the sum of
+// the parts' differences, and each lost percent has a cause. `causes` are shares of c and sum to 1 − efficiency. A
+// negative cause is a gain.
+// If the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted
+// work, and "compute slower than profiled" is what exceeds it. Otherwise the three are as measured, and slower compute
+// appears as their loss against run 0.
 #pragma once
 
 #include <string>
@@ -24,10 +25,10 @@ namespace hadal {
 enum class ScalingKind { kStrong, kWeak, kMixed };
 
 struct ScalingRow {
-  size_t run = 0;  // index into the runs given
+  size_t run = 0;  // index in the runs given
   int cores = 1;
   double step_seconds = 0;
-  double tokens = 0;  // a step
+  double tokens = 0;  // per step
   double tokens_per_second = 0;
   double speedup = 1;  // tokens/s over run 0's
   double efficiency = 1;
@@ -41,10 +42,10 @@ struct Scaling {
 
 std::string ToString(ScalingKind kind);
 
-// Errors: InvalidArgument: fewer than two runs, different models, or a run without stage times; the run is named.
+// Errors: InvalidArgument for fewer than two runs, different models, or a run without stage times; names the run.
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
 
-// The largest cause of a row's loss, in words, with its remedy; "" for a row that loses less than half a percent.
+// Describes the largest cause of a row's loss, with its remedy; "" for a row that loses less than half a percent.
 std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary);
 
 }  // namespace hadal

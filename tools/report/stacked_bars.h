@@ -1,6 +1,6 @@
-// Horizontal stacked bars as SVG: one bar a row, one colour a part, the row's total behind it.
+// Draws horizontal stacked bars as SVG: one bar per row, one colour per part, and the row's total after it.
 //
-// Parts below zero (gains) are drawn to the left of the zero line. Of many rows an even selection is shown
+// Parts below zero (gains) are drawn to the left of the zero line. Of many rows an even selection is drawn
 // (timeline_svg.h).
 #pragma once
 
@@ -28,7 +28,7 @@ struct StackedBars {
   double width = 1160;
 };
 
-// REQUIRES: as many values as parts in each row.
+// REQUIRES: each row has as many values as there are parts.
 std::string DrawStackedBars(const StackedBars& bars);
 
 }  // namespace hadal

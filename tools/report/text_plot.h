@@ -1,4 +1,4 @@
-// Curves as text: a frame of characters with one box-drawn line a curve, for terminals and logs.
+// Plots curves as text: a frame of characters with one box-drawn line per curve, for terminals and logs.
 //
 //   6.52 ┤━┓
 //        │ ┗━┓         ────────
@@ -6,10 +6,10 @@
 //   2.10 ┤      ┗━━━━━━━━━
 //        └────────────────
 //         0             1,000
-// A column shows the mean of the points that fall into it; between columns with points the line is interpolated. The
-// first curve lies on top. Points that are not finite are left out, and the legend says how many. Where some curve
-// falls (a loss), one that rises above 1.25 times the highest first value runs along the frame's top edge, so that a
-// diverging run does not flatten the others.
+// A column shows the mean of its points; columns without points are interpolated. The first curve is on top. Points
+// that are not finite are left out, and the legend counts them. If some curve falls (a loss), a curve that rises above
+// 1.25 times the highest first value is drawn along the frame's top edge, so that a diverging run does not flatten the
+// others.
 // Threads: pure function.
 #pragma once
 
@@ -35,7 +35,7 @@ struct TextPlotOptions {
   bool color = false;
 };
 
-// The plot with a newline after each line, or one line that says there is nothing to plot.
+// Returns the plot with a newline after each line, or one line saying that there is nothing to plot.
 std::string PlotCurves(absl::Span<const Curve> curves, const TextPlotOptions& options);
 
 }  // namespace hadal

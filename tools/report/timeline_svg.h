@@ -1,9 +1,8 @@
-// A timeline as SVG: one row a rank, one bar a span, time from left to right.
+// Draws a timeline as SVG: one row per rank, one bar per span, time from left to right.
 //
-// Bars at least three pixels wide are drawn one by one, wide ones with their label. Where a row has more spans than
-// that, it is drawn as a raster: each pixel column takes the kind that fills most of it, so that thousands of spans
-// cost a bounded number of shapes. Of many rows an even selection is shown, first and last included, and the drawing
-// says so.
+// Bars at least three pixels wide are drawn one by one, wide ones with their label. A row with more spans than that is
+// drawn as a raster: each pixel column shows the kind that fills most of it, so that thousands of spans need a bounded
+// number of shapes. Of many rows an even selection is drawn, including the first and the last, and the drawing says so.
 #pragma once
 
 #include <string>
@@ -15,7 +14,7 @@ struct TimelineSpan {
   double begin_seconds = 0;
   double end_seconds = 0;
   int kind = 0;       // index of a TimelineKind
-  std::string label;  // "F3"; drawn where it fits
+  std::string label;  // "F3"; drawn if it fits
 };
 
 struct TimelineKind {
@@ -35,10 +34,10 @@ struct TimelineStyle {
   int most_rows = 96;
 };
 
-// REQUIRES: as many row names as rows; kinds within range.
+// REQUIRES: as many row names as rows; every kind is an index into `kinds`.
 std::string DrawTimeline(const Timeline& timeline, const TimelineStyle& style);
 
-// Which of `count` rows are shown: all, or `most` of them spread evenly with both ends.
+// The indices of the rows to draw of `count`: all, or `most` of them, evenly spread and including both ends.
 std::vector<int> ChooseRows(int count, int most);
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-// One step of a traced run (tools/metrics/trace_json.h) as a timeline: what each rank did when.
+// Converts one step of a traced run (tools/metrics/trace_json.h) to a timeline of what each rank did when.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace hadal {
 struct TracedStep {
   int64_t step = 0;
   double clock_error_seconds = 0;
-  Timeline timeline;  // forward, recompute, backward, wait, update; one row a rank; from the step's first event
+  Timeline timeline;  // forward, recompute, backward, wait, update; one row per rank; from the step's first event
 };
 
-// The middle one of the trace's steps. Errors: DataLoss when the text is no trace, NotFound when it holds no step.
+// Returns the middle one of the trace's steps. Errors: DataLoss if the text is not a trace, NotFound if it has no step.
 absl::StatusOr<TracedStep> TimelineFromTrace(const std::string& json);
 
 }  // namespace hadal
