@@ -33,10 +33,12 @@ struct RankDevice {
 absl::StatusOr<bool> AgreeOnReluMasks(const ModelPlan& plan, const BatchOptions& batch, const PipelineOptions& options,
                                       const Stream& stream, Collectives& collectives);
 
-// Where the config sets no limit, launch/memory_limit.h's.  Errors: ResourceExhausted where a rank would have nothing;
-// those of transfers.
-absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
-                         Collectives& collectives, PipelineOptions& options);
+// RankResources::memory_limit_bytes for a run: the config's, and where that sets none, launch/memory_limit.h's.
+// `device_transfers`: RankResources'.
+// Errors: ResourceExhausted where a rank would have nothing; MakePipelinePlan's; those of transfers.
+absl::StatusOr<int64_t> AgreeOnMemoryLimit(const ModelPlan& plan, const BatchOptions& batch,
+                                           const PipelineOptions& options, bool device_transfers, const World& world,
+                                           const Device* device, Collectives& collectives);
 
 // A sentence for people where a rank has more CUDA streams than its GPU has hardware queues, in which messages may then
 // stand behind those of other links, against what nccl_communicator.h proves; else "".

@@ -15,18 +15,17 @@
 namespace hadal {
 
 struct RunLayout {
-  ModelPlan plan;         // the same on all ranks
-  PipelinePlan pipeline;  // of this rank's replica
-  Stream stream;          // on the rank's device, or on the CPU
+  ModelPlan plan;           // the same on all ranks
+  RankResources resources;  // what the ranks were found to have
+  PipelinePlan pipeline;    // of this rank's replica, with the activation checkpointing that fits
+  Stream stream;            // on the rank's device, or on the CPU
 };
 
-// Chooses the rank's device and transport into `device`, which must outlive the layout, and writes what was found out
-// into options.pipeline: whether messages lie in the devices' memory, the memory limit, the activation checkpointing
-// that fits it.
+// Chooses the rank's device and transport into `device`, which must outlive the layout.
 // Blocking: all ranks call it together, of one `options`.
-// Errors: ChooseDevice's, ChooseTransport's, LimitMemory's; InvalidArgument where the pipeline cannot be cut so, with
-// the file or argument that set the field; those of transfers.
+// Errors: ChooseDevice's, ChooseTransport's, AgreeOnMemoryLimit's, MakeFittingPlan's; where the pipeline cannot be cut
+// so (InvalidArgument), with the file or argument that set the field; those of transfers.
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, World& world, Collectives& collectives,
-                                    TrainOptions& options, RankDevice& device);
+                                    const TrainOptions& options, RankDevice& device);
 
 }  // namespace hadal

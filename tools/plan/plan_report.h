@@ -66,8 +66,8 @@ struct PlanReport {
   std::optional<LayoutPrediction> prediction;  // where a profile gave the times
 };
 
-// `stream`: may be one for layouts alone. Errors: those of MakePipelinePlan, FitMemory (ResourceExhausted, with the
-// nearest settings that fit).
+// `stream`: may be one for layouts alone. Errors: those of MakeFittingPlan (ResourceExhausted, with the nearest
+// settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
 // The same with costs instead of a rate; `rate` is then theirs. `machine`: on whose nodes the ranks lie; none: all on
