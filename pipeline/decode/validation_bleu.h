@@ -1,4 +1,4 @@
-// BLEU of validation sentences, translated with the weights of a run as they are: the trainer's hook (trainer.h).
+// BLEU of validation sentences, translated with the weights of a run as they are: the validator's hook (validator.h).
 //
 // `sentences` samples, taken evenly from the whole corpus (files are often sorted by length), are translated by the
 // run's own ranks and compared with their own targets, both turned into text by the target vocabulary (what the
