@@ -39,14 +39,16 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
     HADAL_ASSIGN_OR_RETURN(PeerLinks links, ConnectPair(making, pair));
     made->AddPeer(std::move(links));
   }
-  for (const std::unique_ptr<Peer>& peer : made->peers_) HADAL_RETURN_IF_ERROR(made->Listen(*peer));
+  for (const std::unique_ptr<Peer>& peer : made->peers_) {
+    if (peer->rank != control.rank()) HADAL_RETURN_IF_ERROR(peer->channel.Listen());
+  }
   control.Carry(made.get());
   device.OnStandstill([communicator = made.get()] { communicator->Quieten(); });
   return made;
 }
 
 void NcclCommunicator::AddPeer(PeerLinks links) {
-  peers_.push_back(std::make_unique<Peer>(std::move(links)));
+  peers_.push_back(std::make_unique<Peer>(std::move(links), control_));
   peer_of_rank_[peers_.back()->rank] = peers_.back().get();
 }
 
@@ -96,9 +98,10 @@ absl::Status NcclCommunicator::OfferReady(Peer& peer) {
     const int64_t id = peer.unready.front();
     const bool to_self = peer.rank == rank();  // a copy in the main order
     if (!to_self && !transfers_.IsReady(id)) break;
-    const Message offer{.word = Word::kOffer, .tag = transfers_[id].tag, .transfer = id, .bytes = transfers_[id].bytes};
+    const NcclMessage offer{
+        .word = Word::kOffer, .tag = transfers_[id].tag, .transfer = id, .bytes = transfers_[id].bytes};
     peer.unready.pop_front();
-    HADAL_RETURN_IF_ERROR(to_self ? Hear(peer, offer) : Say(peer, offer));
+    HADAL_RETURN_IF_ERROR(to_self ? Hear(peer, offer) : peer.channel.Say(offer));
   }
   return absl::OkStatus();
 }
@@ -114,11 +117,11 @@ absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue 
       Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}, queue));
   Peer& from = PeerOf(peer);
   const auto offer =
-      std::find_if(from.offers.begin(), from.offers.end(), [&](const Message& o) { return o.tag == tag; });
+      std::find_if(from.offers.begin(), from.offers.end(), [&](const NcclMessage& o) { return o.tag == tag; });
   if (offer == from.offers.end()) {
     from.receives.push_back(id);
   } else {
-    const Message matched = *offer;
+    const NcclMessage matched = *offer;
     from.offers.erase(offer);
     HADAL_RETURN_IF_ERROR(Match(from, id, matched));
     HADAL_RETURN_IF_ERROR(StartMatched());
@@ -126,19 +129,7 @@ absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue 
   return CommRequest{.id = id, .is_send = false, .peer = peer, .tag = tag};
 }
 
-absl::Status NcclCommunicator::Say(Peer& peer, const Message& message) {
-  Outgoing& outgoing = peer.outbox.emplace_back(Outgoing{.message = message});
-  HADAL_ASSIGN_OR_RETURN(outgoing.request, control_.Send(&outgoing.message, sizeof(Message), peer.rank, kControlTag));
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::Listen(Peer& peer) {
-  if (peer.rank == rank()) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(peer.arrival, control_.Receive(&peer.inbox, sizeof(Message), peer.rank, kControlTag));
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::Hear(Peer& peer, const Message& message) {
+absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
   switch (message.word) {
     case Word::kOffer: {
       const auto receive = std::find_if(peer.receives.begin(), peer.receives.end(),
@@ -161,14 +152,13 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const Message& message) {
     case Word::kRefusal:  // the receiver reports it
       transfers_[message.transfer].state = State::kDone;
       return absl::OkStatus();
-    case Word::kFarewell:
-      peer.left = true;
+    case Word::kFarewell:  // the channel listens no more
       return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("rank ", rank(), ": rank ", peer.rank, " speaks another binary's words"));
 }
 
-absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const Message& offer) {
+absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const NcclMessage& offer) {
   NcclTransfer& transfer = transfers_[receive];
   const bool fits = offer.bytes <= transfer.bytes;
   transfer.bytes = offer.bytes;
@@ -182,7 +172,7 @@ absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const Message&
     matched_receives_.push_back(receive);
     return absl::OkStatus();
   }
-  return Say(peer, {.word = fits ? Word::kGrant : Word::kRefusal, .transfer = offer.transfer});
+  return peer.channel.Say({.word = fits ? Word::kGrant : Word::kRefusal, .transfer = offer.transfer});
 }
 
 void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
@@ -199,7 +189,7 @@ absl::Status NcclCommunicator::StartReceive(int64_t id) {
   NcclTransfer& transfer = transfers_[id];
   Peer& peer = PeerOf(transfer.peer);
   HADAL_RETURN_IF_ERROR(transfers_.Start(id, *peer.from));
-  return Say(peer, {.word = Word::kGrant, .transfer = transfer.partner});
+  return peer.channel.Say({.word = Word::kGrant, .transfer = transfer.partner});
 }
 
 absl::Status NcclCommunicator::StartMatched() {
@@ -225,16 +215,11 @@ absl::Status NcclCommunicator::Move() {
   control_.Progress();
   for (const std::unique_ptr<Peer>& peer : peers_) {
     HADAL_RETURN_IF_ERROR(OfferReady(*peer));
-    while (!peer->outbox.empty()) {
-      HADAL_ASSIGN_OR_RETURN(const bool sent, control_.Test(peer->outbox.front().request));
-      if (!sent) break;
-      peer->outbox.pop_front();
-    }
-    while (peer->arrival.active()) {
-      HADAL_ASSIGN_OR_RETURN(const bool arrived, control_.Test(peer->arrival));
-      if (!arrived) break;
-      HADAL_RETURN_IF_ERROR(Hear(*peer, peer->inbox));
-      if (!peer->left) HADAL_RETURN_IF_ERROR(Listen(*peer));
+    HADAL_RETURN_IF_ERROR(peer->channel.ForgetSent());
+    for (;;) {
+      HADAL_ASSIGN_OR_RETURN(const std::optional<NcclMessage> message, peer->channel.Next());
+      if (!message.has_value()) break;
+      HADAL_RETURN_IF_ERROR(Hear(*peer, *message));
     }
     if (peer->rank == rank()) continue;
     HADAL_RETURN_IF_ERROR(peer->to->Check());
@@ -318,9 +303,9 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(CheckOpen());
   const Deadline deadline(timeout);
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(Say(*peer, {.word = Word::kFarewell}));
+    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(peer->channel.Say({.word = Word::kFarewell}));
   }
-  const auto waits = [](const std::unique_ptr<Peer>& peer) { return peer->arrival.active() || !peer->outbox.empty(); };
+  const auto waits = [](const std::unique_ptr<Peer>& peer) { return !peer->channel.is_over(); };
   for (const Stopwatch watch; std::any_of(peers_.begin(), peers_.end(), waits);) {
     HADAL_RETURN_IF_ERROR(MoveAlong());
     if (deadline.Passed()) {

@@ -35,6 +35,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/message_tags.h"
+#include "runtime/comm/nccl_control_channel.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/comm/nccl_peer_links.h"
 #include "runtime/comm/nccl_transfers.h"
@@ -84,27 +85,14 @@ class NcclCommunicator final : public Communicator {
 
  private:
   using State = NcclTransfer::State;
-  enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
-  struct Message {
-    Word word = Word::kOffer;
-    int32_t tag = 0;
-    int64_t transfer = 0;  // the sender's number
-    int64_t bytes = 0;
-  };
-  struct Outgoing {
-    Message message;
-    CommRequest request;
-  };
+  using Word = NcclMessage::Word;
   struct Peer : PeerLinks {
-    explicit Peer(PeerLinks links) : PeerLinks(std::move(links)) {}
+    Peer(PeerLinks links, Communicator& control) : PeerLinks(std::move(links)), channel(control, rank) {}
 
-    Message inbox;
-    CommRequest arrival;
-    std::deque<Outgoing> outbox;
-    std::deque<int64_t> unready;   // sends not offered yet, in the order in which they were posted
-    std::deque<Message> offers;    // not matched yet
-    std::deque<int64_t> receives;  // not matched yet, in the order in which they were posted
-    bool left = false;
+    NcclControlChannel channel;      // silent with this rank itself
+    std::deque<int64_t> unready;     // sends not offered yet, in the order in which they were posted
+    std::deque<NcclMessage> offers;  // not matched yet
+    std::deque<int64_t> receives;    // not matched yet, in the order in which they were posted
   };
 
   NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
@@ -115,10 +103,8 @@ class NcclCommunicator final : public Communicator {
   absl::Status CheckOpen();
   Peer& PeerOf(int rank);
 
-  absl::Status Say(Peer& peer, const Message& message);
-  absl::Status Listen(Peer& peer);
-  absl::Status Hear(Peer& peer, const Message& message);
-  absl::Status Match(Peer& peer, int64_t receive, const Message& offer);
+  absl::Status Hear(Peer& peer, const NcclMessage& message);
+  absl::Status Match(Peer& peer, int64_t receive, const NcclMessage& offer);
   void CopyToSelf(int64_t receive, int64_t send);
   absl::Status StartMatched();
   absl::Status StartReceive(int64_t id);
