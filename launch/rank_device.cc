@@ -22,12 +22,14 @@ absl::StatusOr<bool> AgreeOnReluMasks(const ModelPlan& plan, const BatchOptions&
   return word == "yes";
 }
 
-absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
-                         Collectives& collectives, PipelineOptions& options) {
-  if (options.memory_limit_bytes != 0) return absl::OkStatus();
+absl::StatusOr<int64_t> AgreeOnMemoryLimit(const ModelPlan& plan, const BatchOptions& batch,
+                                           const PipelineOptions& options, bool device_transfers, const World& world,
+                                           const Device* device, Collectives& collectives) {
+  if (options.memory_limit_bytes != 0) return options.memory_limit_bytes;
   int64_t driver_bytes = 0;
   if (device != nullptr) {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, world.size()));
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, world.size(), /*rank=*/0,
+                                                                         {.device_transfers = device_transfers}));
     driver_bytes = DriverBytes(plan, pipeline);
   }
   const int64_t free =
@@ -45,8 +47,7 @@ absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const
   if (const std::string nothing = NothingIsLeft(facts, driver_bytes); !nothing.empty()) {
     return absl::ResourceExhaustedError(nothing);
   }
-  options.memory_limit_bytes = MemoryLimitBytes(facts, driver_bytes);
-  return absl::OkStatus();
+  return MemoryLimitBytes(facts, driver_bytes);
 }
 
 std::string MoreStreamsThanQueues(int links) {

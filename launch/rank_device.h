@@ -33,10 +33,12 @@ struct RankDevice {
 absl::StatusOr<bool> AgreeOnReluMasks(const ModelPlan& plan, const BatchOptions& batch, const PipelineOptions& options,
                                       const Stream& stream, Collectives& collectives);
 
-// Sets the memory limit of launch/memory_limit.h if the config sets none.  Errors: ResourceExhausted if a rank would
-// have nothing; those of Communicator::Wait.
-absl::Status LimitMemory(const ModelPlan& plan, const BatchOptions& batch, const World& world, const Device* device,
-                         Collectives& collectives, PipelineOptions& options);
+// Returns RankResources::memory_limit_bytes of a run: the config's, or launch/memory_limit.h's if the config sets none.
+// `device_transfers`: as in RankResources.
+// Errors: ResourceExhausted if a rank would have nothing; MakePipelinePlan's; those of Communicator::Wait.
+absl::StatusOr<int64_t> AgreeOnMemoryLimit(const ModelPlan& plan, const BatchOptions& batch,
+                                           const PipelineOptions& options, bool device_transfers, const World& world,
+                                           const Device* device, Collectives& collectives);
 
 // A message for the user if a rank has more CUDA streams than its GPU has hardware queues; else "". Messages may then
 // queue behind those of other links, which nccl_communicator.h's proof excludes.

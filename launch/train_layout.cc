@@ -17,19 +17,10 @@ absl::StatusOr<ModelPlan> SharePlan(const ModelOptions& options, const World& wo
   return ModelPlan::Parse(bytes);
 }
 
-// Cuts the model, within the memory that a rank may take.
-absl::StatusOr<PipelinePlan> PlanPipeline(const ModelPlan& plan, const BatchOptions& batch, const World& world,
-                                          const Device* device, const Stream& stream, Collectives& collectives,
-                                          PipelineOptions& options) {
-  HADAL_RETURN_IF_ERROR(LimitMemory(plan, batch, world, device, collectives, options));
-  HADAL_RETURN_IF_ERROR(FitMemory(plan, batch, world.size(), stream, options));
-  return MakePipelinePlan(plan, batch, options, world.size(), world.rank());
-}
-
 }  // namespace
 
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, World& world, Collectives& collectives,
-                                    TrainOptions& options, RankDevice& device) {
+                                    const TrainOptions& options, RankDevice& device) {
   HADAL_ASSIGN_OR_RETURN(ModelPlan plan, SharePlan(options.model, world, collectives));
   HADAL_ASSIGN_OR_RETURN(device.chosen, ChooseDevice(arguments.device, plan, options, world, collectives));
   const ChosenDevice& chosen = device.chosen;
@@ -37,13 +28,17 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, World& worl
   HADAL_ASSIGN_OR_RETURN(device.transport,
                          ChooseTransport(options.pipeline.transport, chosen.device ? chosen.device->Identity() : "",
                                          world.communicator(), collectives));
-  options.pipeline.device_transfers = device.transport.nccl != nullptr;
+  const bool device_transfers = device.transport.nccl != nullptr;
   const Stream stream = chosen.StreamFor(world.stream());
   HADAL_ASSIGN_OR_RETURN(plan.relu_masks, AgreeOnReluMasks(plan, options.batch, options.pipeline, stream, collectives));
+  const absl::StatusOr<int64_t> limit = AgreeOnMemoryLimit(plan, options.batch, options.pipeline, device_transfers,
+                                                           world, chosen.device.get(), collectives);
+  HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
+  const RankResources resources{.device_transfers = device_transfers, .memory_limit_bytes = *limit};
   absl::StatusOr<PipelinePlan> pipeline =
-      PlanPipeline(plan, options.batch, world, chosen.device.get(), stream, collectives, options.pipeline);
+      MakeFittingPlan(plan, options.batch, options.pipeline, world.size(), world.rank(), resources, stream);
   HADAL_RETURN_IF_ERROR(Explained(pipeline.status(), arguments));
-  return RunLayout{.plan = std::move(plan), .pipeline = *std::move(pipeline), .stream = stream};
+  return RunLayout{.plan = std::move(plan), .resources = resources, .pipeline = *std::move(pipeline), .stream = stream};
 }
 
 }  // namespace hadal

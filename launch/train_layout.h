@@ -15,18 +15,17 @@
 namespace hadal {
 
 struct RunLayout {
-  ModelPlan plan;         // the same on all ranks
-  PipelinePlan pipeline;  // of this rank's replica
-  Stream stream;          // on the rank's device, or on the CPU
+  ModelPlan plan;           // the same on all ranks
+  RankResources resources;  // what the ranks were found to have
+  PipelinePlan pipeline;    // of this rank's replica, with the activation checkpointing that fits
+  Stream stream;            // on the rank's device, or on the CPU
 };
 
-// Chooses the rank's device and transport into `device`, which must outlive the layout. Writes the results into
-// options.pipeline: whether messages are in device memory, the memory limit, and the activation checkpointing that fits
-// it.
+// Chooses the rank's device and transport into `device`, which must outlive the layout.
 // Blocking: all ranks call it together, with the same `options`.
-// Errors: ChooseDevice's, ChooseTransport's, LimitMemory's; InvalidArgument if the pipeline cannot be cut as asked,
-// with the file or argument that set the field; those of Communicator::Wait.
+// Errors: ChooseDevice's, ChooseTransport's, AgreeOnMemoryLimit's, MakeFittingPlan's; InvalidArgument if the pipeline
+// cannot be cut as asked, with the file or argument that set the field; those of Communicator::Wait.
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, World& world, Collectives& collectives,
-                                    TrainOptions& options, RankDevice& device);
+                                    const TrainOptions& options, RankDevice& device);
 
 }  // namespace hadal

@@ -1,11 +1,6 @@
-// The engine: one loop with one switch that executes a rank's program (pipeline/schedule.h) on its stage.
+// The engine: what a rank does with its part of the model: training steps, evaluations, the profile of new weights. It
+// has the rank's memory, makes the program of each (schedule.h), and has it executed (program_executor.h).
 //
-// The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk
-// backward → send; then the step's tail: gradients summed over a table's uses and over the replicas, global norm,
-// optimizer, new weights to the other replicas and to a table's other uses. The sum over replicas starts beside the
-// last micro-batch's backward, as sublayers become complete.
-// Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and
-// micro-batch.
 // Memory: one arena per rank (rank_parts.h).
 // Threads: one thread per rank makes all calls. Blocking: all; when a call returns nothing is under way. After an error
 // the job can only end: a rank's own error (a message of another step, say) also closes its communicators, before the
@@ -13,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,14 +18,13 @@
 #include "layers/purpose.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/process_grid.h"
-#include "pipeline/profile_relay.h"
+#include "pipeline/program_executor.h"
 #include "pipeline/program_place.h"
 #include "pipeline/rank_parts.h"
 #include "pipeline/step_tail.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/run_queue_clock.h"
 #include "runtime/trace.h"
 
 namespace hadal {
@@ -60,7 +53,7 @@ class Engine {
   Stage& stage() { return parts_.stage; }
   const StageState& state() const { return parts_.state; }
   // Where in its program this rank is; any thread may read it.
-  const ProgramPlace& place() const { return place_; }
+  const ProgramPlace& place() const { return executor_.place(); }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
   // What translates with the weights as they are (decode/decoder.h), between two calls of the engine, whose scratch it
@@ -106,23 +99,9 @@ class Engine {
   // Who moves what kernels work on.
   ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
 
-  // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h).
+  // The batches as this rank's kernels take them: for a device with padding rows (row_bucket.h). Valid until the next
+  // call.
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
-  // An error takes back what was posted: the arena may go next.
-  absl::Status Run(const RankProgram& program);
-  absl::Status ExecuteAll(const RankProgram& program);
-  absl::Status Execute(const Instruction& instruction);
-  absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
-  absl::Status Forward(int chunk, const PackedBatch& batch);
-  absl::Status Backward(int chunk, const PackedBatch& batch);
-  absl::Status SendForward(int chunk, const PackedBatch& batch);
-  absl::Status SendBackward(int chunk, const PackedBatch& batch);
-  // Called between sublayers: whatever can move without waiting does.
-  void Progress();
-  // The step's gradients of all sublayers ≥ `first` are complete on this rank: with replicas they leave.
-  void Complete(int32_t first);
-  // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
-  int RankBehind(int chunk, int chunks) const;
 
   const PipelinePlan& pipeline_;
   ProcessGrid grid_;
@@ -132,22 +111,10 @@ class Engine {
   RankParts parts_;
   Arena arena_;
   StepTail tail_;
-  std::function<void()> progress_;         // Progress
-  std::function<void(int32_t)> complete_;  // Complete
   TraceBuffer trace_;
-  RunQueueClock run_queue_;
-  ProgramPlace place_;
+  ProgramExecutor executor_;
   DepthObserver* observer_ = nullptr;
-
-  // The program in progress.
-  std::span<const PackedBatch> batches_;
-  std::vector<PackedBatch> padded_;  // on a device: what batches_ shows
-  StepScalars scalars_;
-  std::vector<LossSums> losses_;  // on the head's rank, of each micro-batch so far
-  absl::Status progress_status_;  // of what ran beside the computation: the first error
-  std::vector<float>* row_nll_ = nullptr;
-  std::optional<ProfileRelay> profile_;  // while the residual stream is profiled
-  StepResult result_;
+  std::vector<PackedBatch> padded_;  // on a device: ForKernels' last
 };
 
 }  // namespace hadal

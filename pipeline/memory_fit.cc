@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/device/driver_memory.h"
@@ -16,18 +18,29 @@
 namespace hadal {
 namespace {
 
+// What is to fit, but for the options that are tried.
+struct Fit {
+  const ModelPlan& plan;
+  const BatchOptions& batch;
+  int ranks = 1;
+  const RankResources& resources;
+  const Stream& stream;
+
+  int64_t limit() const { return resources.memory_limit_bytes; }
+};
+
 struct Fullest {
   int rank = 0;
   int64_t bytes = 0;
 };
 
-absl::StatusOr<Fullest> FullestRank(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
-                                    const PipelineOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, options, ranks));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan, pipeline, stream));
+absl::StatusOr<Fullest> FullestRank(const Fit& fit, const PipelineOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                         MakePipelinePlan(fit.plan, fit.batch, options, fit.ranks, /*rank=*/0, fit.resources));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(fit.plan, pipeline, fit.stream));
   Fullest fullest;
-  for (int r = 0; r < ranks; ++r) {
-    if (const int64_t bytes = LimitedBytes(layouts[r], stream.kind()); bytes > fullest.bytes) fullest = {r, bytes};
+  for (int r = 0; r < fit.ranks; ++r) {
+    if (const int64_t bytes = LimitedBytes(layouts[r], fit.stream.kind()); bytes > fullest.bytes) fullest = {r, bytes};
   }
   return fullest;
 }
@@ -48,12 +61,11 @@ struct Choice {
 };
 
 // The segment length whose fullest rank has the fewest bytes.
-absl::StatusOr<Choice> SmallestByCheckpointing(const ModelPlan& plan, const BatchOptions& batch, int ranks,
-                                               const Stream& stream, PipelineOptions options) {
+absl::StatusOr<Choice> SmallestByCheckpointing(const Fit& fit, PipelineOptions options) {
   std::optional<Choice> best;
-  for (const int32_t k : SegmentLengths(static_cast<int32_t>(plan.sublayers.size()))) {
+  for (const int32_t k : SegmentLengths(static_cast<int32_t>(fit.plan.sublayers.size()))) {
     options.checkpoint_every = k;
-    HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(plan, batch, ranks, stream, options));
+    HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, options));
     if (!best || fullest.bytes < best->fullest.bytes) best = Choice{k, fullest};
   }
   return *best;
@@ -74,20 +86,22 @@ ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
 
 // In words, the largest depth that fits with these settings and an even split; memory is taken to grow with the depth.
 // For models whose layers are combined: there no number of stages or segments makes the history smaller.
-std::string LargestDepth(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
-                         PipelineOptions options) {
+std::string LargestDepth(const Fit& fit, PipelineOptions options) {
+  const ModelPlan& plan = fit.plan;
   if (!plan.Combines(Stack::kEncoder) && !plan.Combines(Stack::kDecoder)) return "";
   // Not this depth as it is cut, but perhaps with an even split.
   int32_t fitting = 0, beyond = std::max(plan.options.encoder_layers, plan.options.decoder_layers);
   if (!options.split.empty()) ++beyond;
   options.split.clear();
   const auto bytes = [&](int32_t layers) {  // 0: too few layers for these ranks
-    const absl::StatusOr<Fullest> fullest = FullestRank(Shallower(plan, layers), batch, ranks, stream, options);
+    const ModelPlan shallower = Shallower(plan, layers);
+    const absl::StatusOr<Fullest> fullest =
+        FullestRank({shallower, fit.batch, fit.ranks, fit.resources, fit.stream}, options);
     return fullest.ok() ? fullest->bytes : 0;
   };
   while (beyond - fitting > 1) {
     const int32_t middle = fitting + (beyond - fitting) / 2;
-    (bytes(middle) <= options.memory_limit_bytes ? fitting : beyond) = middle;
+    (bytes(middle) <= fit.limit() ? fitting : beyond) = middle;
   }
   if (fitting == 0 || bytes(fitting) == 0) return " No depth fits: combined layers keep the outputs of all others.";
   return absl::StrCat(
@@ -96,6 +110,36 @@ std::string LargestDepth(const ModelPlan& plan, const BatchOptions& batch, int r
 }
 
 std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30)); }
+
+// `fullest`: of the rank that does not fit; `nearest`: the best that `options` with other checkpointing comes to.
+absl::Status DoesNotFit(const Fit& fit, PipelineOptions options, const Fullest& fullest, const Choice& nearest) {
+  options.checkpoint_every = nearest.checkpoint_every;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but the limit is ",
+      fit.limit(), " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
+      fit.stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
+                                            : "its share of what its GPU has free, less what the driver takes",
+      "). Nearest: pipeline.checkpoint_every = ", nearest.checkpoint_every, " needs ", Gib(nearest.fullest.bytes), " (",
+      nearest.fullest.bytes, " bytes)",
+      nearest.fullest.bytes <= fit.limit()
+          ? ", which fits."
+          : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
+                         LargestDepth(fit, options))));
+}
+
+// The checkpoint_every that fits.
+absl::StatusOr<int32_t> FitCheckpointing(const Fit& fit, PipelineOptions options) {
+  if (fit.limit() == 0 && !options.checkpoint_auto) return options.checkpoint_every;
+  if (fit.limit() == 0) {
+    return absl::InvalidArgumentError("pipeline.checkpoint_auto needs pipeline.memory_limit_bytes.");
+  }
+  if (options.checkpoint_auto) options.checkpoint_every = 0;
+  HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, options));
+  if (fullest.bytes <= fit.limit()) return options.checkpoint_every;
+  HADAL_ASSIGN_OR_RETURN(const Choice smallest, SmallestByCheckpointing(fit, options));
+  if (options.checkpoint_auto && smallest.fullest.bytes <= fit.limit()) return smallest.checkpoint_every;
+  return DoesNotFit(fit, std::move(options), fullest, smallest);
+}
 
 }  // namespace
 
@@ -124,36 +168,12 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
   return layouts;
 }
 
-absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
-                       PipelineOptions& options) {
-  const int64_t limit = options.memory_limit_bytes;
-  if (limit == 0 && !options.checkpoint_auto) return absl::OkStatus();
-  if (limit == 0) return absl::InvalidArgumentError("pipeline.checkpoint_auto needs pipeline.memory_limit_bytes.");
-  PipelineOptions asked = options;
-  if (options.checkpoint_auto) asked.checkpoint_every = 0;
-  HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(plan, batch, ranks, stream, asked));
-  if (fullest.bytes <= limit) {
-    options.checkpoint_every = asked.checkpoint_every;
-    return absl::OkStatus();
-  }
-  HADAL_ASSIGN_OR_RETURN(const Choice choice, SmallestByCheckpointing(plan, batch, ranks, stream, asked));
-  if (options.checkpoint_auto && choice.fullest.bytes <= limit) {
-    options.checkpoint_every = choice.checkpoint_every;
-    return absl::OkStatus();
-  }
-  const std::string nearest = absl::StrCat("pipeline.checkpoint_every = ", choice.checkpoint_every, " needs ",
-                                           Gib(choice.fullest.bytes), " (", choice.fullest.bytes, " bytes)");
-  asked.checkpoint_every = choice.checkpoint_every;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes,
-                   " bytes), but the limit is ", limit, " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
-                   stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
-                                                     : "its share of what its GPU has free, less what the driver takes",
-                   "). Nearest: ", nearest,
-                   choice.fullest.bytes <= limit
-                       ? ", which fits."
-                       : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
-                                      LargestDepth(plan, batch, ranks, stream, asked))));
+absl::StatusOr<PipelinePlan> MakeFittingPlan(const ModelPlan& plan, const BatchOptions& batch,
+                                             const PipelineOptions& options, int ranks, int rank,
+                                             const RankResources& resources, const Stream& stream) {
+  PipelineOptions fitting = options;
+  HADAL_ASSIGN_OR_RETURN(fitting.checkpoint_every, FitCheckpointing({plan, batch, ranks, resources, stream}, options));
+  return MakePipelinePlan(plan, batch, fitting, ranks, rank, resources);
 }
 
 }  // namespace hadal

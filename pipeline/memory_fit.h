@@ -1,10 +1,9 @@
-// Whether a layout fits a memory limit, from the same byte counts that the arenas are allocated with.
+// The plan of a pipeline that fits a memory limit, from the same byte counts that the arenas are allocated with.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "pipeline/pipeline_plan.h"
@@ -31,12 +30,15 @@ int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline);
 // has room for.
 int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-// With options.memory_limit_bytes set: OK when every rank fits; with checkpoint_auto, options.checkpoint_every becomes
-// the smallest-recompute choice that fits (0 where no checkpointing is needed, else the k with the fewest bytes). A
-// pure function: every rank decides the same.
+// MakePipelinePlan's plan, of which every rank fits resources.memory_limit_bytes (0: nothing is compared). With
+// options.checkpoint_auto the plan's checkpoint_every is the smallest-recompute choice that fits (0 where no
+// checkpointing is needed, else the k with the fewest bytes), without it options'. A pure function: every rank decides
+// the same.
 // Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit, of a
-// model whose layers are combined also the largest depth that does; MakePipelinePlan's.
-absl::Status FitMemory(const ModelPlan& plan, const BatchOptions& batch, int ranks, const Stream& stream,
-                       PipelineOptions& options);
+// model whose layers are combined also the largest depth that does; InvalidArgument for checkpoint_auto without a
+// limit; MakePipelinePlan's.
+absl::StatusOr<PipelinePlan> MakeFittingPlan(const ModelPlan& plan, const BatchOptions& batch,
+                                             const PipelineOptions& options, int ranks, int rank,
+                                             const RankResources& resources, const Stream& stream);
 
 }  // namespace hadal

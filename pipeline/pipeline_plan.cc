@@ -172,7 +172,8 @@ int PipelinePlan::OwnerOf(const ModelPlan& plan, int32_t parameter) const {
 }
 
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
-                                              const PipelineOptions& options, int ranks, int rank) {
+                                              const PipelineOptions& options, int ranks, int rank,
+                                              const RankResources& resources) {
   PipelinePlan result;
   HADAL_ASSIGN_OR_RETURN(result.grid, MakeGrid(options, ranks));
   if (batch.micro_batches < result.grid.replicas) {
@@ -186,7 +187,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.shape = {.stages = result.grid.stages, .chunks = options.chunks, .micro_batches = result.share().count};
   result.schedule = options.schedule;
   result.outstanding_sends = options.outstanding_sends;
-  result.device_transfers = options.device_transfers;
+  result.device_transfers = resources.device_transfers;
   result.save_buffer_bytes = options.save_buffer_bytes;
   result.checkpoint_every = options.checkpoint_every;
   result.graphs = options.graphs == GraphMode::kAuto;

@@ -1,8 +1,9 @@
 // How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
 // micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
 //
-// A pure function of (model plan, batch, pipeline options, ranks, rank): every rank of a replica computes the same
-// plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. Replicas differ in
+// A pure function of (model plan, batch, pipeline options, ranks, rank, resources): every rank of a replica computes
+// the same plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. Options stay as
+// they were asked for; whoever lays out or runs the pipeline reads what the plan made of them. Replicas differ in
 // nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M,
 // share(r) = ⌈r·M / R⌉. Consecutive, so that micro-batch m lives in slot m modulo peak_live everywhere.
 #pragma once
@@ -35,6 +36,14 @@ ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& bat
 // Rows of a sentence that costs are estimated with.
 inline constexpr double kTypicalSentenceRows = 32;
 
+// What the ranks were found to have, beside what is asked of them (PipelineOptions): a run looks
+// (launch/train_layout.h), `hadal plan` takes it for granted. The same on every rank.
+struct RankResources {
+  bool device_transfers = false;  // messages lie in the devices' memory (launch/transport_choice.h), not in the hosts'
+  // What a rank's buffers may take; 0: no limit. Only MakeFittingPlan (memory_fit.h) looks at it.
+  int64_t memory_limit_bytes = 0;
+};
+
 struct PipelinePlan {
   GridShape grid;
   int replica = 0;                    // whose plan this is
@@ -43,7 +52,7 @@ struct PipelinePlan {
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;      // k, messages that a channel may have under way
-  bool device_transfers = false;  // messages lie in the devices' memory, not in the hosts'
+  bool device_transfers = false;  // RankResources'
   int64_t save_buffer_bytes = 0;  // state that a save may copy aside before an update overwrites it
   ActivationCapacity capacity;
   int32_t checkpoint_every = 0;             // activation checkpointing every k sublayers; 0: off
@@ -71,7 +80,8 @@ struct PipelinePlan {
 // Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages ×
 // replicas, fewer micro-batches than replicas, …), what to try included; the checker's.
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
-                                              const PipelineOptions& options, int ranks, int rank = 0);
+                                              const PipelineOptions& options, int ranks, int rank = 0,
+                                              const RankResources& resources = {});
 // The same pipeline as another replica has it.
 absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 

@@ -1,8 +1,8 @@
 // A schedule is data: for each rank, the list of instructions that make up one step.
 //
-// What: MakeSchedule is a pure function of (kind, shape, rank). The engine executes the list with one loop and one
-// switch, the checker proves it free of deadlock before the first step (schedule_check.h), the planner replays it with
-// costs (schedule_replay.h) and `hadal schedule print` draws it (schedule_print.h).
+// What: MakeSchedule is a pure function of (kind, shape, rank). One loop with one switch executes the list
+// (program_executor.h), the checker proves it free of deadlock before the first step (schedule_check.h), the planner
+// replays it with costs (schedule_replay.h) and `hadal schedule print` draws it (schedule_print.h).
 // Why: a schedule written as a program cannot be checked, timed or drawn without running it.
 //
 // The model's depth is cut into stages·chunks global chunks. Global chunk g = chunk·stages + rank, so the depth passes

@@ -1,7 +1,7 @@
 // The tail of a training step, once after all its micro-batches: what a step makes of its gradients.
 //
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → ShareTiedWeights
-// A verb an instruction of the program (schedule.h); the engine's switch calls them. From the norm on, all ranks have
+// A verb an instruction of the program (schedule.h); the executor's switch calls them. From the norm on, all ranks have
 // decided the same: whether the update is applied. Times are added to the result's.
 // Threads: one a rank. Blocking: all. Every rank makes every call at the same place.
 #pragma once

@@ -47,19 +47,18 @@ struct PipelineOptions {
   std::vector<int32_t> split;
   int32_t outstanding_sends = 2;  // k, messages a channel may have under way
   int32_t checkpoint_every = 0;   // activation checkpointing every k sublayers; 0: off
-  // A rank's arena must fit, or the run is refused. 0: no limit; a run then puts a rank's share of what is free in its
-  // place (launch/rank_device.h).
+  // A rank's arena must fit, or the run is refused. 0: none asked for; a run's limit is then a rank's share of what is
+  // free (launch/rank_device.h).
   int64_t memory_limit_bytes = 0;
-  bool checkpoint_auto = false;       // choose checkpoint_every to fit memory_limit_bytes
+  bool checkpoint_auto = false;       // in place of checkpoint_every what fits memory_limit_bytes (memory_fit.h)
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
   // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold
   // it up; 0: waits.
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
   GraphMode graphs = GraphMode::kAuto;
-  int64_t bucket_rows = 128;               // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
-  Transport transport = Transport::kAuto;  // as asked for
-  bool device_transfers = false;           // as found: messages lie in the devices' memory (launch/transport_choice.h)
+  int64_t bucket_rows = 128;  // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
+  Transport transport = Transport::kAuto;
   // Beam search at validations (decode/validation_bleu.h), whose memory is a part of every rank's arena; none: no BLEU.
   std::optional<DecoderOptions> decoder;
 };

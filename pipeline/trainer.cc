@@ -1,7 +1,6 @@
 #include "pipeline/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "pipeline/learning_rate.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/run_info.h"
-#include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -53,12 +51,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_RETURN_IF_ERROR(CheckLeftOut(order.too_long(), surroundings.train.size(), options));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
-    HADAL_ASSIGN_OR_RETURN(
-        ValidationBatches validation,
-        MakeValidationBatches(*surroundings.validation, BatchCapacityOf(options), options.validation.max_sentences));
-    trainer->validation_too_long_ = validation.too_long;
-    trainer->validation_batches_ = std::move(validation.batches);
-    for (const PackedBatch& batch : trainer->validation_batches_) trainer->validation_sentences_ += batch.sentences();
+    HADAL_ASSIGN_OR_RETURN(trainer->validator_,
+                           Validator::Create({.corpus = *surroundings.validation,
+                                              .capacity = BatchCapacityOf(options),
+                                              .max_sentences = options.validation.max_sentences,
+                                              .bleu = surroundings.validation_bleu,
+                                              .sink = trainer->IsMain() ? &surroundings.sink : nullptr}));
   }
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create({.plan = plan,
@@ -196,38 +194,6 @@ absl::Status Trainer::ProfileNewWeights() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Validate() {
-  const TraceScope scope(&engine_->trace(), {.kind = TraceKind::kValidation});
-  const Stopwatch watch;
-  StepScalars scalars = Scalars();
-  scalars.update = std::max<int64_t>(progress_.update, 1);
-  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine_->Evaluate(validation_batches_, scalars));
-  const double nll = sums.MeanNll();
-  ValidationMetrics metrics{.step = progress_.step,
-                            .nll = nll,
-                            .perplexity = std::exp(nll),
-                            .best = nll < progress_.best_nll,
-                            .sentences = validation_sentences_};
-  progress_.validation_nll = nll;
-  if (metrics.best) {
-    progress_.best_nll = nll;
-    progress_.best_step = progress_.step;
-    progress_.validations_without_improvement = 0;
-  } else {
-    ++progress_.validations_without_improvement;
-  }
-  TranslatedValidation translated;
-  if (surroundings_.validation_bleu) {
-    HADAL_ASSIGN_OR_RETURN(translated, surroundings_.validation_bleu(*engine_, scalars.update));
-  }
-  metrics.bleu = translated.bleu;
-  metrics.seconds = watch.Seconds();
-  if (!IsMain()) return absl::OkStatus();
-  surroundings_.sink.OnValidation(metrics);
-  if (translated.bleu.has_value()) surroundings_.sink.OnText(progress_.step, TextKind::kSample, translated.sample);
-  return absl::OkStatus();
-}
-
 std::optional<StopReason> Trainer::ReachedLimit() const {
   const StopOptions& stop = options_.stop;
   if (stop.steps > 0 && progress_.step >= stop.steps) return StopReason::kSteps;
@@ -243,7 +209,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool
   }
   progress_.validation_due = validation_due && stop == StopVote::kRequested;
   if (progress_.validation_due) return StopReason::kRequested;
-  if (validation_due) HADAL_RETURN_IF_ERROR(Validate());
+  if (validation_due) HADAL_RETURN_IF_ERROR(validator_->Run(*engine_, progress_));
   std::optional<StopReason> reason = ReachedLimit();
   if (!reason.has_value() && stop != StopVote::kContinue) {
     reason = stop == StopVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
@@ -262,8 +228,9 @@ void Trainer::Announce() {
   surroundings_.sink.OnStart(DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step));
   std::vector<std::string> left_out = {
       DescribeLeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
-  if (validation_too_long_ > 0) {
-    left_out.push_back(DescribeLeftOut("validation", validation_too_long_, surroundings_.validation->size(), options_));
+  if (validator_) {
+    left_out.push_back(
+        DescribeLeftOut("validation", validator_->too_long(), surroundings_.validation->size(), options_));
   }
   for (const std::string& text : left_out) {
     if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
@@ -281,7 +248,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     if (IsMain() && !unrecorded.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, unrecorded);
   }
   std::optional<StopReason> reason = ReachedLimit();
-  const int64_t validate_every = validation_batches_.empty() ? 0 : options_.validation.every_steps;
+  const int64_t validate_every = validator_ ? options_.validation.every_steps : 0;
   if (progress_.validation_due && validate_every > 0) {
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(StopVote::kContinue, /*validation_due=*/true));
   }

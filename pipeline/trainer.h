@@ -1,9 +1,9 @@
 // The trainer: steps, validation, checkpoints and stopping, the same on every rank.
 //
 // A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs
-// its replica's share; metrics leave through a sink on rank 0. Validation runs forward only in the training buffers and
-// changes no bit of training. `step` always advances; `update` only when the update was applied (a gradient that is not
-// finite, or a loss that is a spike, skips it on all ranks alike).
+// its replica's share; metrics leave through a sink on rank 0. Validations (validator.h) change no bit of training.
+// `step` always advances; `update` only when the update was applied (a gradient that is not finite, or a loss that is a
+// spike, skips it on all ranks alike).
 // After many skipped steps in a row a run goes back to its newest good checkpoint (run_health.h).
 // Checkpoints are written beside training (checkpoint/save_cycle.h).
 //
@@ -27,7 +27,6 @@
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/save_cycle.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
-#include "pipeline/decode/validation_bleu.h"
 #include "pipeline/engine.h"
 #include "pipeline/instruments/depth_recorder.h"
 #include "pipeline/pipeline_plan.h"
@@ -35,6 +34,7 @@
 #include "pipeline/step_report.h"
 #include "pipeline/step_tracer.h"
 #include "pipeline/train_options.h"
+#include "pipeline/validator.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
@@ -54,9 +54,8 @@ struct TrainingSurroundings {
   std::function<bool()> stop_requested;
   // Called on every rank, for who watches or disturbs a run. May be empty.
   std::function<void(int64_t step)> before_step;
-  // Translates validation sentences with the weights as they are; the same on every rank. May be empty: no BLEU.
-  std::function<absl::StatusOr<TranslatedValidation>(Engine&, int64_t update)> validation_bleu;
-  TraceRequest trace;  // steps to trace; none by default
+  TranslateValidation validation_bleu;  // may be empty: no BLEU
+  TraceRequest trace;                   // steps to trace; none by default
 };
 
 enum class StopReason { kSteps, kEpochs, kMinutes, kPatience, kRequested };
@@ -100,7 +99,6 @@ class Trainer {
   absl::StatusOr<StepResult> Step();
   // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
   absl::Status ProfileNewWeights();
-  absl::Status Validate();
   // What follows a step: the validation if it is due, a save if one is; why the run ends, if it does. `stop`: the
   // step's vote.
   absl::StatusOr<std::optional<StopReason>> AfterStep(StopVote stop, bool validation_due);
@@ -118,9 +116,7 @@ class Trainer {
   TrainingSurroundings surroundings_;
   SamplingOrder order_;
   StepBatches batches_;
-  std::vector<PackedBatch> validation_batches_;
-  int64_t validation_sentences_ = 0;
-  int64_t validation_too_long_ = 0;
+  std::optional<Validator> validator_;  // none: the run does not validate
   Collectives collectives_;
   RunHealth health_;
   StepReport report_;

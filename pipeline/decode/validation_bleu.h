@@ -1,5 +1,5 @@
-// ValidationBleu computes BLEU on validation sentences, translated with a run's current weights: the trainer's hook
-// (trainer.h).
+// ValidationBleu computes BLEU on validation sentences, translated with a run's current weights: the validator's hook
+// (validator.h).
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
 // length), and compare them with their targets. The target vocabulary turns both into text; what it lacks is "<unk>" on

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
+#include "runtime/comm/nccl_link.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -16,7 +17,7 @@ constexpr int64_t kScratchBytes = 256;
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout)
-    : device_(device), control_(control), timeout_(timeout), peer_of_rank_(control.size()) {}
+    : device_(device), control_(control), timeout_(timeout), transfers_(device), peer_of_rank_(control.size()) {}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclLibrary& library, Device& device,
                                                                            Communicator& control,
@@ -24,10 +25,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
                                                                            absl::Duration timeout) {
   std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(device, control, timeout));
   HADAL_ASSIGN_OR_RETURN(made->scratch_, device.Allocate(kScratchBytes));
-  for (int i = 0; i < 2 * kMostUnderWay; ++i) {
-    HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event end, device.queues().MakeEvent());
-    made->free_ends_.push_back(end);
-  }
+  HADAL_RETURN_IF_ERROR(made->transfers_.MakeEnds());
   made->AddPeer({.rank = control.rank()});
   const LinkMaking making{.library = library,
                           .device = device,
@@ -41,14 +39,16 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
     HADAL_ASSIGN_OR_RETURN(PeerLinks links, ConnectPair(making, pair));
     made->AddPeer(std::move(links));
   }
-  for (const std::unique_ptr<Peer>& peer : made->peers_) HADAL_RETURN_IF_ERROR(made->Listen(*peer));
+  for (const std::unique_ptr<Peer>& peer : made->peers_) {
+    if (peer->rank != control.rank()) HADAL_RETURN_IF_ERROR(peer->channel.Listen());
+  }
   control.Carry(made.get());
   device.OnStandstill([communicator = made.get()] { communicator->Quieten(); });
   return made;
 }
 
 void NcclCommunicator::AddPeer(PeerLinks links) {
-  peers_.push_back(std::make_unique<Peer>(std::move(links)));
+  peers_.push_back(std::make_unique<Peer>(std::move(links), control_));
   peer_of_rank_[peers_.back()->rank] = peers_.back().get();
 }
 
@@ -57,12 +57,6 @@ NcclCommunicator::~NcclCommunicator() {
   control_.Carry(nullptr);
   TakeBack();
   peers_.clear();
-  DeviceQueues& queues = device_.queues();
-  for (const Transfer& transfer : transfers_) {
-    queues.DestroyEvent(transfer.ready);
-    if (transfer.done != nullptr) queues.DestroyEvent(transfer.done);
-  }
-  for (DeviceQueues::Event end : free_ends_) queues.DestroyEvent(end);
   if (scratch_ != nullptr) device_.Free(scratch_);
 }
 
@@ -80,33 +74,12 @@ absl::Status NcclCommunicator::CheckOpen() {
   return absl::UnavailableError(absl::StrCat("rank ", rank(), ": communication ended with an earlier error"));
 }
 
-absl::Status NcclCommunicator::AddSlot() {
-  HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event ready, device_.queues().MakeEvent());
-  free_ids_.push_back(std::ssize(transfers_));
-  transfers_.push_back({.ready = ready});
-  return absl::OkStatus();
-}
+absl::Status NcclCommunicator::Reserve(int64_t transfers) { return transfers_.Reserve(transfers); }
 
-absl::Status NcclCommunicator::Reserve(int64_t transfers) {
-  reserved_ += transfers;
-  while (std::ssize(transfers_) < reserved_) HADAL_RETURN_IF_ERROR(AddSlot());
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> NcclCommunicator::Post(Transfer transfer, DeviceQueues::Queue queue) {
+absl::StatusOr<int64_t> NcclCommunicator::Post(const NcclTransfer& transfer, DeviceQueues::Queue queue) {
   CheckTransfer(transfer.bytes, transfer.peer, transfer.tag);
   HADAL_RETURN_IF_ERROR(CheckOpen());
-  if (free_ids_.empty()) {
-    ++unreserved_;
-    HADAL_RETURN_IF_ERROR(AddSlot());
-  }
-  const int64_t id = free_ids_.back();
-  free_ids_.pop_back();
-  transfer.in_use = true;
-  transfer.ready = transfers_[id].ready;
-  transfers_[id] = transfer;
-  device_.queues().Record(transfer.ready, queue);
-  return id;
+  return transfers_.Post(transfer, queue);
 }
 
 absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t bytes, int peer, int tag) {
@@ -122,13 +95,13 @@ absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t byt
 // In the order of the sends, so that sends with one tag stay in order.
 absl::Status NcclCommunicator::OfferReady(Peer& peer) {
   while (!peer.unready.empty()) {
-    const Transfer& transfer = transfers_[peer.unready.front()];
+    const int64_t id = peer.unready.front();
     const bool to_self = peer.rank == rank();  // a copy in the main order
-    if (!to_self && !device_.queues().Reached(transfer.ready)) break;
-    const Message offer{
-        .word = Word::kOffer, .tag = transfer.tag, .transfer = peer.unready.front(), .bytes = transfer.bytes};
+    if (!to_self && !transfers_.IsReady(id)) break;
+    const NcclMessage offer{
+        .word = Word::kOffer, .tag = transfers_[id].tag, .transfer = id, .bytes = transfers_[id].bytes};
     peer.unready.pop_front();
-    HADAL_RETURN_IF_ERROR(to_self ? Hear(peer, offer) : Say(peer, offer));
+    HADAL_RETURN_IF_ERROR(to_self ? Hear(peer, offer) : peer.channel.Say(offer));
   }
   return absl::OkStatus();
 }
@@ -144,11 +117,11 @@ absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue 
       Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}, queue));
   Peer& from = PeerOf(peer);
   const auto offer =
-      std::find_if(from.offers.begin(), from.offers.end(), [&](const Message& o) { return o.tag == tag; });
+      std::find_if(from.offers.begin(), from.offers.end(), [&](const NcclMessage& o) { return o.tag == tag; });
   if (offer == from.offers.end()) {
     from.receives.push_back(id);
   } else {
-    const Message matched = *offer;
+    const NcclMessage matched = *offer;
     from.offers.erase(offer);
     HADAL_RETURN_IF_ERROR(Match(from, id, matched));
     HADAL_RETURN_IF_ERROR(StartMatched());
@@ -156,19 +129,7 @@ absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue 
   return CommRequest{.id = id, .is_send = false, .peer = peer, .tag = tag};
 }
 
-absl::Status NcclCommunicator::Say(Peer& peer, const Message& message) {
-  Outgoing& outgoing = peer.outbox.emplace_back(Outgoing{.message = message});
-  HADAL_ASSIGN_OR_RETURN(outgoing.request, control_.Send(&outgoing.message, sizeof(Message), peer.rank, kControlTag));
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::Listen(Peer& peer) {
-  if (peer.rank == rank()) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(peer.arrival, control_.Receive(&peer.inbox, sizeof(Message), peer.rank, kControlTag));
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::Hear(Peer& peer, const Message& message) {
+absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
   switch (message.word) {
     case Word::kOffer: {
       const auto receive = std::find_if(peer.receives.begin(), peer.receives.end(),
@@ -191,15 +152,14 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const Message& message) {
     case Word::kRefusal:  // the receiver reports it
       transfers_[message.transfer].state = State::kDone;
       return absl::OkStatus();
-    case Word::kFarewell:
-      peer.left = true;
+    case Word::kFarewell:  // the channel listens no more
       return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("rank ", rank(), ": rank ", peer.rank, " speaks another binary's words"));
 }
 
-absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const Message& offer) {
-  Transfer& transfer = transfers_[receive];
+absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const NcclMessage& offer) {
+  NcclTransfer& transfer = transfers_[receive];
   const bool fits = offer.bytes <= transfer.bytes;
   transfer.bytes = offer.bytes;
   transfer.partner = offer.transfer;
@@ -212,12 +172,12 @@ absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const Message&
     matched_receives_.push_back(receive);
     return absl::OkStatus();
   }
-  return Say(peer, {.word = fits ? Word::kGrant : Word::kRefusal, .transfer = offer.transfer});
+  return peer.channel.Say({.word = fits ? Word::kGrant : Word::kRefusal, .transfer = offer.transfer});
 }
 
 void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
-  Transfer& to = transfers_[receive];
-  Transfer& from = transfers_[send];
+  NcclTransfer& to = transfers_[receive];
+  NcclTransfer& from = transfers_[send];
   if (to.state == State::kMatched) {
     device_.CopyWithin(to.data, from.data, from.bytes);
     to.state = State::kDone;
@@ -225,26 +185,17 @@ void NcclCommunicator::CopyToSelf(int64_t receive, int64_t send) {
   from.state = State::kDone;
 }
 
-// REQUIRES: fewer than kMostUnderWay messages of this direction are started.
-absl::Status NcclCommunicator::Start(NcclLink& link, Transfer& transfer) {
-  transfer.done = free_ends_.back();
-  free_ends_.pop_back();
-  transfer.state = State::kStarted;
-  return link.Start(transfer.data, transfer.bytes, transfer.ready, transfer.done);
-}
-
 absl::Status NcclCommunicator::StartReceive(int64_t id) {
-  Transfer& transfer = transfers_[id];
+  NcclTransfer& transfer = transfers_[id];
   Peer& peer = PeerOf(transfer.peer);
-  HADAL_RETURN_IF_ERROR(Start(*peer.from, transfer));
-  started_receives_.push_back(id);
-  return Say(peer, {.word = Word::kGrant, .transfer = transfer.partner});
+  HADAL_RETURN_IF_ERROR(transfers_.Start(id, *peer.from));
+  return peer.channel.Say({.word = Word::kGrant, .transfer = transfer.partner});
 }
 
 absl::Status NcclCommunicator::StartMatched() {
   for (auto next = matched_receives_.begin(); !quiet_ && next != matched_receives_.end();) {
-    if (started_receives_.size() >= kMostUnderWay) break;
-    if (!device_.queues().Reached(transfers_[*next].ready)) {
+    if (!transfers_.HasRoom(/*is_send=*/false)) break;
+    if (!transfers_.IsReady(*next)) {
       ++next;
       continue;
     }
@@ -252,48 +203,29 @@ absl::Status NcclCommunicator::StartMatched() {
     next = matched_receives_.erase(next);
     HADAL_RETURN_IF_ERROR(StartReceive(id));
   }
-  while (!matched_sends_.empty() && started_sends_.size() < kMostUnderWay) {
+  while (!matched_sends_.empty() && transfers_.HasRoom(/*is_send=*/true)) {
     const int64_t id = matched_sends_.front();
-    Transfer& transfer = transfers_[id];
-    HADAL_RETURN_IF_ERROR(Start(*PeerOf(transfer.peer).to, transfer));
-    started_sends_.push_back(id);
+    HADAL_RETURN_IF_ERROR(transfers_.Start(id, *PeerOf(transfers_[id].peer).to));
     matched_sends_.pop_front();
   }
   return absl::OkStatus();
-}
-
-void NcclCommunicator::NoteArrivals() {
-  for (std::vector<int64_t>* started : {&started_sends_, &started_receives_}) {
-    std::erase_if(*started, [&](int64_t id) {
-      Transfer& transfer = transfers_[id];
-      if (!device_.queues().Reached(transfer.done)) return false;
-      free_ends_.push_back(std::exchange(transfer.done, nullptr));
-      transfer.state = State::kDone;
-      return true;
-    });
-  }
 }
 
 absl::Status NcclCommunicator::Move() {
   control_.Progress();
   for (const std::unique_ptr<Peer>& peer : peers_) {
     HADAL_RETURN_IF_ERROR(OfferReady(*peer));
-    while (!peer->outbox.empty()) {
-      HADAL_ASSIGN_OR_RETURN(const bool sent, control_.Test(peer->outbox.front().request));
-      if (!sent) break;
-      peer->outbox.pop_front();
-    }
-    while (peer->arrival.active()) {
-      HADAL_ASSIGN_OR_RETURN(const bool arrived, control_.Test(peer->arrival));
-      if (!arrived) break;
-      HADAL_RETURN_IF_ERROR(Hear(*peer, peer->inbox));
-      if (!peer->left) HADAL_RETURN_IF_ERROR(Listen(*peer));
+    HADAL_RETURN_IF_ERROR(peer->channel.ForgetSent());
+    for (;;) {
+      HADAL_ASSIGN_OR_RETURN(const std::optional<NcclMessage> message, peer->channel.Next());
+      if (!message.has_value()) break;
+      HADAL_RETURN_IF_ERROR(Hear(*peer, *message));
     }
     if (peer->rank == rank()) continue;
     HADAL_RETURN_IF_ERROR(peer->to->Check());
     HADAL_RETURN_IF_ERROR(peer->from->Check());
   }
-  NoteArrivals();
+  transfers_.NoteArrivals();
   return StartMatched();
 }
 
@@ -309,7 +241,7 @@ void NcclCommunicator::Progress() {
 }
 
 void NcclCommunicator::Quieten() {
-  const auto under_way = [this] { return closed_ ? size_t{0} : started_sends_.size() + started_receives_.size(); };
+  const auto under_way = [this] { return closed_ ? size_t{0} : transfers_.under_way(); };
   if (under_way() == 0) return;
   quiet_ = true;
   const Stopwatch watch;
@@ -335,7 +267,7 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
   HADAL_CHECK(request.active());
   HADAL_RETURN_IF_ERROR(CheckOpen());
   HADAL_RETURN_IF_ERROR(MoveAlong());
-  Transfer& transfer = transfers_[request.id];
+  NcclTransfer& transfer = transfers_[request.id];
   HADAL_CHECK(transfer.in_use && transfer.is_send == request.is_send);
   if (transfer.state == State::kTooLong) {
     absl::Status status = absl::InternalError(
@@ -345,10 +277,9 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
     return status;
   }
   if (transfer.state != State::kDone) return false;
-  transfer.in_use = false;
-  free_ids_.push_back(request.id);
-  request.id = CommRequest::kNone;
   if (!request.is_send && received_bytes != nullptr) *received_bytes = transfer.bytes;
+  transfers_.End(request.id);
+  request.id = CommRequest::kNone;
   return true;
 }
 
@@ -372,9 +303,9 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(CheckOpen());
   const Deadline deadline(timeout);
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(Say(*peer, {.word = Word::kFarewell}));
+    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(peer->channel.Say({.word = Word::kFarewell}));
   }
-  const auto waits = [](const std::unique_ptr<Peer>& peer) { return peer->arrival.active() || !peer->outbox.empty(); };
+  const auto waits = [](const std::unique_ptr<Peer>& peer) { return !peer->channel.is_over(); };
   for (const Stopwatch watch; std::any_of(peers_.begin(), peers_.end(), waits);) {
     HADAL_RETURN_IF_ERROR(MoveAlong());
     if (deadline.Passed()) {

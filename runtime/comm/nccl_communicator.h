@@ -14,7 +14,7 @@
 // Standstill: before a driver call that may wait for the whole device (runtime/device.h) this rank's started messages
 // end. Meanwhile it starts no receives, only the sends that it is granted. After the timeout all links are stopped, and
 // the next call returns the error.
-// Limits: kMostUnderWay messages each way at once; more wait.
+// Limits: kMostUnderWay messages each way at once (nccl_transfers.h); more wait.
 // Errors: those of the interface, and Unavailable when NCCL reports an asynchronous error (every Progress checks). The
 // first error stops all links (ncclCommAbort), so that nothing on the device waits for ever. Afterwards only Abort is
 // useful.
@@ -35,16 +35,17 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/message_tags.h"
+#include "runtime/comm/nccl_control_channel.h"
 #include "runtime/comm/nccl_library.h"
-#include "runtime/comm/nccl_link.h"
 #include "runtime/comm/nccl_peer_links.h"
+#include "runtime/comm/nccl_transfers.h"
 #include "runtime/device.h"
 
 namespace hadal {
 
 class NcclCommunicator final : public Communicator {
  public:
-  static constexpr int kMostUnderWay = 8;  // each way
+  static constexpr int kMostUnderWay = NcclTransfers::kMostUnderWay;  // each way
   // Tags on `control` that its other users must not take: above those of channels, below those of collectives.
   static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
@@ -72,7 +73,7 @@ class NcclCommunicator final : public Communicator {
   void Abort(int exit_code) override;
 
   // How many events were made in the middle of a program, because more transfers were posted than reserved.
-  int64_t unreserved() const { return unreserved_; }
+  int64_t unreserved() const { return transfers_.unreserved(); }
 
   // Ends all links without an error. Blocking: every rank calls it, with all its requests done. Afterwards all calls
   // fail.
@@ -83,60 +84,30 @@ class NcclCommunicator final : public Communicator {
   void TakeBack() override;
 
  private:
-  enum class State { kPosted, kMatched, kStarted, kDone, kTooLong };
-  struct Transfer {
-    State state = State::kPosted;
-    bool in_use = false, is_send = false;
-    std::byte* data = nullptr;
-    int64_t bytes = 0;  // a send's length; a receive's capacity, then the length of what comes
-    int peer = 0, tag = 0;
-    int64_t partner = 0;  // of a matched receive: the sender's number of the transfer
-    // reached when the kernels before Send or Receive are done; belongs to the slot
-    DeviceQueues::Event ready = nullptr;
-    DeviceQueues::Event done = nullptr;  // reached when the started message has ended
-  };
-  enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
-  struct Message {
-    Word word = Word::kOffer;
-    int32_t tag = 0;
-    int64_t transfer = 0;  // the sender's number
-    int64_t bytes = 0;
-  };
-  struct Outgoing {
-    Message message;
-    CommRequest request;
-  };
+  using State = NcclTransfer::State;
+  using Word = NcclMessage::Word;
   struct Peer : PeerLinks {
-    explicit Peer(PeerLinks links) : PeerLinks(std::move(links)) {}
+    Peer(PeerLinks links, Communicator& control) : PeerLinks(std::move(links)), channel(control, rank) {}
 
-    Message inbox;
-    CommRequest arrival;
-    std::deque<Outgoing> outbox;
-    std::deque<int64_t> unready;   // sends not offered yet, in the order in which they were posted
-    std::deque<Message> offers;    // not matched yet
-    std::deque<int64_t> receives;  // not matched yet, in the order in which they were posted
-    bool left = false;
+    NcclControlChannel channel;      // silent with this rank itself
+    std::deque<int64_t> unready;     // sends not offered yet, in the order in which they were posted
+    std::deque<NcclMessage> offers;  // not matched yet
+    std::deque<int64_t> receives;    // not matched yet, in the order in which they were posted
   };
 
   NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
   void AddPeer(PeerLinks links);
-  // Makes a slot for one more transfer.
-  absl::Status AddSlot();
-  // The transfer may touch its bytes once all that is in `queue` by now is done.
-  absl::StatusOr<int64_t> Post(Transfer transfer, DeviceQueues::Queue queue);
+  // Posts it behind what is in `queue` by now.
+  absl::StatusOr<int64_t> Post(const NcclTransfer& transfer, DeviceQueues::Queue queue);
   absl::Status OfferReady(Peer& peer);
   absl::Status CheckOpen();
   Peer& PeerOf(int rank);
 
-  absl::Status Say(Peer& peer, const Message& message);
-  absl::Status Listen(Peer& peer);
-  absl::Status Hear(Peer& peer, const Message& message);
-  absl::Status Match(Peer& peer, int64_t receive, const Message& offer);
+  absl::Status Hear(Peer& peer, const NcclMessage& message);
+  absl::Status Match(Peer& peer, int64_t receive, const NcclMessage& offer);
   void CopyToSelf(int64_t receive, int64_t send);
-  absl::Status Start(NcclLink& link, Transfer& transfer);
   absl::Status StartMatched();
   absl::Status StartReceive(int64_t id);
-  void NoteArrivals();
   absl::Status Move();
   // Waits until nothing is started.
   void Quieten();
@@ -145,16 +116,12 @@ class NcclCommunicator final : public Communicator {
   Communicator& control_;
   const absl::Duration timeout_;
   std::byte* scratch_ = nullptr;
-  std::vector<std::unique_ptr<Peer>> peers_;  // in the order of their links
-  std::vector<Peer*> peer_of_rank_;           // [size]; null: not connected to that rank
-  std::deque<Transfer> transfers_;            // slots
-  std::vector<int64_t> free_ids_;
-  int64_t reserved_ = 0, unreserved_ = 0;
-  std::vector<DeviceQueues::Event> free_ends_;            // events for `done` of messages to be started
+  NcclTransfers transfers_;
+  std::vector<std::unique_ptr<Peer>> peers_;              // in the order of their links
+  std::vector<Peer*> peer_of_rank_;                       // [size]; null: not connected to that rank
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
-  std::vector<int64_t> started_sends_, started_receives_;
-  bool quiet_ = false;  // in Quieten: no receive is started
-  absl::Status error_;  // found by Progress or Quieten; the next call returns it
+  bool quiet_ = false;                                    // in Quieten: no receive is started
+  absl::Status error_;                                    // found by Progress or Quieten; the next call returns it
   bool closed_ = false;
 };
 

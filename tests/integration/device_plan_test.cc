@@ -230,10 +230,10 @@ TEST(DevicePlanTest, AGpuWithWhatThePlanWantsHoldsTheRunAndNoSmallerOne) {
     const auto fits = [&](int64_t bytes_a_rank) {  // before the ranks have opened their devices
       const int64_t free = sharing * (bytes_a_rank - cuda::OwnMemory::kDeviceBytes);
       const std::vector<MemoryFacts> ranks = {{"GPU-a", free, 2}, {sharing > 1 ? "GPU-a" : "GPU-b", free, 2}};
-      PipelineOptions pipeline = options.pipeline;
-      pipeline.memory_limit_bytes = MemoryLimitBytes(ranks, DriverBytes(report->model, report->pipeline));
-      pipeline.device_transfers = report->pipeline.device_transfers;
-      return FitMemory(report->model, options.batch, 2, kPlanned, pipeline).ok();
+      const RankResources resources{
+          .device_transfers = report->pipeline.device_transfers,
+          .memory_limit_bytes = MemoryLimitBytes(ranks, DriverBytes(report->model, report->pipeline))};
+      return MakeFittingPlan(report->model, options.batch, options.pipeline, 2, /*rank=*/0, resources, kPlanned).ok();
     };
     EXPECT_TRUE(fits(wanted));
     EXPECT_FALSE(fits(wanted - 1));

@@ -32,9 +32,8 @@ constexpr int kDecodeCommandTag = 30003;
 // Two stages: the second is what is tested, the first is played by hand.
 struct Pipeline {
   explicit Pipeline(bool device_transfers = false) {
-    PipelineOptions options;
-    options.device_transfers = device_transfers;
-    absl::StatusOr<PipelinePlan> made = MakePipelinePlan(plan, batch, options, 2);
+    absl::StatusOr<PipelinePlan> made =
+        MakePipelinePlan(plan, batch, {}, 2, /*rank=*/0, {.device_transfers = device_transfers});
     HADAL_CHECK(made.ok());
     pipeline = *std::move(made);
     tag = ChannelOf(pipeline.shape, 1, {Operation::kReceiveForward, 0, 0}).number;

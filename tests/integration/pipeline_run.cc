@@ -40,9 +40,9 @@ struct Shared {
 
   // Every replica's plan. The schedule of hundreds of ranks is checked once, not on every rank.
   absl::Status MakePipelines() {
-    PipelineOptions options = spec.pipeline;
-    options.device_transfers = static_cast<bool>(spec.connect_devices);
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan first, MakePipelinePlan(plan, spec.batch, options, spec.ranks));
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan first,
+                           MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks, /*rank=*/0,
+                                            {.device_transfers = static_cast<bool>(spec.connect_devices)}));
     for (int replica = 0; replica < first.grid.replicas; ++replica) {
       HADAL_ASSIGN_OR_RETURN(pipelines.emplace_back(), PlanOfReplica(first, replica));
     }

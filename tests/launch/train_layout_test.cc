@@ -44,14 +44,18 @@ TEST_F(TrainLayoutTest, TheWholeModelOnOneRank) {
   EXPECT_EQ(layout->stream.device(), nullptr);
   EXPECT_EQ(device_.chosen.device, nullptr);
   EXPECT_EQ(device_.transport.nccl, nullptr);
-  EXPECT_FALSE(options_.pipeline.device_transfers);
-  EXPECT_GT(options_.pipeline.memory_limit_bytes, 0) << "what the host has free";
+  EXPECT_FALSE(layout->resources.device_transfers);
+  EXPECT_GT(layout->resources.memory_limit_bytes, 0) << "what the host has free";
 }
 
 TEST_F(TrainLayoutTest, TheLimitThatTheConfigSetsHolds) {
+  options_.pipeline.memory_limit_bytes = int64_t{1} << 40;
+  ASSERT_TRUE(LayOut().ok());
+  EXPECT_EQ(LayOut()->resources.memory_limit_bytes, int64_t{1} << 40);
   options_.pipeline.memory_limit_bytes = 1 << 10;
-  EXPECT_EQ(LayOut().status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(options_.pipeline.memory_limit_bytes, 1 << 10);
+  const absl::Status status = LayOut().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the limit is 1024 bytes"));
 }
 
 TEST_F(TrainLayoutTest, APipelineThatCannotBeCutSoIsToldWithWhoWantsIt) {

@@ -104,10 +104,12 @@ absl::StatusOr<int64_t> ReluMaskBytesOf(const PlanReport& report, const Stream& 
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
   if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(options.precision);
-  PipelineOptions pipeline = options.pipeline;
-  pipeline.device_transfers = stream.kind() != DeviceKind::kCpu && ranks > 1 && pipeline.transport != Transport::kHost;
-  HADAL_RETURN_IF_ERROR(FitMemory(report.model, options.batch, ranks, stream, pipeline));
-  HADAL_ASSIGN_OR_RETURN(report.pipeline, MakePipelinePlan(report.model, options.batch, pipeline, ranks));
+  const PipelineOptions& asked = options.pipeline;
+  const RankResources resources{
+      .device_transfers = stream.kind() != DeviceKind::kCpu && ranks > 1 && asked.transport != Transport::kHost,
+      .memory_limit_bytes = asked.memory_limit_bytes};
+  HADAL_ASSIGN_OR_RETURN(report.pipeline,
+                         MakeFittingPlan(report.model, options.batch, asked, ranks, /*rank=*/0, resources, stream));
   HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
   HADAL_ASSIGN_OR_RETURN(report.relu_mask_bytes, ReluMaskBytesOf(report, stream));
   return report;

@@ -65,8 +65,8 @@ struct PlanReport {
   std::optional<LayoutPrediction> prediction;  // if a profile gave the times
 };
 
-// `stream` may be one for layouts only. Errors: those of MakePipelinePlan and FitMemory (ResourceExhausted, with the
-// nearest settings that fit).
+// `stream` may be one for layouts only. Errors: those of MakeFittingPlan (ResourceExhausted, with the nearest settings
+// that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
 // As above, with costs instead of a rate; `rate` is then taken from them. `machine`: gives the nodes on which the ranks

@@ -1,0 +1,67 @@
+#include "pipeline/validator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "layers/sublayer_context.h"
+#include "runtime/clock.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/status_macros.h"
+#include "runtime/trace.h"
+
+namespace hadal {
+namespace {
+
+// Whether `nll`, of the weights after progress.step steps, is the run's best.
+bool NoteNll(double nll, TrainingProgress& progress) {
+  progress.validation_nll = nll;
+  const bool best = nll < progress.best_nll;
+  if (best) {
+    progress.best_nll = nll;
+    progress.best_step = progress.step;
+    progress.validations_without_improvement = 0;
+  } else {
+    ++progress.validations_without_improvement;
+  }
+  return best;
+}
+
+}  // namespace
+
+Validator::Validator(const ValidatorSetup& setup, std::vector<PackedBatch> batches, int64_t too_long)
+    : batches_(std::move(batches)), too_long_(too_long), bleu_(setup.bleu), sink_(setup.sink) {
+  for (const PackedBatch& batch : batches_) sentences_ += batch.sentences();
+}
+
+absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
+  HADAL_ASSIGN_OR_RETURN(ValidationBatches packed,
+                         MakeValidationBatches(setup.corpus, setup.capacity, setup.max_sentences));
+  return Validator(setup, std::move(packed.batches), packed.too_long);
+}
+
+absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
+  const TraceScope scope(&engine.trace(), {.kind = TraceKind::kValidation});
+  const Stopwatch watch;
+  const StepScalars scalars{
+      .seed = progress.seed, .step = progress.step, .update = std::max<int64_t>(progress.update, 1), .training = false};
+  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars));
+  const double nll = sums.MeanNll();
+  const bool best = NoteNll(nll, progress);
+  TranslatedValidation translated;
+  if (bleu_) {
+    HADAL_ASSIGN_OR_RETURN(translated, bleu_(engine, scalars.update));
+  }
+  if (sink_ == nullptr) return absl::OkStatus();
+  sink_->OnValidation({.step = progress.step,
+                       .nll = nll,
+                       .perplexity = std::exp(nll),
+                       .bleu = translated.bleu,
+                       .best = best,
+                       .sentences = sentences_,
+                       .seconds = watch.Seconds()});
+  if (translated.bleu.has_value()) sink_->OnText(progress.step, TextKind::kSample, translated.sample);
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

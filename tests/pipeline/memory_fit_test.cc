@@ -1,0 +1,91 @@
+// What a memory limit makes of a pipeline's activation checkpointing; its words, depths and devices:
+// tests/tools/plan/plan_report_test.cc, tests/integration/device_plan_test.cc.
+#include "pipeline/memory_fit.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "layers/method_presets.h"
+
+namespace hadal {
+namespace {
+
+constexpr BatchOptions kBatch{.micro_batches = 4, .source_tokens = 64, .target_tokens = 64};
+constexpr int kRanks = 2;
+
+class MemoryFitTest : public ::testing::Test {
+ protected:
+  MemoryFitTest() : plan_(ModelPlan::Make(Model())) {}
+
+  static ModelOptions Model() {
+    ModelOptions model{.encoder_layers = 6,
+                       .decoder_layers = 6,
+                       .d_model = 16,
+                       .d_ff = 64,
+                       .heads = 2,
+                       .source_vocabulary = 50,
+                       .target_vocabulary = 50,
+                       .max_positions = 64};
+    ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
+    return model;
+  }
+  absl::StatusOr<PipelinePlan> Fit(const PipelineOptions& options, int64_t limit_bytes, int rank = 0) const {
+    return MakeFittingPlan(plan_, kBatch, options, kRanks, rank, {.memory_limit_bytes = limit_bytes}, stream_);
+  }
+  // Of the fullest rank, with activation checkpointing every `k` sublayers.
+  int64_t Bytes(int32_t k) const {
+    const PipelinePlan pipeline = MakePipelinePlan(plan_, kBatch, {.checkpoint_every = k}, kRanks).value();
+    const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, pipeline, stream_).value();
+    int64_t most = 0;
+    for (const ArenaLayout& layout : layouts) {
+      most = std::max(most, LimitedBytes(layout, DeviceKind::kCpu));
+    }
+    return most;
+  }
+
+  const ModelPlan plan_;
+  const Stream stream_ = Stream::Cpu(1);
+};
+
+TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
+  for (const int32_t k : {0, 3}) {
+    const absl::StatusOr<PipelinePlan> pipeline = Fit({.checkpoint_every = k}, 0);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    EXPECT_EQ(pipeline->checkpoint_every, k);
+  }
+  EXPECT_EQ(Fit({.checkpoint_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(MemoryFitTest, ALimitIsHeldToTheByte) {
+  for (const int32_t k : {0, 3}) {
+    ASSERT_TRUE(Fit({.checkpoint_every = k}, Bytes(k)).ok());
+    EXPECT_EQ(Fit({.checkpoint_every = k}, Bytes(k))->checkpoint_every, k);
+    EXPECT_EQ(Fit({.checkpoint_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+}
+
+TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
+  const PipelineOptions automatic{.checkpoint_auto = true};
+  const int64_t without = Bytes(0);
+  EXPECT_EQ(Fit(automatic, without)->checkpoint_every, 0);
+  const absl::StatusOr<PipelinePlan> tighter = Fit(automatic, without - 1);
+  ASSERT_TRUE(tighter.ok()) << tighter.status();
+  EXPECT_GT(tighter->checkpoint_every, 0);
+  EXPECT_LT(Bytes(tighter->checkpoint_every), without);
+  const int64_t least = Bytes(tighter->checkpoint_every);
+  EXPECT_EQ(Fit(automatic, least)->checkpoint_every, tighter->checkpoint_every);
+  EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
+  const PipelineOptions options{.replicas = kRanks, .checkpoint_auto = true};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const absl::StatusOr<PipelinePlan> pipeline = Fit(options, int64_t{1} << 40, rank);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    EXPECT_EQ(pipeline->replica, rank);
+  }
+}
+
+}  // namespace
+}  // namespace hadal

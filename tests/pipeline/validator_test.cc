@@ -1,0 +1,182 @@
+// What validations of one rank's weights find, note and tell; those of whole runs:
+// tests/integration/validation_run_test.cc.
+#include "pipeline/validator.h"
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/parameter_broadcast.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "tests/support/corpus_of.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int32_t kVocabulary = 20;
+constexpr absl::Duration kHang = absl::Seconds(30);
+
+class Listener : public MetricsSink {
+ public:
+  void OnValidation(const ValidationMetrics& metrics) override { validations.push_back(metrics); }
+  void OnText(int64_t step, TextKind kind, std::string_view text) override {
+    EXPECT_EQ(kind, TextKind::kSample);
+    samples.emplace_back(text);
+  }
+  std::vector<ValidationMetrics> validations;
+  std::vector<std::string> samples;
+};
+
+// Five sentences, of which the third has a side that fits no micro-batch.
+Corpus Sentences() {
+  return CorpusOf({{.source = {5, 6}, .target = {7}},
+                   {.source = {8}, .target = {9, 10}},
+                   {.source = {5, 5, 5, 5, 5, 5, 5, 5, 5}, .target = {7}},
+                   {.source = {11, 12, 13}, .target = {14, 15}},
+                   {.source = {16}, .target = {17, 18, 19}}},
+                  kVocabulary, kVocabulary);
+}
+
+class ValidatorTest : public ::testing::Test {
+ protected:
+  ValidatorTest()
+      : plan_(ModelPlan::Make({.encoder_layers = 1,
+                               .decoder_layers = 1,
+                               .d_model = 8,
+                               .d_ff = 8,
+                               .heads = 1,
+                               .source_vocabulary = kVocabulary,
+                               .target_vocabulary = kVocabulary,
+                               .max_positions = 8})),
+        pipeline_(
+            MakePipelinePlan(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()) {
+    PrepareComputeThread();
+    Communicator& communicator = world_.communicator(0);
+    engine_ = *Engine::Create({.plan = plan_,
+                               .pipeline = pipeline_,
+                               .stream = Stream::Cpu(1),
+                               .purpose = Purpose::kTraining,
+                               .world = communicator,
+                               .timeout = kHang});
+    Initialize(/*seed=*/1);
+    progress_ = {.step = 12, .update = 10, .seed = 1};
+  }
+
+  void Initialize(uint64_t seed) {
+    const ParameterStore& parameters = engine_->stage().parameters();
+    ASSERT_TRUE(InitializeParameters(pipeline_, parameters, seed, Stream::Cpu(1), world_.communicator(0), kHang).ok());
+  }
+  Validator Make(int64_t max_sentences = 0, TranslateValidation bleu = {}, bool tells = true) {
+    return *Validator::Create({.corpus = corpus_,
+                               .capacity = {.source_rows = 8, .target_rows = 8, .sentence_rows = 8},
+                               .max_sentences = max_sentences,
+                               .bleu = std::move(bleu),
+                               .sink = tells ? &listener_ : nullptr});
+  }
+
+  const ModelPlan plan_;
+  const PipelinePlan pipeline_;
+  const Corpus corpus_ = Sentences();
+  InProcessWorld world_{1};
+  std::unique_ptr<Engine> engine_;
+  TrainingProgress progress_;
+  Listener listener_;
+};
+
+TEST_F(ValidatorTest, TellsTheNllOfTheSentencesThatFit) {
+  Validator validator = Make();
+  EXPECT_EQ(validator.sentences(), 4);
+  EXPECT_EQ(validator.too_long(), 1);
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  ASSERT_THAT(listener_.validations, SizeIs(1));
+  const ValidationMetrics& metrics = listener_.validations[0];
+  EXPECT_EQ(metrics.step, 12);
+  EXPECT_EQ(metrics.sentences, 4);
+  EXPECT_GT(metrics.nll, 0.5 * std::log(kVocabulary));
+  EXPECT_LT(metrics.nll, 2 * std::log(kVocabulary)) << "of weights that know nothing";
+  EXPECT_EQ(metrics.perplexity, std::exp(metrics.nll));
+  EXPECT_TRUE(metrics.best);
+  EXPECT_EQ(metrics.bleu, std::nullopt);
+  EXPECT_EQ(Make(/*max_sentences=*/2).sentences(), 2);
+}
+
+TEST_F(ValidatorTest, NotesTheBestAndCountsWhatIsNoBetter) {
+  Validator validator = Make();
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  const double nll = listener_.validations[0].nll;
+  EXPECT_EQ(progress_.validation_nll, nll);
+  EXPECT_EQ(progress_.best_nll, nll);
+  EXPECT_EQ(progress_.best_step, 12);
+  EXPECT_EQ(progress_.validations_without_improvement, 0);
+
+  progress_.step = 13;  // with the same weights
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  EXPECT_EQ(listener_.validations[1].nll, nll);
+  EXPECT_FALSE(listener_.validations[1].best);
+  EXPECT_EQ(progress_.best_step, 12);
+  EXPECT_EQ(progress_.validations_without_improvement, 1);
+
+  progress_.step = 14;
+  progress_.best_nll = 2 * nll;
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  EXPECT_TRUE(listener_.validations[2].best);
+  EXPECT_EQ(progress_.best_nll, nll);
+  EXPECT_EQ(progress_.best_step, 14);
+  EXPECT_EQ(progress_.validations_without_improvement, 0);
+}
+
+TEST_F(ValidatorTest, SeesTheWeightsAsTheyAre) {
+  Validator validator = Make();
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  Initialize(/*seed=*/2);
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  EXPECT_NE(listener_.validations[0].nll, listener_.validations[1].nll);
+}
+
+TEST_F(ValidatorTest, TranslatesWhereTheRunDoes) {
+  std::vector<int64_t> updates;
+  Validator validator = Make(0, [&](Engine&, int64_t update) -> absl::StatusOr<TranslatedValidation> {
+    updates.push_back(update);
+    return TranslatedValidation{.bleu = 12.5, .sample = "a sample"};
+  });
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  progress_.update = 0;  // every step so far was left out
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  EXPECT_THAT(updates, ElementsAre(10, 1));
+  EXPECT_EQ(listener_.validations[0].bleu, 12.5);
+  EXPECT_THAT(listener_.samples, ElementsAre("a sample", "a sample"));
+}
+
+TEST_F(ValidatorTest, NothingIsToldOfATranslationThatFails) {
+  Validator validator =
+      Make(0, [](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> { return absl::InternalError("no words"); });
+  EXPECT_EQ(validator.Run(*engine_, progress_), absl::InternalError("no words"));
+  EXPECT_THAT(listener_.validations, IsEmpty());
+}
+
+TEST_F(ValidatorTest, RanksThatDoNotReportNoteTheSame) {
+  TrainingProgress other = progress_;
+  ASSERT_TRUE(Make().Run(*engine_, progress_).ok());
+  ASSERT_TRUE(Make(0, {}, /*tells=*/false).Run(*engine_, other).ok());
+  EXPECT_EQ(other, progress_);
+  EXPECT_THAT(listener_.validations, SizeIs(1));
+}
+
+TEST_F(ValidatorTest, RefusesACorpusOfWhichNothingFits) {
+  EXPECT_EQ(Validator::Create({.corpus = corpus_, .capacity = {.source_rows = 1, .target_rows = 1}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hadal
