@@ -12,8 +12,8 @@ namespace hadal {
 
 struct SessionEnd {
   int killed = 0;  // how many there were
-  int living =
-      0;  // how many have not gone in time: the kernel keeps them, in a read of a dead file server or a driver, say
+  // How many have not gone in time: the kernel keeps them, in a read of a dead file server or a driver, say.
+  int living = 0;
 };
 
 // Kills what is left of the session, the leader apart, and waits until it has gone: a killed process keeps its memory

@@ -104,8 +104,8 @@ class ReplicaReduction {
   // added_ are added:
   //   added_ ≤ begun_ ≤ posted_ ≤ added_ + ReceivedPieces::kBuffers,   begun_ ≤ marked_
   size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
-  std::vector<double>
-      complete_seconds_;  // [mine_] when each became complete here; of marked_ ones, while the trace records
+  // [mine_] when each became complete here; of marked_ ones, while the trace records.
+  std::vector<double> complete_seconds_;
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
   std::unique_ptr<SideQueue> beside_;  // where sums are the device's
 };

@@ -28,8 +28,8 @@ namespace hadal {
 
 struct RunEnd {
   bool finished = false;
-  std::vector<int>
-      position;  // [S] instructions each rank executed; a blocked rank's next instruction is at its position
+  // [S] instructions each rank executed; a blocked rank's next instruction is at its position.
+  std::vector<int> position;
 };
 
 // Executes until nothing can move. `visit(rank, instruction)` is called on execution: a send's visit comes before its

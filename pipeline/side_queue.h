@@ -45,8 +45,8 @@ class SideQueue {
 
   DeviceQueues& queues_;
   DeviceQueues::Queue queue_ = nullptr;
-  std::vector<DeviceQueues::Event>
-      ready_;  // [pieces] of a range that was marked at once, its first piece's is recorded
+  // [pieces] of a range that was marked at once, its first piece's is recorded.
+  std::vector<DeviceQueues::Event> ready_;
   std::vector<DeviceQueues::Event> waits_for_;  // [pieces] which of them
   std::vector<DeviceQueues::Event> done_;       // [most_under_way]
 };

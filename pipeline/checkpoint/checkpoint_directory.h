@@ -70,9 +70,9 @@ struct FoundCheckpoint {
   std::vector<RejectedCheckpoint> rejected;  // newer ones that did not pass, newest first
 };
 struct FindOptions {
-  int64_t before_step =
-      std::numeric_limits<int64_t>::max();  // look only at earlier ones (after a load failed later on)
-  bool need_moments = false;                // reject weights-only checkpoints
+  // Look only at earlier ones (after a load failed later on).
+  int64_t before_step = std::numeric_limits<int64_t>::max();
+  bool need_moments = false;  // reject weights-only checkpoints
 };
 // The newest checkpoint whose manifest and file sizes are good; contents are verified as they are read
 // (CheckpointReader). Only what is damaged or not all there is passed over (IsDamage).

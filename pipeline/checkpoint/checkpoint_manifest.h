@@ -47,8 +47,8 @@ struct TrainingProgress {
   int64_t update = 0;      // updates applied: Adam's t, learning rate, BranchNorm's t
   uint64_t seed = 0;       // the key of every Philox stream
   double epochs_done = 0;  // whole epochs + share of the current one's samples
-  EpochStart
-      epoch_start;  // of the current epoch: the data's order needs the step alone, but finds its place sooner with it
+  // Of the current epoch: the data's order needs the step alone, but finds its place sooner with it.
+  EpochStart epoch_start;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, all attempts together

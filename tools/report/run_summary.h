@@ -76,8 +76,8 @@ struct RunSummary {
   bool wait_is_split = false;       // else all waiting stands under exposed transfers (the config could not be read)
   int slowest_stage = -1;           // computes longest; -1 where not recorded
   double slowest_excess = 0;        // its compute over the stages' mean, minus 1
-  std::vector<double>
-      beyond_costs;  // [stages] compute with a core over what the costs predict, minus 1; empty without costs
+  // [stages] compute with a core over what the costs predict, minus 1; empty without costs.
+  std::vector<double> beyond_costs;
 
   double tokens_per_second() const { return step_seconds > 0 ? tokens / step_seconds : 0; }
 };
