@@ -19,9 +19,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
-#include "runtime/random.h"
 #include "runtime/status_macros.h"
-#include "tests/support/corpus_of.h"
 
 namespace hadal::testing {
 namespace {
@@ -281,56 +279,6 @@ std::string FirstDifferenceOf(const char* what, const std::vector<std::vector<fl
 }
 
 }  // namespace
-
-namespace {
-
-Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabulary, uint32_t seed) {
-  uint64_t next = 0;
-  const auto draw = [&](int n) { return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n); };
-  std::vector<Sample> list(samples);
-  for (Sample& sample : list) {
-    if (source_vocabulary > 0) sample.source.resize(1 + draw(longest));
-    sample.target.resize(1 + draw(longest));
-    for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
-    for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
-  }
-  return CorpusOf(list, source_vocabulary, vocabulary);
-}
-
-}  // namespace
-
-Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
-  return MakeCorpus(samples, longest, vocabulary, vocabulary, seed);
-}
-
-Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed) {
-  return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed);
-}
-
-ModelOptions SmallLanguageModel(ResidualMethod method, int d_model, int vocabulary) {
-  ModelOptions model = SmallModel(method, d_model, vocabulary);
-  model.encoder_layers = model.source_vocabulary = 0;
-  ApplyResidualMethod(method, model);
-  return model;
-}
-
-ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary) {
-  ModelOptions model{.encoder_layers = 5,
-                     .decoder_layers = 7,
-                     .d_model = d_model,
-                     .d_ff = 2 * d_model,
-                     .heads = 4,
-                     .source_vocabulary = vocabulary,
-                     .target_vocabulary = vocabulary,
-                     .max_positions = 64,
-                     .dropout = 0.1,
-                     .attention_dropout = 0.1,
-                     .activation_dropout = 0.1,
-                     .label_smoothing = 0.1};
-  ApplyResidualMethod(method, model);
-  model.branch_growth_updates = 10;
-  return model;
-}
 
 absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus) {
   Shared shared(spec, corpus);
