@@ -33,8 +33,8 @@ struct UpdateSettings {
   double highest_loss = std::numeric_limits<double>::infinity();  // a token; the update of a step above it is left out
   std::function<void()> before_update;  // called just before weights and moments change; may be empty
   bool apply = true;                    // false: gradients only, no weight changes
-  std::vector<UpdateSize>* sizes =
-      nullptr;  // receives what the update changed of this rank's slices; null: nobody asks
+  // Receives what the update changed of this rank's slices; null: nobody asks.
+  std::vector<UpdateSize>* sizes = nullptr;
 };
 
 struct StepResult {

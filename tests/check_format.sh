@@ -13,7 +13,8 @@ long=$(find runtime kernels layers pipeline tools launch tests -name '*.h' -o -n
 command -v clang-format > /dev/null || { echo "SKIPPED: clang-format is not installed"; exit 77; }
 mapfile -t files < <(find runtime kernels layers pipeline configs tools launch tests -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh')
 [ ${#files[@]} -gt 0 ] || { echo "no source files found in $PWD"; exit 2; }
-clang-format --dry-run -Werror "${files[@]}" 2> >(grep -E '(error|warning):' >&2) || {
+found=$(clang-format --dry-run -Werror "${files[@]}" 2>&1) || {
+  grep -E '(error|warning):' <<< "$found"
   echo "Not formatted. To mend: clang-format -i FILE"
   exit 1
 }

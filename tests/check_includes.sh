@@ -23,7 +23,9 @@ absl/strings/str_cat.h	absl::Str(Cat|Append)[(]
 absl/strings/str_format.h	absl::StrFormat[(]
 absl/time/time.h	absl::(Duration|Seconds|Milliseconds|Now|Time)[^A-Za-z]'
 
-found=$(find runtime kernels layers pipeline tools launch tests -name '*.cc' -o -name '*.h' | sort | xargs awk -v uses="$uses" '
+mapfile -t files < <(find runtime kernels layers pipeline tools launch tests -name '*.cc' -o -name '*.h' | sort)
+[ ${#files[@]} -gt 0 ] || { echo "no source files found in $PWD"; exit 2; }
+found=$(printf '%s\n' "${files[@]}" | xargs awk -v uses="$uses" '
   BEGIN { rules = split(uses, rule, "\n"); for (r = 1; r <= rules; r++) { split(rule[r], part, "\t"); header[r] = part[1]; pattern[r] = part[2] } }
   FNR == 1 { files[++count] = FILENAME }
   /^#include/ { match($0, /[<"][^>"]+/); includes[FILENAME] = includes[FILENAME] " " substr($0, RSTART + 1, RLENGTH - 1); next }

@@ -9,7 +9,7 @@ shift 2
 folders=${*:-runtime kernels layers pipeline}
 command -v clang-tidy > /dev/null || { echo "SKIPPED: clang-tidy is not installed"; exit 77; }
 cd "$source" || exit 2
-export work=$build/tidy
+export work=$build/tidy config=$source/.clang-tidy  # the build may lie elsewhere
 rm -rf "$work"
 mkdir -p "$work"
 
@@ -32,7 +32,7 @@ look() {  # FLAGS FILE...: what is found in the files
     one=$(mktemp "$work/XXXXXX.cc") || return 2
     printf '#include "%s"\n' "$@" > "$one"
   fi
-  found=$(eval "clang-tidy --quiet --warnings-as-errors='*' --checks=-bugprone-suspicious-include '$one' -- $flags -Wno-unknown-warning-option" 2>&1) && return
+  found=$(eval "clang-tidy --quiet --config-file='$config' --warnings-as-errors='*' --checks=-bugprone-suspicious-include '$one' -- $flags -Wno-unknown-warning-option" 2>&1) && return
   if [ $# -gt 1 ] && grep -q 'clang-diagnostic-error' <<< "$found"; then
     look "$flags" "${@:1:half}"
     local first=$?

@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -31,6 +29,7 @@ using testing::kHang;
 using testing::NcclRank;
 using testing::RunNcclRanks;
 using testing::TransferBuffer;
+using testing::WaitSeenDuring;
 
 class NcclConformance : public ::testing::TestWithParam<testing::ConformanceCase> {};
 
@@ -152,15 +151,9 @@ TEST(NcclCommunicator, TheHostsCommunicatorKnowsItsWaits) {
     if (rank.host.rank() == 0) return absl::OkStatus();
     TransferBuffer value(rank.memory, {1});
     HADAL_ASSIGN_OR_RETURN(CommRequest request, rank.nccl.Receive(value.data(), 4, 0, 9));
-    std::string seen;
-    std::thread watchdog([&] {
-      for (int i = 0; i < 1000 && seen.empty(); ++i) {
-        absl::SleepFor(absl::Milliseconds(1));
-        if (const std::optional<WaitInProgress> wait = rank.host.CurrentWait()) seen = wait->description;
-      }
-    });
-    const absl::Status waited = rank.nccl.Wait(request, absl::Now() + absl::Milliseconds(200), "activations");
-    watchdog.join();
+    absl::Status waited;
+    const std::string seen = WaitSeenDuring(
+        rank, [&] { waited = rank.nccl.Wait(request, absl::Now() + absl::Milliseconds(200), "activations"); });
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(seen, AllOf(HasSubstr("receive from rank 0, tag 9"), HasSubstr("activations")));
     return absl::OkStatus();

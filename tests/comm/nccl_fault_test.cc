@@ -15,24 +15,18 @@
 #include "tests/comm/nccl_ranks.h"
 #include "tests/comm/transfer_buffer.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
 using ::testing::AllOf;
-using testing::ArmedByRank0;
-using testing::EmulatedNccl;
 using ::testing::HasSubstr;
-using testing::kHang;
-using testing::NcclRank;
-using testing::PostFrom0To1;
-using testing::RunNcclRanks;
-using testing::TransferBuffer;
+
+class NcclFault : public NcclRanksTest {};
 
 // An error that NCCL finds by itself ends the wait of both ranks as a lost peer (exit code 6), and their communicators.
-TEST(NcclFault, AnAsynchronousErrorIsALostPeer) {
-  EmulatedNccl nccl(2);
-  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.FailAfter(nccl.messages()); }));
+TEST_F(NcclFault, AnAsynchronousErrorIsALostPeer) {
+  ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(FailNext(rank));
     TransferBuffer value(rank.memory, {1});
     HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
     const absl::Status waited = rank.nccl.Wait(request, absl::Now() + kHang, "activations");
@@ -42,14 +36,12 @@ TEST(NcclFault, AnAsynchronousErrorIsALostPeer) {
     EXPECT_EQ(PostFrom0To1(rank, value).status().code(), absl::StatusCode::kUnavailable);
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 // … also where the rank waits for something else.
-TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
-  EmulatedNccl nccl(2);
-  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.FailAfter(nccl.messages()); }));
+TEST_F(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
+  const absl::Status status = RunNcclRanks(2, nccl_, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(FailNext(rank));
     TransferBuffer value(rank.memory, {1});
     HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     char byte = 0;
@@ -61,30 +53,27 @@ TEST(NcclFault, AnAsynchronousErrorEndsAWaitOfTheHost) {
 }
 
 // A message that does not arrive is a hang (exit code 5), and nothing is left waiting on the device.
-TEST(NcclFault, AStalledMessageEndsWithItsDeadline) {
-  EmulatedNccl nccl(4);
-  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.StallAfter(nccl.messages()); }));
+TEST_F(NcclFault, AStalledMessageEndsWithItsDeadline) {
+  ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(StallNext(rank));
     TransferBuffer value(rank.memory, {1});
     HADAL_ASSIGN_OR_RETURN(CommRequest request, PostFrom0To1(rank, value));
     const absl::Status waited = rank.nccl.Wait(request, absl::Now() + absl::Milliseconds(200), "activations");
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 // An abort waits for the device, and so for messages of other links, which may never end: all links of a rank are
 // aborted at once (one that waits for another is a misuse, emulated_nccl.h).
-TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
-  EmulatedNccl nccl(4);
-  const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
+TEST_F(NcclFault, AllItsLinksAreAbortedAtOnce) {
+  ExpectRuns(3, [&](NcclRank& rank) -> absl::Status {
     // Before anything stalls: making an event or memory would wait for what is under way, and a transfer is from its
     // post on where the other rank was quicker.
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
     std::vector<TransferBuffer> values;
     for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{1});
-    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.StallAfter(nccl.messages()); }));
+    HADAL_RETURN_IF_ERROR(StallNext(rank));
     CommRequest last;
     for (int peer = 0, value = 0; peer < 3; ++peer) {
       if (peer == rank.host.rank()) continue;
@@ -95,7 +84,6 @@ TEST(NcclFault, AllItsLinksAreAbortedAtOnce) {
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 // From here on no thread can be started by this process: each would want a stack that is larger than its address space.
@@ -108,19 +96,17 @@ void SetStackBytes(size_t bytes) {
 }
 
 // Where the process may have no thread more, the thread at hand aborts what it may no longer start a thread for.
-TEST(NcclFault, LinksAreAbortedWithoutThreadsToo) {
+TEST_F(NcclFault, LinksAreAbortedWithoutThreadsToo) {
   constexpr size_t kTooMany = size_t{1} << 50, kUsual = size_t{8} << 20;
-  EmulatedNccl nccl(5);
   const absl::Cleanup restore = [] { SetStackBytes(kUsual); };
-  const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
+  ExpectRuns(3, [&](NcclRank& rank) -> absl::Status {
     HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [] { SetStackBytes(kTooMany); }));
     EXPECT_ANY_THROW(std::thread([] {}).join());
     rank.nccl.Withdraw();
     EXPECT_EQ(rank.nccl.Send(nullptr, 0, rank.host.rank(), 0).status().code(), absl::StatusCode::kUnavailable);
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

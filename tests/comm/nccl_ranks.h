@@ -3,8 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/nccl_communicator.h"
@@ -41,7 +45,7 @@ inline bool Works(NcclCommunicator& communicator) {
   return sent.ok() && received.ok() && communicator.Test(*sent).ok() && communicator.Test(*received).ok();
 }
 
-// Rank 0 calls `arm` (EmulatedNccl::FailAfter, StallAfter …) between two barriers: no rank's message of before is hit,
+// Rank 0 calls `arm` between two barriers: no rank's message of before is hit,
 // and each one's next is.
 inline absl::Status ArmedByRank0(NcclRank& rank, const std::function<void()>& arm) {
   Collectives collectives(rank.host, kHang);
@@ -76,5 +80,38 @@ inline absl::Status RunNcclRanks(int size, EmulatedNccl& nccl, const std::functi
     return status;
   });
 }
+
+// What the watchdog of this rank sees it wait for during `call`.
+inline std::string WaitSeenDuring(NcclRank& rank, const std::function<void()>& call) {
+  std::string seen;
+  std::thread watchdog([&] {
+    for (int i = 0; i < 1000 && seen.empty(); ++i) {
+      absl::SleepFor(absl::Milliseconds(1));
+      if (const std::optional<WaitInProgress> wait = rank.host.CurrentWait()) seen = wait->description;
+    }
+  });
+  call();
+  watchdog.join();
+  return seen;
+}
+
+// Programs that all ranks run, on an NCCL whose messages may fail or stall.
+class NcclRanksTest : public ::testing::Test {
+ protected:
+  // `body` ends well on each of `size` ranks.
+  void ExpectRuns(int size, const std::function<absl::Status(NcclRank&)>& body, absl::Duration timeout = kHang) {
+    const absl::Status status = RunNcclRanks(size, nccl_, body, timeout);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  // All ranks call one of them: the next message fails on both its sides, or does not end, nor does any behind it.
+  absl::Status FailNext(NcclRank& rank) {
+    return ArmedByRank0(rank, [this] { nccl_.FailAfter(nccl_.messages()); });
+  }
+  absl::Status StallNext(NcclRank& rank) {
+    return ArmedByRank0(rank, [this] { nccl_.StallAfter(nccl_.messages()); });
+  }
+
+  EmulatedNccl nccl_{4};
+};
 
 }  // namespace hadal::testing

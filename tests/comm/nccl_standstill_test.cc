@@ -2,9 +2,7 @@
 // receive, and makes nothing that could have been made before.
 #include <atomic>
 #include <barrier>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -15,25 +13,19 @@
 #include "tests/comm/nccl_ranks.h"
 #include "tests/comm/transfer_buffer.h"
 
-namespace hadal {
+namespace hadal::testing {
 namespace {
 
-using testing::ArmedByRank0;
 using ::testing::ElementsAre;
-using testing::EmulatedNccl;
 using ::testing::HasSubstr;
-using testing::kHang;
-using testing::NcclRank;
-using testing::PostFrom0To1;
-using testing::RunNcclRanks;
-using testing::TransferBuffer;
+
+class NcclStandstill : public NcclRanksTest {};
 
 // Two ranks start a receive from each other, and then let their devices stand still, neither having heard of the
 // other's.
-TEST(NcclStandstill, LetsWhatIsStartedEndBeforeAStandstill) {
-  EmulatedNccl nccl(6);
+TEST_F(NcclStandstill, LetsWhatIsStartedEndBeforeAStandstill) {
   std::barrier both(2);
-  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+  ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
     const int me = rank.host.rank(), other = 1 - me;
     TransferBuffer mine(rank.memory, {me}), others(rank.memory, {-1});
     HADAL_ASSIGN_OR_RETURN(CommRequest sent, rank.nccl.Send(mine.data(), 4, other, 1));
@@ -48,16 +40,14 @@ TEST(NcclStandstill, LetsWhatIsStartedEndBeforeAStandstill) {
     EXPECT_THAT(others.values(), ElementsAre(other));
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 // Rank 1 is about to stand still behind a receive from rank 0, which takes its time: it does not start one from rank 2
 // meanwhile.
-TEST(NcclStandstill, StartsNoReceiveBeforeAStandstill) {
-  EmulatedNccl nccl(6);
+TEST_F(NcclStandstill, StartsNoReceiveBeforeAStandstill) {
   std::barrier all(3);
   std::atomic<bool> stands = false, released = false;
-  const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
+  ExpectRuns(3, [&](NcclRank& rank) -> absl::Status {
     const int me = rank.host.rank();
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(2));  // so that no event has to be made behind the first receive
     TransferBuffer first(rank.memory, {me}), second(rank.memory, {me});
@@ -94,15 +84,13 @@ TEST(NcclStandstill, StartsNoReceiveBeforeAStandstill) {
     EXPECT_THAT(second.values(), ElementsAre(2));
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 // An event that is made may let the device stand still: those of transfers that were reserved are there before they are
 // posted.
-TEST(NcclStandstill, MakesNothingForTransfersThatWereReserved) {
+TEST_F(NcclStandstill, MakesNothingForTransfersThatWereReserved) {
   constexpr int kTransfers = 40;
-  EmulatedNccl nccl(6);
-  const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+  ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(kTransfers / 2));
     HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(kTransfers / 2));
     std::vector<TransferBuffer> values;
@@ -129,14 +117,12 @@ TEST(NcclStandstill, MakesNothingForTransfersThatWereReserved) {
     rank.memory.device()->OnStandstill(nullptr);
     return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 // What does not end before a standstill is a hang, which the next call says, and the device goes on.
-TEST(NcclStandstill, AStandstillBehindAStalledMessageIsAHang) {
-  EmulatedNccl nccl(4);
+TEST_F(NcclStandstill, AStandstillBehindAStalledMessageIsAHang) {
   const auto body = [&](NcclRank& rank) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(ArmedByRank0(rank, [&] { nccl.StallAfter(nccl.messages()); }));
+    HADAL_RETURN_IF_ERROR(StallNext(rank));
     TransferBuffer value(rank.memory, {1});
     if (rank.host.rank() == 0) HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
@@ -144,24 +130,15 @@ TEST(NcclStandstill, AStandstillBehindAStalledMessageIsAHang) {
     if (rank.host.rank() == 1) HADAL_RETURN_IF_ERROR(PostFrom0To1(rank, value).status());
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("granted"));
     rank.nccl.Progress();
-    std::string seen;
-    std::thread watchdog([&] {
-      for (int i = 0; i < 1000 && seen.empty(); ++i) {
-        absl::SleepFor(absl::Milliseconds(1));
-        if (const std::optional<WaitInProgress> wait = rank.host.CurrentWait()) seen = wait->description;
-      }
-    });
-    rank.memory.device()->FreeBytes();
-    watchdog.join();
+    const std::string seen = WaitSeenDuring(rank, [&] { rank.memory.device()->FreeBytes(); });
     EXPECT_THAT(seen, HasSubstr("for transfers to end before its device stands still"));
     const absl::Status next = rank.nccl.Send(value.data(), 4, 1 - rank.host.rank(), 0).status();
     EXPECT_EQ(next.code(), absl::StatusCode::kDeadlineExceeded) << next;
     EXPECT_THAT(std::string(next.message()), HasSubstr("1 transfers to end"));
     return absl::OkStatus();
   };
-  const absl::Status status = RunNcclRanks(2, nccl, body, absl::Seconds(1));
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectRuns(2, body, absl::Seconds(1));
 }
 
 }  // namespace
-}  // namespace hadal
+}  // namespace hadal::testing

@@ -23,10 +23,11 @@ constexpr int kVocabulary = 203;
 constexpr BatchOptions kBatch = {.micro_batches = 2, .source_tokens = 160, .target_tokens = 160};
 
 ModelOptions Admin(int layers, int d_model) {
-  ModelOptions model = SmallModel(ResidualMethod::kAdmin, d_model, kVocabulary);
-  model.encoder_layers = model.decoder_layers = layers;
-  model.d_ff = 4 * d_model;
-  return model;
+  return SmallModel(ResidualMethod::kAdmin, {.encoder_layers = layers,
+                                             .decoder_layers = layers,
+                                             .d_model = d_model,
+                                             .d_ff = 4 * d_model,
+                                             .vocabulary = kVocabulary});
 }
 
 // The profile that a run of `ranks` ranks starts with; checks that each rank has the vectors of its sublayers.
@@ -115,7 +116,7 @@ TEST(AdminProfileTest, NoLayoutChangesABit) {
 }
 
 TEST(AdminProfileTest, OtherMethodsHaveNone) {
-  ModelOptions closed = SmallModel(ResidualMethod::kAdminClosed, 32, kVocabulary);
+  const ModelOptions closed = SmallModel(ResidualMethod::kAdminClosed, {.d_model = 32, .vocabulary = kVocabulary});
   EXPECT_TRUE(ProfileOf(ModelPlan::Make(closed), {}, 2).empty());
 }
 

@@ -34,9 +34,7 @@ std::string Name(const Grid& grid) {
 
 RunSpec SmallRun(ResidualMethod method, const Grid& grid) {
   RunSpec spec;
-  spec.model = SmallModel(method, 16, kVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 2;
-  ApplyResidualMethod(method, spec.model);
+  spec.model = SmallModel(method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 3, .source_tokens = 16, .target_tokens = 16};
   spec.optimizer.clip_norm = 0.5;
   spec.optimizer.weight_decay = 0.01;

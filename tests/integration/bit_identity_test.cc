@@ -14,7 +14,7 @@ constexpr int kVocabulary = 203;
 
 RunSpec BaseSpec(ResidualMethod method, int d_model) {
   RunSpec spec;
-  spec.model = SmallModel(method, d_model, kVocabulary);
+  spec.model = SmallModel(method, {.d_model = d_model, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 5, .source_tokens = 96, .target_tokens = 96};
   spec.optimizer.clip_norm = 0.5;
   spec.optimizer.weight_decay = 0.01;
@@ -99,7 +99,7 @@ TEST(BitIdentityTest, WhereThreadsBiteAtWidth512) {
 
 RunSpec LanguageModelSpec(ResidualMethod method, int d_model) {
   RunSpec spec = BaseSpec(method, d_model);
-  spec.model = SmallLanguageModel(method, d_model, kVocabulary);
+  spec.model = SmallModel(method, {.encoder_layers = 0, .d_model = d_model, .vocabulary = kVocabulary});
   return spec;
 }
 

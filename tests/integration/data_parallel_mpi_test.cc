@@ -15,7 +15,8 @@ TEST(DataParallelMpiTest, TheBitsOfRanksAsThreads) {
   auto communicator = MpiCommunicator::Create(TestMpiEnvironment()).value();
   const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
   RunSpec spec;
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, 128, kVocabulary);  // messages beyond MPI's eager limit
+  // Messages beyond MPI's eager limit.
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, {.d_model = 128, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 3, .source_tokens = 96, .target_tokens = 96};
   spec.pipeline.replicas = 2;
   spec.ranks = communicator->size();

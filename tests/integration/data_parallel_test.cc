@@ -25,7 +25,7 @@ constexpr Grid kGrids[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 3}, {2, 3
 
 RunSpec BaseSpec() {
   RunSpec spec;
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, 32, kVocabulary);
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, {.d_model = 32, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 5, .source_tokens = 96, .target_tokens = 96};  // no even share for 2, 3 or 4 replicas
   spec.optimizer.clip_norm = 0.5;
   spec.optimizer.weight_decay = 0.01;
@@ -81,21 +81,21 @@ TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec());
 
 TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
   RunSpec spec = BaseSpec();
-  spec.model = SmallModel(ResidualMethod::kPreLn, 32, kVocabulary);
+  spec.model = SmallModel(ResidualMethod::kPreLn, {.d_model = 32, .vocabulary = kVocabulary});
   spec.model.sharing = EmbeddingSharing::kNone;
   ExpectGridsAgree(spec);
 }
 
 TEST(DataParallelTest, CombinedLayers) {
   RunSpec spec = BaseSpec();
-  spec.model = SmallModel(ResidualMethod::kDlclPost, 32, kVocabulary);
+  spec.model = SmallModel(ResidualMethod::kDlclPost, {.d_model = 32, .vocabulary = kVocabulary});
   spec.steps = 3;
   ExpectGridsAgree(spec);
 }
 
 TEST(DataParallelTest, LanguageModels) {
   RunSpec spec = BaseSpec();
-  spec.model = SmallLanguageModel(ResidualMethod::kDeepNorm, 32, kVocabulary);
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .d_model = 32, .vocabulary = kVocabulary});
   spec.steps = 3;
   ExpectGridsAgree(spec);
 }
@@ -120,7 +120,7 @@ TEST(DataParallelTest, EveryScheduleThreadsAndRecomputation) {
 TEST(DataParallelTest, AParameterOfSeveralSlices) {
   constexpr int kLargeVocabulary = 17000;
   RunSpec spec = BaseSpec();
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, 64, kLargeVocabulary);
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, {.d_model = 64, .vocabulary = kLargeVocabulary});
   spec.batch = {.micro_batches = 3, .source_tokens = 32, .target_tokens = 32};
   spec.steps = 2;
   const Corpus corpus = RandomCorpus(100, 12, kLargeVocabulary, 5);

@@ -21,17 +21,16 @@ struct DecodeSpec {
   int threads = 1;
   uint64_t seed = 11;
   int64_t update = 3;
-  int times =
-      1;  // the decoder translates them so often, the weights' update one higher each time; the last is the outcome
+  // The decoder translates them so often, the weights' update one higher each time; the last is the outcome.
+  int times = 1;
   bool moved = false;  // weights are moved off their start (tests/support/moved_parameters.h); on the CPU
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
 };
 
 struct DecodeOutcome {
   std::vector<Translation> translations;  // the same on every rank (checked)
-  std::vector<std::vector<float>>
-      evaluated;                  // [sources] nll of every token of the best translation, </s> included, by a full
-                                  // forward
+  // [sources] nll of every token of the best translation, </s> included, by a full forward.
+  std::vector<std::vector<float>> evaluated;
   std::vector<int64_t> bytes;     // [ranks] of the decoder's arena
   std::vector<int64_t> launches;  // [ranks] by the device, of the last translation; 0 on the CPU
   DecodeCapacity capacity;

@@ -20,7 +20,7 @@ constexpr int kVocabulary = 203;
 
 DecodeSpec BaseSpec(ResidualMethod method, int d_model = 64) {
   DecodeSpec spec;
-  spec.model = SmallModel(method, d_model, kVocabulary);
+  spec.model = SmallModel(method, {.d_model = d_model, .vocabulary = kVocabulary});
   // Where the output has a matrix of its own, a random model does not just repeat its input.
   if (method != ResidualMethod::kDeepNorm) spec.model.sharing = EmbeddingSharing::kNone;
   spec.decoder = {.beam = {.max_length_a = 0.5, .max_length_b = 6}, .longest_source = 32};
@@ -138,7 +138,7 @@ TEST(DecoderTest, RefusesWhatDoesNotFit) {
 
 TEST(DecoderTest, ValidationBleuChangesNoBitOfTraining) {
   RunSpec spec;
-  spec.model = SmallModel(ResidualMethod::kBranchNorm, 64, kVocabulary);
+  spec.model = SmallModel(ResidualMethod::kBranchNorm, {.d_model = 64, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 3, .source_tokens = 96, .target_tokens = 96};
   const Corpus corpus = RandomCorpus(60, 20, kVocabulary, 5);
   const RunOutcome reference = Train(spec, corpus);

@@ -20,7 +20,7 @@ constexpr int kVocabulary = 97;
 
 RunSpec BaseSpec(ResidualMethod method) {
   RunSpec spec;
-  spec.model = SmallModel(method, 32, kVocabulary);
+  spec.model = SmallModel(method, {.d_model = 32, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 4, .source_tokens = 64, .target_tokens = 64};
   spec.optimizer.clip_norm = 0.5;
   spec.optimizer.weight_decay = 0.01;
@@ -164,7 +164,7 @@ class TrainerRun {
   TrainerRun() {
     options_.seed = 5;
     options_.run_directory = directory_.path();
-    options_.model = SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
+    options_.model = SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = kVocabulary});
     options_.batch = {.micro_batches = 2, .source_tokens = 48, .target_tokens = 48};
     options_.rate.warmup_updates = 2;
   }

@@ -26,9 +26,7 @@ constexpr int kVocabulary = 61;
 
 DecodeSpec SmallSpec(ResidualMethod method) {
   DecodeSpec spec;
-  spec.model = SmallModel(method, 32, kVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 1;
-  ApplyResidualMethod(method, spec.model);
+  spec.model = SmallModel(method, {.encoder_layers = 1, .decoder_layers = 1, .d_model = 32, .vocabulary = kVocabulary});
   spec.model.sharing = EmbeddingSharing::kNone;  // a random model does not just repeat its input
   spec.decoder = {.beam = {.beam = 3, .max_length_b = 4}, .longest_source = 10, .sentences = 6};
   return spec;

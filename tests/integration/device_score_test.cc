@@ -26,9 +26,8 @@ constexpr int kVocabulary = 61;
 constexpr int kBatchTokens = 300;
 
 SavedModel SmallSavedModel() {
-  ModelOptions model = SmallModel(ResidualMethod::kPreLn, 16, kVocabulary);
-  model.encoder_layers = model.decoder_layers = 1;
-  ApplyResidualMethod(ResidualMethod::kPreLn, model);
+  ModelOptions model = SmallModel(ResidualMethod::kPreLn,
+                                  {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = kVocabulary});
   std::vector<std::string> tokens;
   for (int32_t id = kSpecialTokens; id < kVocabulary; ++id) tokens.push_back(absl::StrCat("w", id));
   return {.model = model, .vocabularies = {VocabularyFile("vocabulary", *Vocabulary::FromTokens(tokens))}};

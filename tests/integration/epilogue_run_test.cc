@@ -14,10 +14,9 @@ constexpr int kVocabulary = 61;
 
 RunSpec SmallRun(bool epilogues) {
   RunSpec spec;
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 1;
+  spec.model = SmallModel(ResidualMethod::kDeepNorm,
+                          {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = kVocabulary});
   spec.model.activation_dropout = 0;
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
   spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
   spec.compute_storage = Storage::kBFloat16;
   spec.make_device = [epilogues](int rank) {

@@ -57,7 +57,7 @@ class Health : public ::testing::TestWithParam<int> {
   Health() {
     options_.seed = 5;
     options_.run_directory = directory_.path();
-    options_.model = testing::SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
+    options_.model = testing::SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = kVocabulary});
     options_.model.sharing =
         EmbeddingSharing::kNone;  // a source row's trouble stays with the sentences that have the word
     options_.batch = {.micro_batches = 3, .source_tokens = 24, .target_tokens = 24};

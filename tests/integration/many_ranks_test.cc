@@ -8,9 +8,9 @@ namespace {
 TEST(ManyRanks, FiveHundredAndTwelveRanksTrainLikeOne) {
   constexpr int kVocabulary = 20;
   RunSpec spec;
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, /*d_model=*/8, kVocabulary);
-  spec.model.encoder_layers = 103;
-  spec.model.decoder_layers = 102;  // 2 · 103 + 3 · 102 = 512 sublayers
+  // 2 · 103 + 3 · 102 = 512 sublayers.
+  spec.model = SmallModel(ResidualMethod::kDeepNorm,
+                          {.encoder_layers = 103, .decoder_layers = 102, .d_model = 8, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 4, .source_tokens = 16, .target_tokens = 16};
   spec.steps = 2;
   const Corpus corpus = RandomCorpus(50, 7, kVocabulary, 3);

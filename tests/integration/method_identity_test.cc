@@ -16,7 +16,7 @@ constexpr int kVocabulary = 71;
 
 RunSpec Spec(ResidualMethod method) {
   RunSpec spec;
-  spec.model = SmallModel(method, 32, kVocabulary);
+  spec.model = SmallModel(method, {.d_model = 32, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 2, .source_tokens = 64, .target_tokens = 64};
   spec.ranks = 2;
   return spec;
@@ -100,7 +100,7 @@ TEST(MethodIdentityTest, CombinationsOfIdentitiesAreTheIdentity) {
 // The first row is the number 1: the first layer reads the embedding bit for bit, and what stands behind it alone tells
 // one layer of DLCL from one of Pre-LN.
 TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
-  ModelOptions options = SmallModel(ResidualMethod::kDlclPre, 32, kVocabulary);
+  ModelOptions options = SmallModel(ResidualMethod::kDlclPre, {.d_model = 32, .vocabulary = kVocabulary});
   options.encoder_layers = options.decoder_layers = 1;
   const ModelPlan plan = ModelPlan::Make(options);
   ArenaLayout layout;

@@ -118,21 +118,19 @@ void ExpectGradientsOfTheLoss(const ModelOptions& options) {
   }
 }
 
-ModelOptions TwoLayersOf(ModelOptions model, ResidualMethod method) {
-  if (model.has_encoder()) model.encoder_layers = 2;
-  model.decoder_layers = 2;
-  ApplyResidualMethod(method, model);
-  return model;
+ModelOptions TwoLayers(ResidualMethod method, int32_t encoder_layers) {
+  return SmallModel(
+      method, {.encoder_layers = encoder_layers, .decoder_layers = 2, .d_model = kWidth, .vocabulary = kVocabulary});
 }
 
 class ModelGradientTest : public ::testing::TestWithParam<ResidualMethod> {};
 
 TEST_P(ModelGradientTest, IsTheSlopeOfTheLossOfAnEncoderDecoder) {
-  ExpectGradientsOfTheLoss(TwoLayersOf(SmallModel(GetParam(), kWidth, kVocabulary), GetParam()));
+  ExpectGradientsOfTheLoss(TwoLayers(GetParam(), /*encoder_layers=*/2));
 }
 
 TEST_P(ModelGradientTest, IsTheSlopeOfTheLossOfALanguageModel) {
-  ExpectGradientsOfTheLoss(TwoLayersOf(SmallLanguageModel(GetParam(), kWidth, kVocabulary), GetParam()));
+  ExpectGradientsOfTheLoss(TwoLayers(GetParam(), /*encoder_layers=*/0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, ModelGradientTest, ::testing::ValuesIn(AllResidualMethods()),
@@ -141,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, ModelGradientTest, ::testing::ValuesIn(AllResi
 TEST(ModelGradientTest, IsTheSlopeOfTheLossWhateverTablesAreShared) {
   for (const EmbeddingSharing sharing : {EmbeddingSharing::kNone, EmbeddingSharing::kDecoder}) {
     SCOPED_TRACE(absl::StrCat("sharing ", static_cast<int>(sharing)));
-    ModelOptions model = TwoLayersOf(SmallModel(ResidualMethod::kTFixup, kWidth, kVocabulary), ResidualMethod::kTFixup);
+    ModelOptions model = TwoLayers(ResidualMethod::kTFixup, /*encoder_layers=*/2);
     model.sharing = sharing;
     model.source_vocabulary += 6;
     ExpectGradientsOfTheLoss(model);

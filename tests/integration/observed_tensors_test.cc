@@ -60,7 +60,7 @@ struct OneStep {
 // A 5L-7L model without dropout and its first batch, laid over `ranks` ranks; `body` runs on each.
 void OnRanks(ResidualMethod method, int ranks, int checkpoint_every,
              const std::function<absl::Status(const OneStep&)>& body) {
-  ModelOptions model = SmallModel(method, kWidth, kVocabulary);
+  ModelOptions model = SmallModel(method, {.d_model = kWidth, .vocabulary = kVocabulary});
   model.dropout = model.attention_dropout = model.activation_dropout = 0;
   model.sharing = EmbeddingSharing::kNone;
   const ModelPlan plan = ModelPlan::Make(model);

@@ -39,7 +39,8 @@ struct Pipeline {
     tag = ChannelOf(pipeline.shape, 1, {Operation::kReceiveForward, 0, 0}).number;
   }
 
-  const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary));
+  const ModelPlan plan =
+      ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = kVocabulary}));
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
   PipelinePlan pipeline;
   int tag = 0;  // of what the second stage receives

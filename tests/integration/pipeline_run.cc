@@ -19,9 +19,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
-#include "runtime/random.h"
 #include "runtime/status_macros.h"
-#include "tests/support/corpus_of.h"
 
 namespace hadal::testing {
 namespace {
@@ -57,12 +55,6 @@ struct Shared {
   std::mutex mutex;
   RunOutcome outcome;
 };
-
-absl::StatusOr<double> Evaluate(Shared& shared, Engine& engine, const std::vector<PackedBatch>& batches) {
-  const StepScalars scalars{.seed = shared.spec.seed, .training = false};
-  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches, scalars));
-  return sums.loss;
-}
 
 // A vocabulary of made-up words.
 Vocabulary Words(int32_t size) {
@@ -111,108 +103,151 @@ void ExpectCollectedWeights(Shared& shared, Engine& engine) {
   }
 }
 
-// Another program begins, for all that it may know of what lies in its memory.
-void BeginProgram(const RunSpec& spec, Engine& engine) {
-  if (!spec.poison) return;
-  const std::span<std::byte> host = engine.arena().scratch(/*on_host=*/true), scratch = engine.arena().scratch(false);
-  std::ranges::fill(host, std::byte{0xFF});
-  const std::vector<std::byte> ones(scratch.size(), std::byte{0xFF});
-  engine.stage().stream().FromHost(scratch.data(), ones.data(), std::ssize(ones));
-}
+// One rank of a run, on its stream.
+class RunningRank {
+ public:
+  // `device`, `devices`: null on the CPU, or where what ranks exchange goes through the host.
+  RunningRank(Shared& shared, const PipelinePlan& pipeline, Communicator& communicator, Device* device,
+              NcclCommunicator* devices)
+      : shared_(shared),
+        spec_(shared.spec),
+        pipeline_(pipeline),
+        communicator_(communicator),
+        device_(device),
+        devices_(devices),
+        stream_(device != nullptr ? Stream::On(*device, spec_.threads) : Stream::Cpu(spec_.threads)) {}
 
-// Null where the run does not ask for one.
-absl::StatusOr<std::unique_ptr<DepthRecorder>> MakeRecorder(Shared& shared, const PipelinePlan& pipeline,
-                                                            Engine& engine, Communicator& communicator) {
-  const RunSpec& spec = shared.spec;
-  if (spec.depth_directory.empty()) return nullptr;
-  const TrainOptions options{.seed = spec.seed,
-                             .run_directory = spec.depth_directory,
-                             .model = spec.model,
-                             .batch = spec.batch,
-                             .depth = {.dense_steps = spec.steps, .probe_tokens = 64}};
-  HADAL_ASSIGN_OR_RETURN(
-      std::unique_ptr<DepthRecorder> recorder,
-      DepthRecorder::Create(options, shared.plan, pipeline, shared.corpus, engine, communicator, kTimeout));
-  HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, recorder->Begin(0));
-  EXPECT_EQ(unrecorded, "");
-  return recorder;
-}
-
-// `device`, `devices`: null on the CPU, or where what ranks exchange goes through the host.
-absl::Status RunRankOn(Device* device, NcclCommunicator* devices, Shared& shared, const PipelinePlan& pipeline,
-                       Communicator& communicator) {
-  const RunSpec& spec = shared.spec;
-  const Stream stream = device ? Stream::On(*device, spec.threads) : Stream::Cpu(spec.threads);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = shared.plan,
-                                                                               .pipeline = pipeline,
-                                                                               .stream = stream,
-                                                                               .purpose = Purpose::kTraining,
-                                                                               .world = communicator,
-                                                                               .timeout = kTimeout,
-                                                                               .devices = devices}));
-  shared.outcome.arena_bytes[communicator.rank()] = engine->arena_bytes();
-  const ParameterStore& parameters = engine->stage().parameters();
-  HADAL_RETURN_IF_ERROR(
-      InitializeParameters(pipeline, parameters, spec.seed, stream, engine->grid().pipeline(), kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
-  HADAL_ASSIGN_OR_RETURN(
-      SamplingOrder order,
-      SamplingOrder::Create(shared.corpus, {.seed = spec.seed,
-                                            .capacity = {spec.batch.source_tokens, spec.batch.target_tokens},
-                                            .micro_batches_per_step = spec.batch.micro_batches}));
-  const StepBatches first = order.At(0);
-  HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(first.micro_batches[0], {.seed = spec.seed}).status());
-  std::optional<ValidationBleu> bleu;
-  if (pipeline.decoder) {
-    bleu.emplace(shared.corpus,
-                 CorpusVocabularies{Words(spec.model.source_vocabulary), Words(spec.model.target_vocabulary)},
-                 spec.bleu_sentences, shared.plan, pipeline, kTimeout);
+  absl::Status Run() {
+    HADAL_RETURN_IF_ERROR(MakeEngine());
+    HADAL_ASSIGN_OR_RETURN(
+        SamplingOrder order,
+        SamplingOrder::Create(shared_.corpus, {.seed = spec_.seed,
+                                               .capacity = {spec_.batch.source_tokens, spec_.batch.target_tokens},
+                                               .micro_batches_per_step = spec_.batch.micro_batches}));
+    const StepBatches first = order.At(0);
+    HADAL_RETURN_IF_ERROR(engine_->ProfileResidualStream(first.micro_batches[0], {.seed = spec_.seed}).status());
+    HADAL_RETURN_IF_ERROR(MakeObservers());
+    for (int step = 0; step < spec_.steps; ++step) {
+      const StepBatches batches = order.At(step);
+      HADAL_RETURN_IF_ERROR(Train(step, batches));
+      if (spec_.validate_every_step) HADAL_RETURN_IF_ERROR(Evaluate(batches));
+      if (bleu_) HADAL_RETURN_IF_ERROR(Translate(step));
+    }
+    return HandBack();
   }
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<DepthRecorder> recorder,
-                         MakeRecorder(shared, pipeline, *engine, communicator));
-  for (int step = 0; step < spec.steps; ++step) {
-    const StepBatches batches = order.At(step);
-    const StepScalars scalars{.seed = spec.seed,
+
+ private:
+  // Rank 0 tells what all have in common.
+  bool tells() const { return communicator_.rank() == 0; }
+
+  // With the weights that the seed says.
+  absl::Status MakeEngine() {
+    HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = shared_.plan,
+                                                    .pipeline = pipeline_,
+                                                    .stream = stream_,
+                                                    .purpose = Purpose::kTraining,
+                                                    .world = communicator_,
+                                                    .timeout = kTimeout,
+                                                    .devices = devices_}));
+    shared_.outcome.arena_bytes[communicator_.rank()] = engine_->arena_bytes();
+    HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), spec_.seed, stream_,
+                                               engine_->grid().pipeline(), kTimeout));
+    return engine_->ShareWeights();
+  }
+
+  // What translates and what records the depth, where the run asks for them.
+  absl::Status MakeObservers() {
+    if (pipeline_.decoder) {
+      bleu_.emplace(shared_.corpus,
+                    CorpusVocabularies{Words(spec_.model.source_vocabulary), Words(spec_.model.target_vocabulary)},
+                    spec_.bleu_sentences, shared_.plan, pipeline_, kTimeout);
+    }
+    if (spec_.depth_directory.empty()) return absl::OkStatus();
+    const TrainOptions options{.seed = spec_.seed,
+                               .run_directory = spec_.depth_directory,
+                               .model = spec_.model,
+                               .batch = spec_.batch,
+                               .depth = {.dense_steps = spec_.steps, .probe_tokens = 64}};
+    HADAL_ASSIGN_OR_RETURN(recorder_, DepthRecorder::Create(options, shared_.plan, pipeline_, shared_.corpus, *engine_,
+                                                            communicator_, kTimeout));
+    HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, recorder_->Begin(0));
+    EXPECT_EQ(unrecorded, "");
+    return absl::OkStatus();
+  }
+
+  // Another program begins, for all that it may know of what lies in its memory.
+  void BeginProgram() {
+    if (!spec_.poison) return;
+    const std::span<std::byte> host = engine_->arena().scratch(/*on_host=*/true);
+    const std::span<std::byte> scratch = engine_->arena().scratch(/*on_host=*/false);
+    std::ranges::fill(host, std::byte{0xFF});
+    const std::vector<std::byte> ones(scratch.size(), std::byte{0xFF});
+    stream_.FromHost(scratch.data(), ones.data(), std::ssize(ones));
+  }
+
+  absl::Status Train(int step, const StepBatches& batches) {
+    const StepScalars scalars{.seed = spec_.seed,
                               .step = step,
                               .update = step + 1,
                               .gradient_scale = 1.0f / static_cast<float>(batches.target_tokens)};
-    UpdateSettings update{.optimizer = spec.optimizer, .learning_rate = spec.learning_rate};
-    if (recorder) recorder->BeforeStep(step, update);
-    BeginProgram(spec, *engine);
-    HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches.micro_batches, scalars, update));
-    EXPECT_TRUE(device == nullptr || device->Idle()) << "work of the step goes on behind its time";
-    const bool records = communicator.rank() == 0;
-    if (recorder) {
-      HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> depth, recorder->AfterStep(step, step + 1, result));
-      if (records) shared.outcome.depth.push_back(depth.value());
+    UpdateSettings update{.optimizer = spec_.optimizer, .learning_rate = spec_.learning_rate};
+    if (recorder_) recorder_->BeforeStep(step, update);
+    BeginProgram();
+    HADAL_ASSIGN_OR_RETURN(const StepResult result, engine_->TrainingStep(batches.micro_batches, scalars, update));
+    EXPECT_TRUE(device_ == nullptr || device_->Idle()) << "work of the step goes on behind its time";
+    if (recorder_) {
+      HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> depth, recorder_->AfterStep(step, step + 1, result));
+      if (tells()) shared_.outcome.depth.push_back(depth.value());
     }
-    if (spec.validate_every_step) {
-      HADAL_ASSIGN_OR_RETURN(const double loss, Evaluate(shared, *engine, batches.micro_batches));
-      if (records) shared.outcome.validation_loss.push_back(loss);
-    }
-    if (bleu) {
-      BeginProgram(spec, *engine);
-      HADAL_ASSIGN_OR_RETURN(const TranslatedValidation translated, (*bleu)(*engine, step + 1));
-      if (records) shared.outcome.bleu.push_back(translated.bleu.value());
-      if (records) shared.outcome.translations = bleu->hypotheses();
-      if (records) shared.outcome.samples.push_back(translated.sample);
-      EXPECT_GE(translated.bleu, 0);
-      EXPECT_EQ(std::ssize(bleu->hypotheses()), spec.bleu_sentences);
-    }
-    if (!records) continue;
-    shared.outcome.loss.push_back(result.gradient.loss.loss);
-    shared.outcome.gradient_norm.push_back(result.gradient.norm);
-    shared.outcome.launches.push_back(result.times.launches);
+    if (!tells()) return absl::OkStatus();
+    shared_.outcome.loss.push_back(result.gradient.loss.loss);
+    shared_.outcome.gradient_norm.push_back(result.gradient.norm);
+    shared_.outcome.launches.push_back(result.times.launches);
+    return absl::OkStatus();
   }
-  Collect(shared, *engine);
-  if (shared.all_ranks_share) {
-    HADAL_RETURN_IF_ERROR(Collectives(communicator, kTimeout).Barrier("weights collected"));
-    ExpectCollectedWeights(shared, *engine);
+
+  absl::Status Evaluate(const StepBatches& batches) {
+    const StepScalars scalars{.seed = spec_.seed, .training = false};
+    HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine_->Evaluate(batches.micro_batches, scalars));
+    if (tells()) shared_.outcome.validation_loss.push_back(sums.loss);
+    return absl::OkStatus();
   }
-  if (devices == nullptr) return absl::OkStatus();
-  EXPECT_EQ(devices->unreserved(), 0) << "more transfers at once than the engine has reserved";
-  return devices->Close(kTimeout);
-}
+
+  absl::Status Translate(int step) {
+    BeginProgram();
+    HADAL_ASSIGN_OR_RETURN(const TranslatedValidation translated, (*bleu_)(*engine_, step + 1));
+    EXPECT_GE(translated.bleu, 0);
+    EXPECT_EQ(std::ssize(bleu_->hypotheses()), spec_.bleu_sentences);
+    if (!tells()) return absl::OkStatus();
+    shared_.outcome.bleu.push_back(translated.bleu.value());
+    shared_.outcome.translations = bleu_->hypotheses();
+    shared_.outcome.samples.push_back(translated.sample);
+    return absl::OkStatus();
+  }
+
+  // This rank's weights and moments; the devices' connections end.
+  absl::Status HandBack() {
+    Collect(shared_, *engine_);
+    if (shared_.all_ranks_share) {
+      HADAL_RETURN_IF_ERROR(Collectives(communicator_, kTimeout).Barrier("weights collected"));
+      ExpectCollectedWeights(shared_, *engine_);
+    }
+    if (devices_ == nullptr) return absl::OkStatus();
+    EXPECT_EQ(devices_->unreserved(), 0) << "more transfers at once than the engine has reserved";
+    return devices_->Close(kTimeout);
+  }
+
+  Shared& shared_;
+  const RunSpec& spec_;
+  const PipelinePlan& pipeline_;
+  Communicator& communicator_;
+  Device* const device_;
+  NcclCommunicator* const devices_;
+  const Stream stream_;
+  std::unique_ptr<Engine> engine_;
+  std::optional<ValidationBleu> bleu_;       // where the pipeline has a decoder
+  std::unique_ptr<DepthRecorder> recorder_;  // with depth_directory
+};
 
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
   PrepareComputeThread();
@@ -227,7 +262,7 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
     status = connected.status();
     if (connected.ok()) devices = *std::move(connected);
   }
-  if (status.ok()) status = RunRankOn(device.get(), devices.get(), shared, pipeline, communicator);
+  if (status.ok()) status = RunningRank(shared, pipeline, communicator, device.get(), devices.get()).Run();
   if (!status.ok()) communicator.Abort(1);  // before anything that peers may still write to is let go
   return status;
 }
@@ -244,56 +279,6 @@ std::string FirstDifferenceOf(const char* what, const std::vector<std::vector<fl
 }
 
 }  // namespace
-
-namespace {
-
-Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabulary, uint32_t seed) {
-  uint64_t next = 0;
-  const auto draw = [&](int n) { return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n); };
-  std::vector<Sample> list(samples);
-  for (Sample& sample : list) {
-    if (source_vocabulary > 0) sample.source.resize(1 + draw(longest));
-    sample.target.resize(1 + draw(longest));
-    for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
-    for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
-  }
-  return CorpusOf(list, source_vocabulary, vocabulary);
-}
-
-}  // namespace
-
-Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
-  return MakeCorpus(samples, longest, vocabulary, vocabulary, seed);
-}
-
-Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed) {
-  return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed);
-}
-
-ModelOptions SmallLanguageModel(ResidualMethod method, int d_model, int vocabulary) {
-  ModelOptions model = SmallModel(method, d_model, vocabulary);
-  model.encoder_layers = model.source_vocabulary = 0;
-  ApplyResidualMethod(method, model);
-  return model;
-}
-
-ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary) {
-  ModelOptions model{.encoder_layers = 5,
-                     .decoder_layers = 7,
-                     .d_model = d_model,
-                     .d_ff = 2 * d_model,
-                     .heads = 4,
-                     .source_vocabulary = vocabulary,
-                     .target_vocabulary = vocabulary,
-                     .max_positions = 64,
-                     .dropout = 0.1,
-                     .attention_dropout = 0.1,
-                     .activation_dropout = 0.1,
-                     .label_smoothing = 0.1};
-  ApplyResidualMethod(method, model);
-  model.branch_growth_updates = 10;
-  return model;
-}
 
 absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus) {
   Shared shared(spec, corpus);

@@ -17,6 +17,8 @@
 #include "runtime/depth_metrics.h"
 #include "runtime/device.h"
 #include "runtime/storage.h"
+#include "tests/support/random_corpus.h"
+#include "tests/support/small_model.h"
 
 namespace hadal::testing {
 
@@ -58,15 +60,6 @@ struct RunOutcome {
   std::vector<int64_t> arena_bytes;   // [ranks] what the engine allocated, on the device and on the host
   std::vector<DepthMetrics> depth;    // [steps] with depth_directory
 };
-
-// Random sentence pairs of 1 … `longest` tokens.
-Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed);
-// The same for a model: pairs where it has an encoder, else plain text.
-Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed);
-// SmallModel without its encoder.
-ModelOptions SmallLanguageModel(ResidualMethod method, int d_model, int vocabulary);
-// A 5L-7L model with tied embeddings and every kind of dropout.
-ModelOptions SmallModel(ResidualMethod method, int d_model, int vocabulary);
 
 // All replicas must end with the same weights.
 RunOutcome Train(const RunSpec& spec, const Corpus& corpus);

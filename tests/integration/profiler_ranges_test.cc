@@ -45,9 +45,8 @@ class ProfiledDevice : public EmulatedDevice {
 
 TEST(ProfilerRangesTest, AStepShowsItsStagesMicroBatchesAndSublayers) {
   RunSpec spec;
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, 32, 61);
-  spec.model.encoder_layers = spec.model.decoder_layers = 1;
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, spec.model);
+  spec.model = SmallModel(ResidualMethod::kDeepNorm,
+                          {.encoder_layers = 1, .decoder_layers = 1, .d_model = 32, .vocabulary = 61});
   spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
   spec.steps = 1;
   spec.ranks = 2;

@@ -25,9 +25,7 @@ constexpr int kVocabulary = 53;
 
 RunSpec SmallSpec(ResidualMethod method) {
   RunSpec spec;
-  spec.model = SmallModel(method, 32, kVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 3;
-  ApplyResidualMethod(method, spec.model);
+  spec.model = SmallModel(method, {.encoder_layers = 3, .decoder_layers = 3, .d_model = 32, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 4, .source_tokens = 48, .target_tokens = 48};
   spec.optimizer.clip_norm = 0.5;
   spec.validate_every_step = true;

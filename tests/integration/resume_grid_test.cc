@@ -41,10 +41,8 @@ class LossSink final : public MetricsSink {
 class ResumeGridTest : public ::testing::Test {
  protected:
   ResumeGridTest() : corpus_(RandomCorpus(200, 16, kVocabulary, 5)) {
-    options_.model = SmallModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
-    options_.model.encoder_layers = 2;
-    options_.model.decoder_layers = 2;
-    ApplyResidualMethod(ResidualMethod::kDeepNorm, options_.model);
+    options_.model = SmallModel(ResidualMethod::kDeepNorm,
+                                {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .vocabulary = kVocabulary});
     options_.batch = {.micro_batches = 5, .source_tokens = 48, .target_tokens = 48};
     options_.optimizer.clip_norm = 0.5;
     options_.rate.warmup_updates = 4;
@@ -146,7 +144,8 @@ TEST_F(ResumeGridTest, CombinedLayersToo) {
 }
 
 TEST_F(ResumeGridTest, LanguageModelsToo) {
-  options_.model = SmallLanguageModel(ResidualMethod::kDeepNorm, 16, kVocabulary);
+  options_.model =
+      SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .d_model = 16, .vocabulary = kVocabulary});
   corpus_ = RandomCorpusFor(options_.model, 200, 16, 5);
   const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
   Train(Saving(), {4, 1}, kStepsBefore, "");

@@ -12,10 +12,10 @@ Corpus SmallCorpus() { return RandomCorpus(60, 9, kSmallVocabulary, 5); }
 
 RunSpec SmallRun(ResidualMethod method, int d_model) {
   RunSpec spec;
-  spec.model = SmallModel(method, d_model, kSmallVocabulary);
-  spec.model.encoder_layers = spec.model.decoder_layers = 2;
-  spec.model.heads = 2;  // attention is most of what an emulated device takes
-  ApplyResidualMethod(method, spec.model);
+  // Few heads: attention is most of what an emulated device takes.
+  spec.model = SmallModel(
+      method,
+      {.encoder_layers = 2, .decoder_layers = 2, .d_model = d_model, .heads = 2, .vocabulary = kSmallVocabulary});
   spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
   spec.optimizer.clip_norm = 0.5;
   spec.steps = 2;

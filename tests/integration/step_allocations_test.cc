@@ -39,9 +39,8 @@ namespace {
 // Allocations of the third step over the same batches, when what oneDNN makes for each new shape is there.
 int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
                            ResidualMethod method = ResidualMethod::kDeepNorm) {
-  ModelOptions model = SmallModel(method, 32, 50);
-  model.encoder_layers = model.decoder_layers = layers;
-  const ModelPlan plan = ModelPlan::Make(model);
+  const ModelPlan plan =
+      ModelPlan::Make(SmallModel(method, {.encoder_layers = layers, .decoder_layers = layers, .d_model = 32}));
   const BatchOptions batch{.micro_batches = micro_batches, .source_tokens = tokens, .target_tokens = tokens};
   const PipelinePlan pipeline = *MakePipelinePlan(plan, batch, {}, 1);
   const Corpus corpus = RandomCorpus(100, 10, 50, 3);

@@ -58,7 +58,7 @@ Outcome TrainTraced(int ranks, const PipelineOptions& layout, int64_t first, int
   const Corpus corpus = RandomCorpus(300, 20, kVocabulary, 3);
   const TemporaryDirectory run;
   TrainOptions options{.run_directory = run.path(),
-                       .model = SmallModel(ResidualMethod::kDeepNorm, 32, kVocabulary),
+                       .model = SmallModel(ResidualMethod::kDeepNorm, {.d_model = 32, .vocabulary = kVocabulary}),
                        .batch = {.micro_batches = kMicroBatches, .source_tokens = 64, .target_tokens = 64},
                        .pipeline = layout,
                        .stop = {.steps = 6},

@@ -44,7 +44,7 @@ int32_t SublayerAt(const ModelPlan& plan, const Place& place) {
 class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMethod>> {
  protected:
   BranchTest()
-      : model_(NarrowModel(std::get<ResidualMethod>(GetParam()), 1, 1), PairsOf({4, 1, 5}, {3, 6, 2}, 23)),
+      : model_(SmallModel(std::get<ResidualMethod>(GetParam()), NarrowShape(1)), PairsOf({4, 1, 5}, {3, 6, 2}, 23)),
         sublayer_(SublayerAt(model_.plan(), std::get<Place>(GetParam()))),
         branch_(MakeBranch(model_.plan(), sublayer_)),
         x_(model_.capacity().rows(std::get<Place>(GetParam()).stack), width(), 1, 1.0f),

@@ -54,7 +54,7 @@ class OutputHeadTest : public ::testing::Test {
     return {.rounding = kGradientScale * kRowRounding * std::sqrt(static_cast<double>(x_.rows))};
   }
 
-  BoundModel model_{NarrowModel(ResidualMethod::kPostLn, 1, 1), PairsOf({2, 3, 1}, {120, 30, 170}, 23)};
+  BoundModel model_{SmallModel(ResidualMethod::kPostLn, NarrowShape(1)), PairsOf({2, 3, 1}, {120, 30, 170}, 23)};
   const OutputHead head_{model_.plan()};
   OwnedMatrix x_{model_.capacity().target_rows, model_.plan().options.d_model, 1, 1.0f};
   OwnedMatrix d_x_{x_.rows, x_.columns};

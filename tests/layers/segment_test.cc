@@ -21,7 +21,7 @@ constexpr int32_t kLayers = 3;
 std::vector<ResidualMethod> MethodsWithSegmentsOfSeveralLayers() {
   std::vector<ResidualMethod> methods;
   for (const ResidualMethod method : AllResidualMethods()) {
-    if (!NarrowModel(method, 1, 1).decoder.combine_layers) methods.push_back(method);
+    if (!SmallModel(method, NarrowShape(1)).decoder.combine_layers) methods.push_back(method);
   }
   return methods;
 }
@@ -94,7 +94,7 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
   }
 
   bool another_between_ = false;  // whether other rows go forward through the first segment before the backward
-  BoundModel model_{NarrowModel(GetParam(), kLayers, kLayers), PairsOf({4, 1, 5}, {3, 6, 2}, 23)};
+  BoundModel model_{SmallModel(GetParam(), NarrowShape(kLayers)), PairsOf({4, 1, 5}, {3, 6, 2}, 23)};
 };
 
 TEST_P(SegmentTest, AnEncoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWhereverCut(Stack::kEncoder); }

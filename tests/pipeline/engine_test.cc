@@ -26,7 +26,7 @@ constexpr int kReadyTag = 30000;
 // Stage 0 of two; in place of the other stage somebody who sends gradients that are too long, before anything has been
 // asked for.
 absl::Status TracedStepBesideABadPeer() {
-  const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, 16, 50));
+  const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = 50}));
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {}, 2));
   const int tag = ChannelOf(pipeline.shape, 0, {Operation::kReceiveBackward, 0, 0}).number;
@@ -92,12 +92,9 @@ Overlap OverlapIn(std::span<const TraceEvent> events) {
 // On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its
 // beginning are there.
 TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
-  const ModelPlan plan = [] {
-    ModelOptions model = SmallModel(ResidualMethod::kDeepNorm, 128, 50);  // several messages' worth of gradients
-    model.encoder_layers = model.decoder_layers = 2;
-    ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
-    return ModelPlan::Make(model);
-  }();
+  // Several messages' worth of gradients.
+  const ModelPlan plan = ModelPlan::Make(SmallModel(
+      ResidualMethod::kDeepNorm, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 128, .vocabulary = 50}));
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 8, .target_tokens = 8};
   Overlap overlaps[2];
   double launches[2];  // of a step that is launched one by one, and of one that is not

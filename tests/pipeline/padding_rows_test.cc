@@ -10,13 +10,13 @@
 
 #include "gtest/gtest.h"
 #include "layers/initialization.h"
-#include "layers/method_presets.h"
 #include "layers/output_head.h"
 #include "layers/purpose.h"
 #include "layers/segment.h"
 #include "pipeline/batch_slots.h"
 #include "runtime/arena.h"
 #include "runtime/random.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 
 namespace hadal::testing {
@@ -24,23 +24,6 @@ namespace {
 
 constexpr int64_t kWidth = 32, kSourceRows = 16, kTargetRows = 24;
 constexpr int kVocabulary = 29;
-
-ModelOptions Model(ResidualMethod method) {
-  ModelOptions model{.encoder_layers = 2,
-                     .decoder_layers = 2,
-                     .d_model = kWidth,
-                     .d_ff = 2 * kWidth,
-                     .heads = 4,
-                     .source_vocabulary = kVocabulary,
-                     .target_vocabulary = kVocabulary,
-                     .max_positions = 16,
-                     .dropout = 0.1,
-                     .attention_dropout = 0.1,
-                     .activation_dropout = 0.1,
-                     .label_smoothing = 0.1};
-  ApplyResidualMethod(method, model);
-  return model;
-}
 
 // Two sentence pairs of 4 and 5 source rows, 6 and 11 target rows; the other rows are padding.
 PackedBatch Batch() {
@@ -141,7 +124,8 @@ class PaddedModel {
   explicit PaddedModel(ResidualMethod method)
       : device_(MakeTestDevice(5)),
         stream_(Stream::On(*device_, 1)),
-        plan_(ModelPlan::Make(Model(method))),
+        plan_(ModelPlan::Make(SmallModel(
+            method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = kWidth, .vocabulary = kVocabulary}))),
         layout_(std::make_unique<ArenaLayout>()),
         base_(layout_->ReserveLasting<float>("base", 16)),
         parameters_(plan_, Sublayers(), Purpose::kTraining, *layout_),

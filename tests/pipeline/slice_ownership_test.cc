@@ -4,22 +4,15 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "layers/method_presets.h"
+#include "tests/support/small_model.h"
 
 namespace hadal {
 namespace {
 
 ModelPlan PlanOf(int32_t d_model, int32_t vocabulary) {
-  ModelOptions model{.encoder_layers = 3,
-                     .decoder_layers = 4,
-                     .d_model = d_model,
-                     .d_ff = 4 * d_model,
-                     .heads = 4,
-                     .source_vocabulary = vocabulary,
-                     .target_vocabulary = vocabulary,
-                     .max_positions = 64};
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
-  return ModelPlan::Make(model);
+  return ModelPlan::Make(testing::SmallModel(
+      ResidualMethod::kDeepNorm,
+      {.encoder_layers = 3, .decoder_layers = 4, .d_model = d_model, .d_ff = 4 * d_model, .vocabulary = vocabulary}));
 }
 
 PipelinePlan PipelineOf(const ModelPlan& plan, int stages, int replicas) {
@@ -107,16 +100,9 @@ TEST(SliceOwnership, AllReceiveAtEveryMomentOfTheLastBackward) {
 
 // Of a deep model the runs are as long as messages; only where little is left are they shorter.
 TEST(SliceOwnership, NeighboursHaveOneOwner) {
-  ModelOptions model{.encoder_layers = 100,
-                     .decoder_layers = 100,
-                     .d_model = 64,
-                     .d_ff = 256,
-                     .heads = 4,
-                     .source_vocabulary = 1000,
-                     .target_vocabulary = 1000,
-                     .max_positions = 64};
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
-  const ModelPlan plan = ModelPlan::Make(model);
+  const ModelPlan plan = ModelPlan::Make(testing::SmallModel(
+      ResidualMethod::kDeepNorm,
+      {.encoder_layers = 100, .decoder_layers = 100, .d_model = 64, .d_ff = 256, .vocabulary = 1000}));
   for (const int replicas : {2, 8}) {
     const std::vector<OwnedSlice> slices = SlicesOfStage(plan, PipelineOf(plan, 1, replicas), 0);
     int64_t elements = 0, runs = 1;

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "layers/method_presets.h"
+#include "tests/support/small_model.h"
 
 namespace hadal {
 namespace {
@@ -12,15 +12,7 @@ namespace {
 using ::testing::UnorderedElementsAre;
 
 std::vector<RankPair> PairsOf(PipelineOptions options, int ranks, EmbeddingSharing sharing) {
-  ModelOptions model{.encoder_layers = 4,
-                     .decoder_layers = 4,
-                     .d_model = 16,
-                     .d_ff = 32,
-                     .heads = 2,
-                     .source_vocabulary = 20,
-                     .target_vocabulary = 20,
-                     .max_positions = 16};
-  ApplyResidualMethod(ResidualMethod::kPreLn, model);
+  ModelOptions model = testing::SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 4, .decoder_layers = 4});
   model.sharing = sharing;
   const ModelPlan plan = ModelPlan::Make(model);
   const PipelinePlan pipeline = MakePipelinePlan(plan, {.micro_batches = 8}, options, ranks).value();

@@ -45,24 +45,6 @@ int64_t Longest(const PackedBatch& batch) {
 
 }  // namespace
 
-ModelOptions NarrowModel(ResidualMethod method, int32_t encoder_layers, int32_t decoder_layers) {
-  ModelOptions model{.encoder_layers = encoder_layers,
-                     .decoder_layers = decoder_layers,
-                     .d_model = 16,
-                     .d_ff = 24,
-                     .heads = 2,
-                     .source_vocabulary = encoder_layers > 0 ? 23 : 0,
-                     .target_vocabulary = 23,
-                     .max_positions = 16,
-                     .dropout = 0.1,
-                     .attention_dropout = 0.1,
-                     .activation_dropout = 0.1,
-                     .label_smoothing = 0.1};
-  ApplyResidualMethod(method, model);
-  model.branch_growth_updates = 10;
-  return model;
-}
-
 PackedBatch PairsOf(const std::vector<int32_t>& source_rows, const std::vector<int32_t>& target_rows,
                     int32_t vocabulary) {
   PackedBatch batch{.micro_batch = 1,

@@ -5,18 +5,26 @@
 #include <span>
 #include <vector>
 
-#include "layers/method_presets.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
 #include "layers/sublayer_context.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/stream.h"
+#include "tests/support/small_model.h"
 
 namespace hadal::testing {
 
-// Narrow and with every kind of dropout.
-ModelOptions NarrowModel(ResidualMethod method, int32_t encoder_layers, int32_t decoder_layers);
+// Of either stack; d_ff is no multiple of d_model.
+constexpr SmallShape NarrowShape(int32_t layers) {
+  return {.encoder_layers = layers,
+          .decoder_layers = layers,
+          .d_model = 16,
+          .d_ff = 24,
+          .heads = 2,
+          .vocabulary = 23,
+          .max_positions = 16};
+}
 
 // Sentence pairs of these many rows a side, and arbitrary tokens.
 PackedBatch PairsOf(const std::vector<int32_t>& source_rows, const std::vector<int32_t>& target_rows,

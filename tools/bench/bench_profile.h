@@ -28,8 +28,8 @@ struct BenchProfileOptions {
   TrainOptions train;  // model with vocabularies, batch
   int halvings = 0;    // also micro-batches of 1/2 … 1/2^halvings the tokens
   int rounds = 7;
-  int64_t carried_bytes =
-      0;  // that each rank of a run holds and this measurement does not: the vocabularies, for checkpoints
+  // What each rank of a run holds and this measurement does not: the vocabularies, for checkpoints.
+  int64_t carried_bytes = 0;
 };
 
 // The profile, the same on every rank.

@@ -21,9 +21,9 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/exit_code.h"
 #include "tools/report/depth_heat_map.h"
 #include "tools/report/svg.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -32,8 +32,8 @@ struct InspectSimilarityOptions {
 };
 
 struct LayerSimilarity {
-  std::vector<std::vector<float>> encoder,
-      decoder;                               // [layers][layers], symmetric, 1 on the diagonal; empty without that stack
+  // [layers][layers], symmetric, 1 on the diagonal; empty without that stack.
+  std::vector<std::vector<float>> encoder, decoder;
   int64_t source_rows = 0, target_rows = 0;  // averaged over
 };
 

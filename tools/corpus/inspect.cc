@@ -15,8 +15,8 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/inspect_corpus.h"
-#include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -16,8 +16,8 @@
 #include "tools/corpus/prepare_corpus.h"
 #include "tools/corpus/prepare_output.h"
 #include "tools/corpus/prepare_vocabulary.h"
-#include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -18,9 +18,9 @@ namespace hadal {
 struct RankMeasurements {
   double next_bytes_per_second = 0;  // to the rank behind it, nobody else sending: ranks in turn
   double next_latency_seconds = 0;   // half a round trip of 8 bytes, the fastest of many
-  double ring_bytes_per_second =
-      0;              // while every rank sends to the next and receives from the one before: an all-reduce's traffic
-  double gflops = 0;  // matrix products with the rank's threads, all ranks at once
+  // While every rank sends to the next and receives from the one before: an all-reduce's traffic.
+  double ring_bytes_per_second = 0;
+  double gflops = 0;                  // matrix products with the rank's threads, all ranks at once
   double write_bytes_per_second = 0;  // into the run directory, fsync included, all ranks at once
   double rename_seconds = 0;          // create, fsync and rename of a small file
   bool sees_others = false;           // finds every other rank's file in the directory

@@ -13,9 +13,9 @@
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/exit_code.h"
 #include "tools/plan/traced_costs.h"
 #include "tools/report/run_record.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/status_macros.h"
-#include "tools/exit_code.h"
 #include "tools/metrics/terminal.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/exit_code.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

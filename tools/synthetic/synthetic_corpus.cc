@@ -14,11 +14,11 @@
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/exit_code.h"
 #include "tools/metrics/human_units.h"
 #include "tools/synthetic/synthetic_english.h"
 #include "tools/synthetic/synthetic_german.h"
 #include "tools/synthetic/synthetic_sampler.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "layers/method_presets.h"
 #include "pipeline/engine.h"
 #include "pipeline/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/small_model.h"
 #include "tools/bench/bench_batch.h"
 #include "tools/bench/step_flops.h"
 
@@ -79,16 +79,8 @@ class Training {
  private:
   static constexpr BenchBatchOptions kBatch = {.vocabulary = 24, .tokens = 8, .length = 4, .mixed_length = true};
   static ModelOptions Model() {
-    ModelOptions model{.encoder_layers = 1,
-                       .decoder_layers = 1,
-                       .d_model = 16,
-                       .d_ff = 32,
-                       .heads = 2,
-                       .source_vocabulary = 24,
-                       .target_vocabulary = 24,
-                       .max_positions = 16};
-    ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
-    return model;
+    return testing::SmallModel(ResidualMethod::kDeepNorm,
+                               {.encoder_layers = 1, .decoder_layers = 1, .heads = 2, .vocabulary = kBatch.vocabulary});
   }
 
   EmulatedDevice device_{5};

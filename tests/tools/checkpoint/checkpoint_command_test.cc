@@ -1,4 +1,4 @@
-#include "tools/checkpoint/checkpoint.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

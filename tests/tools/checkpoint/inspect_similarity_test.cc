@@ -6,13 +6,13 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "layers/method_presets.h"
 #include "pipeline/parameter_broadcast.h"
 #include "pipeline/pipeline_plan.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/status_macros.h"
+#include "tests/support/small_model.h"
 
 namespace hadal {
 namespace {
@@ -49,16 +49,8 @@ double MeanCosine(const std::vector<float>& a, const std::vector<float>& b) {
 
 absl::Status Compare(Communicator& communicator) {
   PrepareComputeThread();
-  ModelOptions model{.encoder_layers = kLayers,
-                     .decoder_layers = kLayers,
-                     .d_model = kWidth,
-                     .d_ff = 64,
-                     .heads = 4,
-                     .source_vocabulary = 50,
-                     .target_vocabulary = 50,
-                     .max_positions = 32};
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
-  const ModelPlan plan = ModelPlan::Make(model);
+  const ModelPlan plan = ModelPlan::Make(testing::SmallModel(
+      ResidualMethod::kDeepNorm, {.encoder_layers = kLayers, .decoder_layers = kLayers, .d_model = kWidth}));
   const Stream stream = Stream::Cpu(1);
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, 1));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,

@@ -1,4 +1,4 @@
-#include "tools/plan/schedule.h"
+#include "tools/plan/schedule_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

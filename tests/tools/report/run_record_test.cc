@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "tests/support/numbered_step.h"
@@ -37,14 +39,15 @@ TEST(RunRecord, ComesBackAsTheSinkWroteIt) {
   EXPECT_EQ(run->layout->shape.micro_batches, 8);
 }
 
-TEST(RunRecord, EveryNumberComesBackToItsPlace) {
-  const TemporaryDirectory directory;
-  SetContents(directory / "config.resolved.textproto",
-              "pipeline { schedule: \"interleaved_1f1b\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
-              "checkpoint_every: 4 } batch { micro_batches: 30 }");
-  const StepMetrics step = NumberedStep();
-  {
-    auto sink = *MetricsJsonl::Open({.path = directory / "metrics.jsonl"});
+// A run whose numbers are all different, so that none can come back in another's place.
+class NumberedRunTest : public ::testing::Test {
+ protected:
+  NumberedRunTest() {
+    SetContents(directory_ / "config.resolved.textproto",
+                "pipeline { schedule: \"interleaved_1f1b\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
+                "checkpoint_every: 4 } batch { micro_batches: 30 }");
+    depth_.seconds = 45;
+    auto sink = *MetricsJsonl::Open({.path = directory_ / "metrics.jsonl"});
     sink->OnStart({.model = "a model",
                    .parameters = 31,
                    .source_vocabulary = 32,
@@ -52,84 +55,111 @@ TEST(RunRecord, EveryNumberComesBackToItsPlace) {
                    .encoder_sublayers = 2,
                    .ranks = 15,
                    .threads = 34});
-    sink->OnStep(step);
-    sink->OnDepth(RecordedDepth(3));
+    sink->OnStep(NumberedStep());
+    sink->OnDepth(depth_);
     sink->OnValidation({.step = 41, .nll = 42});
     sink->OnText(43, TextKind::kNotice, "not kept");
     sink->OnText(44, TextKind::kWarning, "careful");
   }
-  const auto run = ReadRun(directory.path());
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->model, "a model");
-  EXPECT_EQ(run->parameters, 31);
-  EXPECT_EQ(run->source_vocabulary, 32);
-  EXPECT_EQ(run->target_vocabulary, 33);
-  EXPECT_EQ(run->encoder_sublayers, 2);
-  EXPECT_EQ(run->ranks, 15);
-  EXPECT_EQ(run->threads, 34);
-  ASSERT_EQ(run->steps.size(), 1u);
-  const StepMetrics& found = run->steps[0];
-  const auto numbers = [](const StepMetrics& s) {
-    return std::vector<double>{static_cast<double>(s.step),
-                               static_cast<double>(s.update),
-                               s.loss,
-                               s.nll,
-                               s.perplexity,
-                               s.learning_rate,
-                               s.gradient_norm,
-                               static_cast<double>(s.target_tokens),
-                               s.tokens_per_second,
-                               s.step_seconds,
-                               s.elapsed_seconds,
-                               s.epoch,
-                               s.stages.at(0).forward_seconds,
-                               s.stages.at(0).recompute_seconds,
-                               s.stages.at(0).backward_seconds,
-                               s.stages.at(0).wait_seconds,
-                               s.stages.at(0).communication_seconds,
-                               s.stages.at(0).optimizer_seconds,
-                               s.stages.at(0).checkpoint_seconds,
-                               s.stages.at(0).core_wait_seconds,
-                               static_cast<double>(s.memory.at(0).arena_bytes),
-                               static_cast<double>(s.memory.at(0).held_bytes),
-                               static_cast<double>(s.memory.at(0).peak_resident_bytes),
-                               s.measured_bubble.value_or(-1),
-                               s.analytic_bubble.value_or(-1)};
-  };
-  EXPECT_EQ(numbers(found), numbers(step));
-  ASSERT_EQ(run->depth.size(), 1u);
-  const DepthMetrics depth = RecordedDepth(3);
-  EXPECT_EQ(run->depth[0].step, 3);
-  EXPECT_EQ(run->depth[0].update, 4);
-  EXPECT_EQ(run->depth[0].model_update, depth.model_update);
-  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
-    ASSERT_EQ(run->depth[0].series[s].size(), depth.series[s].size()) << kDepthSeries[s].name;
-    for (size_t i = 0; i < depth.series[s].size(); ++i) {
-      const float told = run->depth[0].series[s][i], written = depth.series[s][i];
-      if (std::isfinite(written)) {
-        EXPECT_NEAR(told, written, 1e-3 * written) << kDepthSeries[s].name << " " << i;
-      } else {
-        EXPECT_EQ(std::isnan(told), std::isnan(written)) << kDepthSeries[s].name << " " << i;
-        EXPECT_FALSE(std::isfinite(told));
-      }
+
+  void SetUp() override {
+    absl::StatusOr<RunRecord> run = ReadRun(directory_.path());
+    ASSERT_TRUE(run.ok()) << run.status();
+    run_ = *std::move(run);
+  }
+
+  const TemporaryDirectory directory_;
+  DepthMetrics depth_ = RecordedDepth(3);
+  RunRecord run_;
+};
+
+TEST_F(NumberedRunTest, WhatIsKnownBeforeTheFirstStep) {
+  EXPECT_EQ(run_.model, "a model");
+  EXPECT_EQ(run_.parameters, 31);
+  EXPECT_EQ(run_.source_vocabulary, 32);
+  EXPECT_EQ(run_.target_vocabulary, 33);
+  EXPECT_EQ(run_.encoder_sublayers, 2);
+  EXPECT_EQ(run_.ranks, 15);
+  EXPECT_EQ(run_.threads, 34);
+}
+
+template <typename... Number>
+std::vector<double> Doubles(Number... numbers) {
+  return {static_cast<double>(numbers)...};
+}
+
+std::vector<double> NumbersOf(const StageTimes& t) {
+  return Doubles(t.forward_seconds, t.recompute_seconds, t.backward_seconds, t.wait_seconds, t.communication_seconds,
+                 t.optimizer_seconds, t.checkpoint_seconds, t.core_wait_seconds);
+}
+
+std::vector<double> NumbersOf(const StageMemory& m) {
+  return Doubles(m.arena_bytes, m.held_bytes, m.peak_resident_bytes);
+}
+
+std::vector<double> NumbersOf(const StepMetrics& s) {
+  return Doubles(s.step, s.update, s.loss, s.nll, s.perplexity, s.learning_rate, s.gradient_norm, s.target_tokens,
+                 s.tokens_per_second, s.step_seconds, s.elapsed_seconds, s.epoch, s.measured_bubble.value_or(-1),
+                 s.analytic_bubble.value_or(-1));
+}
+
+TEST_F(NumberedRunTest, AStepsNumbers) {
+  const StepMetrics written = NumberedStep();
+  ASSERT_EQ(run_.steps.size(), 1u);
+  const StepMetrics& read = run_.steps[0];
+  EXPECT_EQ(NumbersOf(read), NumbersOf(written));
+  ASSERT_EQ(read.stages.size(), 1u);
+  EXPECT_EQ(NumbersOf(read.stages[0]), NumbersOf(written.stages[0]));
+  ASSERT_EQ(read.memory.size(), 1u);
+  EXPECT_EQ(NumbersOf(read.memory[0]), NumbersOf(written.memory[0]));
+}
+
+// To four digits; what is not finite stays so.
+void ExpectAlike(const std::vector<float>& read, const std::vector<float>& written) {
+  ASSERT_EQ(read.size(), written.size());
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (std::isfinite(written[i])) {
+      EXPECT_NEAR(read[i], written[i], 1e-3 * written[i]) << i;
+    } else {
+      EXPECT_EQ(std::isnan(read[i]), std::isnan(written[i])) << i;
+      EXPECT_FALSE(std::isfinite(read[i])) << i;
     }
   }
-  ASSERT_EQ(run->validations.size(), 1u);
-  EXPECT_EQ(run->validations[0].step, 41);
-  EXPECT_EQ(run->validations[0].nll, 42);
-  EXPECT_FALSE(run->validations[0].bleu.has_value());
-  ASSERT_EQ(run->warnings.size(), 1u);
-  EXPECT_EQ(run->warnings[0].step, 44);
-  EXPECT_EQ(run->warnings[0].text, "careful");
-  EXPECT_EQ(run->finish, "") << "it goes on";
-  ASSERT_TRUE(run->layout.has_value());
-  EXPECT_EQ(run->layout->schedule, ScheduleKind::kInterleaved1F1B);
-  EXPECT_EQ(run->layout->shape.stages, 3);
-  EXPECT_EQ(run->layout->shape.chunks, 2);
-  EXPECT_EQ(run->layout->shape.micro_batches, 30);
-  EXPECT_EQ(run->layout->replicas, 5);
-  EXPECT_EQ(run->layout->outstanding_sends, 7);
-  EXPECT_EQ(run->layout->checkpoint_every, 4);
+}
+
+TEST_F(NumberedRunTest, TheSeriesOfTheDepth) {
+  ASSERT_EQ(run_.depth.size(), 1u);
+  const DepthMetrics& read = run_.depth[0];
+  EXPECT_EQ(read.step, 3);
+  EXPECT_EQ(read.update, 4);
+  EXPECT_EQ(read.model_update, depth_.model_update);
+  EXPECT_EQ(read.seconds, 45);
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    SCOPED_TRACE(kDepthSeries[s].name);
+    ExpectAlike(read.series[s], depth_.series[s]);
+  }
+}
+
+TEST_F(NumberedRunTest, ValidationsAndWarnings) {
+  ASSERT_EQ(run_.validations.size(), 1u);
+  EXPECT_EQ(run_.validations[0].step, 41);
+  EXPECT_EQ(run_.validations[0].nll, 42);
+  EXPECT_FALSE(run_.validations[0].bleu.has_value());
+  ASSERT_EQ(run_.warnings.size(), 1u);
+  EXPECT_EQ(run_.warnings[0].step, 44);
+  EXPECT_EQ(run_.warnings[0].text, "careful");
+  EXPECT_EQ(run_.finish, "") << "it goes on";
+}
+
+TEST_F(NumberedRunTest, HowItLayOnItsRanks) {
+  ASSERT_TRUE(run_.layout.has_value());
+  EXPECT_EQ(run_.layout->schedule, ScheduleKind::kInterleaved1F1B);
+  EXPECT_EQ(run_.layout->shape.stages, 3);
+  EXPECT_EQ(run_.layout->shape.chunks, 2);
+  EXPECT_EQ(run_.layout->shape.micro_batches, 30);
+  EXPECT_EQ(run_.layout->replicas, 5);
+  EXPECT_EQ(run_.layout->outstanding_sends, 7);
+  EXPECT_EQ(run_.layout->checkpoint_every, 4);
 }
 
 TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {

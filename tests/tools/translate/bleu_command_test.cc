@@ -1,4 +1,4 @@
-#include "tools/translate/bleu.h"
+#include "tools/translate/bleu_command.h"
 
 #include <sstream>
 #include <string>

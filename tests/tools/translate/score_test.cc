@@ -12,12 +12,12 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "layers/method_presets.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/status_macros.h"
 #include "tests/support/saved_model.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/metrics/human_units.h"
 
@@ -29,15 +29,11 @@ using ::testing::Not;
 
 SavedModel LanguageModel() {
   const Vocabulary vocabulary = *TrainVocabulary({.size = 40}, {"the old cat sat on the mat", "a dog", "a red door"});
-  ModelOptions model{.encoder_layers = 0,
-                     .decoder_layers = 3,
-                     .d_model = 16,
-                     .d_ff = 32,
-                     .heads = 2,
-                     .target_vocabulary = vocabulary.size(),
-                     .max_positions = 60};
-  ApplyResidualMethod(ResidualMethod::kPreLn, model);
-  return {.model = model, .vocabularies = {VocabularyFile("vocabulary", vocabulary)}};
+  return {
+      .model = testing::SmallModel(
+          ResidualMethod::kPreLn,
+          {.encoder_layers = 0, .decoder_layers = 3, .heads = 2, .vocabulary = vocabulary.size(), .max_positions = 60}),
+      .vocabularies = {VocabularyFile("vocabulary", vocabulary)}};
 }
 
 class ScoreTest : public ::testing::Test {

@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "layers/method_presets.h"
 #include "pipeline/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
@@ -21,6 +20,7 @@
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/status_macros.h"
 #include "tests/support/saved_model.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/translate/score.h"
 
@@ -42,19 +42,11 @@ Vocabulary MakeVocabulary() { return *TrainVocabulary({.size = 60}, Sentences())
 const std::string& MeaningOf(size_t sentence) { return Sentences()[(sentence + 1) % Sentences().size()]; }
 
 ModelOptions TinyModel(int32_t vocabulary) {
-  ModelOptions options{.encoder_layers = 2,
-                       .decoder_layers = 2,
-                       .d_model = 32,
-                       .d_ff = 64,
-                       .heads = 4,
-                       .source_vocabulary = vocabulary,
-                       .target_vocabulary = vocabulary,
-                       .max_positions = 64,
-                       .dropout = 0,
-                       .label_smoothing = 0};
-  ApplyResidualMethod(ResidualMethod::kBranchNorm, options);
-  options.branch_growth_updates = 200;
-  return options;
+  ModelOptions model = testing::SmallModel(
+      ResidualMethod::kBranchNorm, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 32, .vocabulary = vocabulary});
+  model.dropout = model.attention_dropout = model.activation_dropout = model.label_smoothing = 0;
+  model.branch_growth_updates = 200;
+  return model;
 }
 
 absl::StatusOr<int64_t> Learn(const Vocabulary& vocabulary, Engine& engine) {

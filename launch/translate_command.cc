@@ -1,4 +1,4 @@
-#include "launch/translate.h"
+#include "launch/translate_command.h"
 
 #include <iostream>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "tools/translate/bleu.h"
+#include "tools/translate/bleu_command.h"
 
 #include <algorithm>
 #include <fstream>
@@ -17,7 +17,7 @@
 #include "runtime/data/unspaced_text.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/text_lines.h"
-#include "tools/exit_code.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/plan/schedule.h"
+#include "tools/plan/schedule_command.h"
 
 #include <cstdint>
 #include <iostream>
@@ -16,8 +16,8 @@
 #include "pipeline/schedule_replay.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/exit_code.h"
 #include "tools/plan/schedule_text.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/checkpoint/checkpoint.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <iostream>
 #include <memory>
@@ -14,7 +14,7 @@
 #include "tools/checkpoint/checkpoint_diff.h"
 #include "tools/checkpoint/checkpoint_export.h"
 #include "tools/checkpoint/checkpoint_list.h"
-#include "tools/exit_code.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {

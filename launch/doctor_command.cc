@@ -1,4 +1,4 @@
-#include "launch/doctor.h"
+#include "launch/doctor_command.h"
 
 #include <unistd.h>
 

@@ -1,0 +1,35 @@
+#include "tests/support/random_corpus.h"
+
+#include <vector>
+
+#include "runtime/random.h"
+#include "tests/support/corpus_of.h"
+
+namespace hadal::testing {
+namespace {
+
+// No source with a `source_vocabulary` of 0.
+Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabulary, uint32_t seed) {
+  uint64_t next = 0;
+  const auto draw = [&](int n) { return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n); };
+  std::vector<Sample> list(samples);
+  for (Sample& sample : list) {
+    if (source_vocabulary > 0) sample.source.resize(1 + draw(longest));
+    sample.target.resize(1 + draw(longest));
+    for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
+    for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
+  }
+  return CorpusOf(list, source_vocabulary, vocabulary);
+}
+
+}  // namespace
+
+Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
+  return MakeCorpus(samples, longest, vocabulary, vocabulary, seed);
+}
+
+Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed) {
+  return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed);
+}
+
+}  // namespace hadal::testing

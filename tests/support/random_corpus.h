@@ -1,0 +1,16 @@
+// Corpora of random sentences, for models that do not have to make sense of them.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/model_options.h"
+#include "runtime/data/corpus.h"
+
+namespace hadal::testing {
+
+// Random sentence pairs of 1 … `longest` tokens.
+Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed);
+// The same for a model: pairs where it has an encoder, else plain text.
+Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed);
+
+}  // namespace hadal::testing

@@ -1,0 +1,23 @@
+#include "tests/support/small_model.h"
+
+namespace hadal::testing {
+
+ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape) {
+  ModelOptions model{.encoder_layers = shape.encoder_layers,
+                     .decoder_layers = shape.decoder_layers,
+                     .d_model = shape.d_model,
+                     .d_ff = shape.d_ff > 0 ? shape.d_ff : 2 * shape.d_model,
+                     .heads = shape.heads,
+                     .source_vocabulary = shape.encoder_layers > 0 ? shape.vocabulary : 0,
+                     .target_vocabulary = shape.vocabulary,
+                     .max_positions = shape.max_positions,
+                     .dropout = 0.1,
+                     .attention_dropout = 0.1,
+                     .activation_dropout = 0.1,
+                     .label_smoothing = 0.1};
+  ApplyResidualMethod(method, model);
+  model.branch_growth_updates = 10;
+  return model;
+}
+
+}  // namespace hadal::testing
