@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -123,6 +124,19 @@ absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::str
   return contents;
 }
 
+// A file renamed to the name of a device or a pipe would take it from everybody. /dev/stdout is a link into /proc, even
+// where it leads to a regular file.
+absl::Status CheckReplaceable(const std::string& path) {
+  struct stat info;
+  const bool regular = stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+  std::array<char, 7> target = {};
+  const bool stream =
+      readlink(path.c_str(), target.data(), target.size() - 1) > 0 && std::string_view(target.data()) == "/proc/";
+  if (regular && !stream) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, and no file; choose the name of a file"));
+}
+
 // Opens an empty file, to be renamed to `path`, that nobody else writes: `path`.<unique>, with a number after it if
 // that is taken.
 absl::StatusOr<FileDescriptor> OpenTemporary(const std::string& path, const std::string& unique,
@@ -218,6 +232,7 @@ absl::Status CreationError(int error, const std::string& path) {
 absl::Status CheckCreatable(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return CreationError(EISDIR, path);
+  HADAL_RETURN_IF_ERROR(CheckReplaceable(path));
   const std::string directory = DirectoryName(path);
   if (stat(directory.c_str(), &info) != 0) return CreationError(errno, path);
   if (!S_ISDIR(info.st_mode)) return CreationError(ENOTDIR, path);
@@ -301,6 +316,7 @@ absl::Status WriteNewFile(const std::string& path, std::string_view text) {
 }
 
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique) {
+  HADAL_RETURN_IF_ERROR(CheckReplaceable(path));
   std::string temporary;
   HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenTemporary(path, unique, temporary));
   absl::Status status = WriteAll(file, text, temporary);
