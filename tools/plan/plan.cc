@@ -133,7 +133,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   command.add_option("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-3, 1e9));
   command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       ->check(CLI::Range(5, 1 << 24));
   CLI::Option* device =
