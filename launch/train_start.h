@@ -26,9 +26,9 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const co
 
 // Agrees on where to begin, loads it into `trainer`, and notes a --resume that a later start of the job is not to do
 // again.  Blocking: all ranks call it together.
-// Errors: FindResume's, those of looking for --init-from and of the note, of rank 0 on all ranks; AgreeOnCheckpoint's;
-// those of loading and of transfers.
-absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& config, int rank,
-                      Collectives& collectives, TrainingSinks& sinks, Trainer& trainer);
+// Errors: FindResume's, CheckVocabularies' (checkpoint_vocabularies.h), those of looking for --init-from and of the
+// note, of rank 0 on all ranks; AgreeOnCheckpoint's; those of loading and of transfers.
+absl::Status BeginRun(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
+                      TrainingSinks& sinks, Trainer& trainer);
 
 }  // namespace hadal
