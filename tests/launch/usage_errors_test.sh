@@ -29,6 +29,7 @@ expect 2 "$hadal" bleu --reference two.txt --input one.txt; says "one line a sen
 expect 2 "$hadal" schedule print --chunks 2; says "use the schedule interleaved_1f1b"
 expect 2 "$hadal" simulate --slow-rank x; says "RANK=FACTOR"
 expect 2 "$hadal" checkpoint average run --out mean; says "--last N"
+
 echo "a device or a pipe is not replaced"
 mkfifo pipe
 expect 1 "$hadal" simulate --svg pipe; says "cannot replace pipe"; [ -p pipe ] || fail "the pipe is gone"
