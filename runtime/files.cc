@@ -102,7 +102,10 @@ absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot read ", path, ": it is not a regular file"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot read ", path, ": it is ",
+        S_ISDIR(info.st_mode) ? "a directory; name a file"
+                              : "a pipe or a device; write what comes from it into a file, and name that"));
   }
   return file;
 }

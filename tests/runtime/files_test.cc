@@ -104,7 +104,10 @@ TEST(FilesTest, ADescriptorIsClosedWithItsOwnerAndWhenAnotherTakesItsPlace) {
 TEST(FilesTest, APipeDoesNotHangAReader) {
   TemporaryDirectory directory;
   ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(OpenFile(directory / "pipe").status().code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status pipe = OpenFile(directory / "pipe").status();
+  EXPECT_EQ(pipe.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(pipe.message()), HasSubstr("a pipe or a device; write what comes from it into a file"));
+  EXPECT_THAT(std::string(OpenFile(directory.path()).status().message()), HasSubstr("a directory; name a file"));
 }
 
 TEST(FilesTest, ReadingInsideADirectoryStaysInside) {
