@@ -31,6 +31,7 @@
 #include "tools/config/config_arguments.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
+#include "tools/config/model_vocabularies.h"
 #include "tools/config/named_values.h"
 #include "tools/config/run_options.h"
 #include "tools/plan/plan_report.h"
@@ -101,8 +102,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   }
   if (!arguments.out.empty() && world.rank() == 0) HADAL_RETURN_IF_ERROR(CheckCreatable(arguments.out));
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(train.train_data));
-  train.model.source_vocabulary = corpus.manifest().source_vocabulary.size;
-  train.model.target_vocabulary = corpus.manifest().target_vocabulary.size;
+  HADAL_RETURN_IF_ERROR(SetVocabularies(corpus.manifest(), train.train_data, train.model));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
   HADAL_ASSIGN_OR_RETURN(arguments.options.carried_bytes, CarriedBytes(corpus));
   HADAL_ASSIGN_OR_RETURN(const config::Profile profile,

@@ -14,6 +14,7 @@
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_grid.h"
 #include "tools/compare/comparison_report.h"
+#include "tools/corpus/parallel_text.h"
 
 namespace hadal {
 namespace {
@@ -25,6 +26,21 @@ struct CompareArguments {
   std::string test_reference;
   bool list = false, report_only = false;
 };
+
+// What a mistake in would be seen only behind hours of training: the text to translate, and that its translation by
+// people has as many lines.
+absl::Status CheckTestText(const std::string& source, const std::string& reference) {
+  if (source.empty() && reference.empty()) return absl::OkStatus();
+  const TextPair text =
+      source.empty() || reference.empty() ? TextPair{"", absl::StrCat(source, reference)} : TextPair{source, reference};
+  HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(text));
+  ParallelLine line;
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
+    if (!more) return absl::OkStatus();
+    if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
+  }
+}
 
 absl::Status Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
   const std::string& out = arguments.options.out;
@@ -46,6 +62,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
     HADAL_RETURN_IF_ERROR(Report(grid, arguments));
     return kExitDone;
   }
+  HADAL_RETURN_IF_ERROR(CheckTestText(options.test_source, arguments.test_reference));
   std::error_code error;
   options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));

@@ -3,6 +3,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_result.h"
+#include "tools/config/model_vocabularies.h"
 #include "tools/config/run_options.h"
 
 namespace hadal {
@@ -11,11 +12,11 @@ absl::Status ComparisonCorpora::Check(const config::RunConfig& config) {
   HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(config));
   HADAL_RETURN_IF_ERROR(CheckTrainable(options.train));
   const std::string& prefix = options.train.train_data;
-  if (vocabularies_.count(prefix) == 0) {
+  if (manifests_.count(prefix) == 0) {
     HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(prefix));
-    vocabularies_[prefix] = {corpus.manifest().source_vocabulary.size, corpus.manifest().target_vocabulary.size};
+    manifests_[prefix] = corpus.manifest();
   }
-  std::tie(options.train.model.source_vocabulary, options.train.model.target_vocabulary) = vocabularies_[prefix];
+  HADAL_RETURN_IF_ERROR(SetVocabularies(manifests_[prefix], prefix, options.train.model));
   return ValidateModelOptions(options.train.model);
 }
 

@@ -9,11 +9,11 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "configs/run.pb.h"
+#include "runtime/data/corpus_manifest.h"
 
 namespace hadal {
 
@@ -27,7 +27,7 @@ class ComparisonCorpora {
   absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);
 
  private:
-  std::map<std::string, std::pair<int32_t, int32_t>> vocabularies_;  // source and target sizes, by corpus
+  std::map<std::string, CorpusManifest> manifests_;  // by corpus
   std::map<std::tuple<std::string, std::string, int32_t, bool>, std::optional<double>> levels_;
 };
 

@@ -20,6 +20,7 @@
 #include "launch/process_session.h"
 #include "launch/time_limit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -178,8 +179,11 @@ absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& lo
         "no command; for example: hadal supervise -- mpirun -n 2 hadal train run.textproto");
   }
   if (OptionValue(options.command, "--resume") == "never") {
-    return absl::InvalidArgumentError(
-        "--resume never would start over after every crash; give a fresh --run-dir instead");
+    const std::string run_directory = OptionValue(options.command, "--run-dir").value_or("run");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--resume never would start over after a crash wherever rank 0 does not see HADAL_JOB_START; leave it out and "
+        "give a fresh --run-dir, or move ",
+        JoinPath(run_directory, "checkpoints"), " away"));
   }
   SetKeepalive();
   MarkJobStart();

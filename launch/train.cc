@@ -178,7 +178,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                          ShareValidationBleu(prepared, layout, collectives, sinks));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, prepared, layout, bleu.get()));
   HADAL_RETURN_IF_ERROR(TellPlacement(rank, layout.pipeline.grid));
-  HADAL_RETURN_IF_ERROR(BeginRun(arguments, prepared.config, world.rank(), collectives, sinks, *trainer));
+  HADAL_RETURN_IF_ERROR(BeginRun(arguments, prepared, world.rank(), collectives, sinks, *trainer));
   HADAL_RETURN_IF_ERROR(
       collectives.AllOk(OpenRun(rank, prepared, layout.pipeline.grid, trainer->progress().step), "run directory"));
   return Train(rank, wait_timeout, *trainer);

@@ -7,6 +7,7 @@
 #include "tools/config/config_layers.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
+#include "tools/config/model_vocabularies.h"
 #include "tools/config/resolved_config.h"
 
 namespace hadal {
@@ -47,9 +48,7 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
                        "\" were prepared with different vocabularies. Prepare them together."));
     }
   }
-  options.model.source_vocabulary = manifest.source_vocabulary.size;
-  options.model.target_vocabulary = manifest.target_vocabulary.size;
-  return absl::OkStatus();
+  return SetVocabularies(manifest, options.train_data, options.model);
 }
 
 // What follows from run.config.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launch/checkpoint_agreement.h"
+#include "launch/checkpoint_vocabularies.h"
 #include "launch/resume_request.h"
 #include "pipeline/checkpoint/checkpoint.h"
 #include "runtime/files.h"
@@ -46,27 +47,36 @@ absl::StatusOr<std::string> AsRankZeroFinds(const std::function<absl::StatusOr<s
   return directory;
 }
 
+// Rank 0 compares a checkpoint's vocabularies with the corpus's.  Errors: those of the comparison, on all ranks.
+absl::Status AgreeOnVocabularies(const std::string& checkpoint, const PreparedRun& run, int rank,
+                                 Collectives& collectives) {
+  return collectives.AllOk(rank == 0 ? CheckVocabularies(checkpoint, *run.train) : absl::OkStatus(),
+                           "comparing vocabularies");
+}
+
 // Goes on from the run's newest checkpoint, which `found` was when rank 0 looked.
-absl::Status ResumeNewest(const TrainArguments& arguments, const config::RunConfig& config, const std::string& found,
-                          int rank, Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
+absl::Status ResumeNewest(const TrainArguments& arguments, const PreparedRun& run, const std::string& found, int rank,
+                          Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
   HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
   // Reading may have refused the one that was found, and gone on to an older one, of other settings.
   const std::string loaded =
       JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
   const bool ask = rank == 0 && loaded != found;
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(ask ? CheckResumable(arguments, config, loaded, sinks) : absl::OkStatus(),
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(ask ? CheckResumable(arguments, run.config, loaded, sinks) : absl::OkStatus(),
                                           "comparing settings"));
+  if (loaded != found) HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(loaded, run, rank, collectives));
   return AgreeOnCheckpoint(loaded, HostName(), collectives);
 }
 
 // Loads what `arguments` ask for into `trainer`; where they ask for nothing it stays at step 0.
-absl::Status Load(const TrainArguments& arguments, const config::RunConfig& config, int rank, Collectives& collectives,
+absl::Status Load(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
                   TrainingSinks& sinks, Trainer& trainer) {
-  const auto resume = [&] { return FindResume(arguments, config, sinks); };
+  const auto resume = [&] { return FindResume(arguments, run.config, sinks); };
   HADAL_ASSIGN_OR_RETURN(const std::string resumed,
                          AsRankZeroFinds(resume, rank, collectives, "looking for a checkpoint", "where to resume"));
+  if (!resumed.empty()) HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(resumed, run, rank, collectives));
   if (!resumed.empty() && arguments.resume == "auto") {
-    return ResumeNewest(arguments, config, resumed, rank, collectives, sinks, trainer);
+    return ResumeNewest(arguments, run, resumed, rank, collectives, sinks, trainer);
   }
   if (!resumed.empty()) {
     HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(resumed, HostName(), collectives));
@@ -77,6 +87,7 @@ absl::Status Load(const TrainArguments& arguments, const config::RunConfig& conf
   const auto resolve = [&] { return ResolveCheckpoint(arguments.init_from); };
   HADAL_ASSIGN_OR_RETURN(const std::string given,
                          AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
+  HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(given, run, rank, collectives));
   HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
   return trainer.InitializeFrom(given);
 }
@@ -99,8 +110,8 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const co
   return directory;
 }
 
-absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& config, int rank,
-                      Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
+absl::Status BeginRun(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
+                      TrainingSinks& sinks, Trainer& trainer) {
   const std::string& run_directory = arguments.run_directory;
   const auto look = [&] { return ResumeOfThisStart(run_directory, arguments.resume, FromEnvironment); };
   TrainArguments now = arguments;
@@ -110,7 +121,7 @@ absl::Status BeginRun(const TrainArguments& arguments, const config::RunConfig& 
     sinks.Tell(absl::StrCat("an earlier start of this job has done --resume ", arguments.resume,
                             ": going on from the newest checkpoint"));
   }
-  HADAL_RETURN_IF_ERROR(Load(now, config, rank, collectives, sinks, trainer));
+  HADAL_RETURN_IF_ERROR(Load(now, run, rank, collectives, sinks, trainer));
   const int64_t step = trainer.progress().step;
   return collectives.AllOk(rank == 0 ? NoteResume(run_directory, now.resume, step, FromEnvironment) : absl::OkStatus(),
                            "noting --resume");

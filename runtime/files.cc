@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -101,7 +102,10 @@ absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot read ", path, ": it is not a regular file"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot read ", path, ": it is ",
+        S_ISDIR(info.st_mode) ? "a directory; name a file"
+                              : "a pipe or a device; write what comes from it into a file, and name that"));
   }
   return file;
 }
@@ -121,6 +125,19 @@ absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::str
   std::string contents(static_cast<size_t>(bytes), '\0');
   HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));
   return contents;
+}
+
+// A file renamed to the name of a device or a pipe would take it from everybody. /dev/stdout is a link into /proc, even
+// where it leads to a regular file.
+absl::Status CheckReplaceable(const std::string& path) {
+  struct stat info;
+  const bool regular = stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+  std::array<char, 7> target = {};
+  const bool stream =
+      readlink(path.c_str(), target.data(), target.size() - 1) > 0 && std::string_view(target.data()) == "/proc/";
+  if (regular && !stream) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, and no file; choose the name of a file"));
 }
 
 // Opens an empty file, to be renamed to `path`, that nobody else writes: `path`.<unique>, with a number after it if
@@ -218,6 +235,7 @@ absl::Status CreationError(int error, const std::string& path) {
 absl::Status CheckCreatable(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return CreationError(EISDIR, path);
+  HADAL_RETURN_IF_ERROR(CheckReplaceable(path));
   const std::string directory = DirectoryName(path);
   if (stat(directory.c_str(), &info) != 0) return CreationError(errno, path);
   if (!S_ISDIR(info.st_mode)) return CreationError(ENOTDIR, path);
@@ -301,6 +319,7 @@ absl::Status WriteNewFile(const std::string& path, std::string_view text) {
 }
 
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique) {
+  HADAL_RETURN_IF_ERROR(CheckReplaceable(path));
   std::string temporary;
   HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenTemporary(path, unique, temporary));
   absl::Status status = WriteAll(file, text, temporary);

@@ -78,7 +78,8 @@ absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
 // Replaces the contents atomically and durably. A reader, or a crash, sees the old text or the new one; of several
 // writers at once the last one's text, whole. The temporary name is `path`.<unique>, with a number after it where
-// another writer uses that name; a file that a crash left there is overwritten. Errors name `path`.
+// another writer uses that name; a file that a crash left there is overwritten. Errors name `path`;
+// FailedPrecondition for the name of a device or a pipe, which stays what it is.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique);
 
 // `status` with `from` replaced by `to` in its message: the name asked for instead of the temporary one.

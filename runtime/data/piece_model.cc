@@ -3,6 +3,9 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <cstddef>
+#include <string_view>
+
 namespace hadal {
 namespace {
 
@@ -23,18 +26,47 @@ class LibraryModel : public PieceModel {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
-// Feeds sentences to the trainer without copying them.
+// The trainer ends the process where a word has more than 65,535 characters, and normalising makes up to six of a byte.
+constexpr size_t kLongestPart = 10'000;  // bytes
+
+// The first bytes of a text: all, or those up to its last space within kLongestPart. A word that is longer is cut
+// between two characters.
+std::string_view FirstPart(std::string_view text) {
+  if (text.size() <= kLongestPart) return text;
+  const size_t space = text.rfind(' ', kLongestPart);
+  if (space != std::string_view::npos && space > 0) return text.substr(0, space);
+  size_t end = kLongestPart;
+  while (end > 1 && (static_cast<unsigned char>(text[end]) & 0xC0u) == 0x80u) --end;
+  return text.substr(0, end);
+}
+
+// Feeds sentences to the trainer, long ones in parts, the others without copying them.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
-  explicit Sentences(const std::vector<std::string>& sentences) : sentences_(sentences) {}
+  explicit Sentences(const std::vector<std::string>& sentences) : sentences_(sentences) { Take(); }
   bool done() const override { return next_ == sentences_.size(); }
-  void Next() override { ++next_; }
-  const std::string& value() const override { return sentences_[next_]; }
+  void Next() override {
+    begin_ += size_;
+    if (begin_ == sentences_[next_].size()) {
+      ++next_;
+      begin_ = 0;
+    }
+    Take();
+  }
+  const std::string& value() const override { return size_ == sentences_[next_].size() ? sentences_[next_] : part_; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
+  void Take() {
+    if (done()) return;
+    const std::string_view part = FirstPart(std::string_view(sentences_[next_]).substr(begin_));
+    size_ = part.size();
+    if (size_ != sentences_[next_].size()) part_ = part;
+  }
+
   const std::vector<std::string>& sentences_;
-  size_t next_ = 0;
+  size_t next_ = 0, begin_ = 0, size_ = 0;  // the sentence, and the bytes of it
+  std::string part_;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTr
           {"eos_id", absl::StrCat(kEosToken)},
           {"unk_id", absl::StrCat(kUnknownToken)},
           {"hard_vocab_limit", "false"},       // if the vocabulary comes out smaller, its size is the largest possible
-          {"max_sentence_length", "1048576"},  // bytes; the trainer drops longer ones silently
+          {"max_sentence_length", "1048576"},  // bytes; TrainPieceModel hands over shorter parts
           {"num_threads", "1"},
           {"minloglevel", "3"}};
 }

@@ -128,6 +128,26 @@ TEST_P(VocabularyTrainingTest, TooSmallNamesTheSmallestAndThatOneWorks) {
   EXPECT_TRUE(TrainVocabulary(options, kSentences).ok());
 }
 
+// SentencePiece would end the process at a word of more than 65,535 characters; a line of a text without spaces is one.
+TEST_P(VocabularyTrainingTest, AWordMayBeOfAnyLength) {
+  std::string word;
+  for (int i = 0; i < 40'000; ++i) word += "üx";
+  const absl::StatusOr<Vocabulary> vocabulary =
+      TrainVocabulary({.algorithm = GetParam(), .size = 18}, {word, "a short line"});
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  EXPECT_THAT(vocabulary->Encode("üx"), ::testing::Not(::testing::Contains(kUnknownToken)));
+}
+
+// It would leave such lines out without a word.
+TEST_P(VocabularyTrainingTest, ALineOfSeveralMegabytesIsTrainedOn) {
+  std::string line;
+  for (int i = 0; i < 200'000; ++i) line += "the zebra ";
+  const absl::StatusOr<Vocabulary> vocabulary =
+      TrainVocabulary({.algorithm = GetParam(), .size = 14}, {line, "the cat"});
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  EXPECT_THAT(vocabulary->Encode("zebra"), ::testing::Not(::testing::Contains(kUnknownToken)));
+}
+
 TEST_P(VocabularyTrainingTest, NoTextIsAnError) {
   const VocabularyTraining options = {.algorithm = GetParam(), .size = 60};
   EXPECT_THAT(Message(TrainVocabulary(options, {})), HasSubstr("no text"));

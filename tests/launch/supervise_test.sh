@@ -131,7 +131,8 @@ starts 2; [ "$(uniq begun | wc -l)" -eq 1 ] || fail "the second start is not of 
 echo "bad use"
 expect 2 "$hadal" supervise
 expect 2 "$hadal" supervise -- "$work/no-such-program"
-expect 2 "$hadal" supervise -- bash job --resume never
+expect 2 "$hadal" supervise -- bash job --resume never; says "leave it out"; says "move run/checkpoints away"
+expect 2 "$hadal" supervise -- bash job --resume=never --run-dir "my run"; says "move my run/checkpoints away"
 expect 2 "$hadal" supervise --tries 0 -- bash job
 
 finished

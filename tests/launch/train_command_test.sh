@@ -151,6 +151,15 @@ expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
 expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
 expect 1 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
 
+echo "a corpus that was prepared anew has another vocabulary, of the same size"
+expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out anew --vocab-size 300 --vocab-type unigram
+anew=("${base[@]}" --set data.train=anew/train --set data.validation=anew/valid)
+expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with another source vocabulary"; says "unbroken/$last/vocabulary.model"
+cp -r unbroken other_corpus
+expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with another source vocabulary"
+expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with another source vocabulary"
+expect 0 "${anew[@]}" --set stop.steps=1 --run-dir new_weights
+
 echo "sentences longer than the model's positions are left out, and said"
 expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=1 --run-dir short; says "%) are left out"
 expect 2 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=0 --run-dir none; says "data.max_left_out"

@@ -79,6 +79,19 @@ TEST_F(TrainPreparationTest, ASharedVocabularyIsCarriedOnce) {
   EXPECT_EQ(run->vocabularies[0].name, "vocabulary.txt");
 }
 
+// Of one size or not: an id is another piece on either side.
+TEST_F(TrainPreparationTest, OneEmbeddingForAllNeedsOneVocabulary) {
+  StoreCorpus("train", words_, *Vocabulary::FromTokens({"x", "y", "z"}));
+  arguments_.config.overrides = {"model.sharing=all"};
+  EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
+              AllOf(HasSubstr("needs one vocabulary"), HasSubstr("Prepare it without --separate"),
+                    HasSubstr("\n  --set model.sharing=all")));
+  for (const char* sharing : {"decoder", "none"}) {
+    arguments_.config.overrides = {std::string("model.sharing=") + sharing};
+    EXPECT_TRUE(PrepareRun(arguments_, {}).ok()) << sharing;
+  }
+}
+
 TEST_F(TrainPreparationTest, ACorpusThatIsNotThereIsToldWithItsField) {
   EXPECT_THAT(Error(absl::StatusCode::kNotFound),
               AllOf(HasSubstr(directory_ / "train"), HasSubstr("data.train is a prefix of files")));

@@ -20,11 +20,19 @@ expect 2 "${prepare[@]}" two.txt two.txt --vocab-size 8000; says "ids, 8000 were
 expect 2 "$hadal" prepare --out prepared; says "give --train"
 expect 2 "$hadal" inspect batch --data data/train --step -1; says "steps count from 0"
 expect 2 "$hadal" inspect batch --data data/train --target-tokens 1; says "raise the capacities"
+expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-pairs 0; says "at least 1"
+for command in "plan run.textproto --gflops" "checkpoint average run --out mean --last" "checkpoint average run --out mean --best" "checkpoint diff run run --lines"; do
+  expect 2 "$hadal" $command -1; says "not in range"; lacks "[0-9]\{30\}"
+done
 expect 2 "$hadal" curve metrics.jsonl --metric gradient; says "it has loss"
 expect 2 "$hadal" bleu --reference two.txt --input one.txt; says "one line a sentence"
 expect 2 "$hadal" schedule print --chunks 2; says "use the schedule interleaved_1f1b"
 expect 2 "$hadal" simulate --slow-rank x; says "RANK=FACTOR"
 expect 2 "$hadal" checkpoint average run --out mean; says "--last N"
+
+echo "a device or a pipe is not replaced"
+mkfifo pipe
+expect 1 "$hadal" simulate --svg pipe; says "cannot replace pipe"; [ -p pipe ] || fail "the pipe is gone"
 
 echo "not there"
 expect 1 "${prepare[@]}" gone.txt two.txt; says gone.txt

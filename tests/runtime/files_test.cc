@@ -104,7 +104,10 @@ TEST(FilesTest, ADescriptorIsClosedWithItsOwnerAndWhenAnotherTakesItsPlace) {
 TEST(FilesTest, APipeDoesNotHangAReader) {
   TemporaryDirectory directory;
   ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(OpenFile(directory / "pipe").status().code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status pipe = OpenFile(directory / "pipe").status();
+  EXPECT_EQ(pipe.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(pipe.message()), HasSubstr("a pipe or a device; write what comes from it into a file"));
+  EXPECT_THAT(std::string(OpenFile(directory.path()).status().message()), HasSubstr("a directory; name a file"));
 }
 
 TEST(FilesTest, ReadingInsideADirectoryStaysInside) {
@@ -164,6 +167,25 @@ TEST(FilesTest, ErrorsOfReplacingSpeakOfTheFileThatWasAskedFor) {
   const FileSizeLimit limit(10);
   const absl::Status full = ReplaceFile(directory / "large", std::string(100, 'x'), "4711");
   EXPECT_THAT(std::string(full.message()), HasSubstr("cannot write " + (directory / "large") + ": "));
+}
+
+// Renaming a file over /dev/null would take it from the whole machine.
+TEST(FilesTest, ADeviceOrAPipeIsNotReplaced) {
+  TemporaryDirectory directory;
+  ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("/dev/null", (directory / "null").c_str()), 0);
+  ASSERT_TRUE(WriteNewFile(directory / "redirected", "").ok());
+  const FileDescriptor redirected = *OpenFile(directory / "redirected");
+  ASSERT_EQ(symlink(("/proc/self/fd/" + std::to_string(redirected.get())).c_str(), (directory / "stdout").c_str()), 0);
+  for (const std::string name : {"pipe", "null", "stdout"}) {
+    const absl::Status status = ReplaceFile(directory / name, "text", "1");
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot replace " + (directory / name) + ": "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("choose the name of a file"));
+    EXPECT_EQ(CheckCreatable(directory / name), status);
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(directory / "pipe"));
+  EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("null", "pipe", "redirected", "stdout"));
 }
 
 TEST(FilesTest, WhatACrashLeftDoesNotStopReplacing) {

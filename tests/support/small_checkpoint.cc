@@ -89,7 +89,7 @@ absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, c
                            .config_text = options.config_text,
                            .model_settings = R"({"d_model": 256})",
                            .files = {},
-                           .attachments = {{"vocabulary.model", std::string("bytes\0\n", 7)}},
+                           .attachments = {{"vocabulary.model", options.vocabulary}},
                            .is_best = options.is_best};
   for (int rank = 0; rank < options.ranks; ++rank) {
     HADAL_ASSIGN_OR_RETURN(const WrittenFile file,

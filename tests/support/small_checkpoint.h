@@ -49,6 +49,7 @@ struct SaveOptions {
   double validation_nll = std::numeric_limits<double>::infinity();
   bool is_best = false;
   std::string config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n";
+  std::string vocabulary = std::string("bytes\0\n", 7);
 };
 // Saves `state` as `ranks` ranks would. Returns Commit's result.
 absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options = {});

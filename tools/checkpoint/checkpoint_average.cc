@@ -25,6 +25,11 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
     const absl::Status same =
         CompareParameters(readers.back().manifest().parameters, readers.front().manifest().parameters);
     if (!same.ok()) return absl::Status(same.code(), absl::StrCat(input, ": ", same.message()));
+    if (readers.back().manifest().attachments != readers.front().manifest().attachments) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(input, ": its vocabulary is another than that of ", inputs.front(),
+                       ": the same ids are other pieces; average checkpoints of one run"));
+    }
   }
   return readers;
 }

@@ -28,8 +28,8 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
                                                            const CheckpointSelection& selection);
 
 // Writes the mean of `inputs` (checkpoint directories, at least one) to `directory`, which must not exist and appears
-// whole or not at all. Memory: three slices. Errors: AlreadyExists, FailedPrecondition for different models, those of
-// CheckpointReader.
+// whole or not at all. Memory: three slices. Errors: AlreadyExists, FailedPrecondition for different models or
+// vocabularies, those of CheckpointReader.
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
                                 std::ostream& out);
 

@@ -19,6 +19,8 @@
 namespace hadal {
 namespace {
 
+constexpr int kMostNamed = 1'000'000;  // checkpoints, or tensors: more than there are
+
 int Report(const absl::Status& status) {
   std::cout << std::flush;
   if (!status.ok()) std::cerr << status.message() << "\n";
@@ -76,7 +78,7 @@ void AddDiffCommand(CLI::App& command, int& exit_code) {
   diff.add_flag("--weights-only", options->weights_only, "Leave Adam's moments out");
   diff.add_option("--lines", options->lines, "Tensors to list, the most different first; 0: all")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, kMostNamed));
   diff.callback([=, &exit_code] { exit_code = Diff(*a, *b, *options); });
 }
 
@@ -101,9 +103,10 @@ void AddAverageCommand(CLI::App& command, int& exit_code) {
   auto directory = std::make_shared<std::string>();
   CLI::App& average = *command.add_subcommand("average", "Average the weights of several checkpoints");
   average.add_option("DIR", *inputs, "Checkpoint directories, or one run directory with --last or --best")->required();
-  auto* last = average.add_option("--last", selection->last, "The newest N of the run")->check(CLI::PositiveNumber);
+  auto* last =
+      average.add_option("--last", selection->last, "The newest N of the run")->check(CLI::Range(1, kMostNamed));
   average.add_option("--best", selection->best, "The N with the lowest validation nll of the run")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMostNamed))
       ->excludes(last);
   average.add_option("-o,--out", *directory, "Directory to write")->required();
   average.callback([=, &exit_code] { exit_code = Report(Average(*inputs, *selection, *directory)); });

@@ -38,6 +38,10 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   if (options.max_tokens < 1) {
     return absl::InvalidArgumentError(absl::StrCat("--max-tokens ", options.max_tokens, " keeps nothing; at least 1"));
   }
+  if (options.vocabulary_pairs < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--vocab-pairs ", options.vocabulary_pairs, " trains the vocabulary on nothing; at least 1"));
+  }
   if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
     return absl::InvalidArgumentError(
         "plain text has one side and one vocabulary; leave out --separate, --source-vocab and --target-vocab");
@@ -205,11 +209,14 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   const double begin = MonotonicSeconds();
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
-  HADAL_ASSIGN_OR_RETURN(const std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
+  HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
   HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
-  HADAL_ASSIGN_OR_RETURN(const PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
-  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies,
-                         PrepareVocabularies(options, given, splits[0], usable, out));
+  HADAL_ASSIGN_OR_RETURN(PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
+  if (!given) {
+    HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], usable, out));
+  }
+  HADAL_RETURN_IF_ERROR(output.Clear());
+  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
   DescribeVocabularies(vocabularies, options, out);
   std::vector<CorpusManifest> manifests;
   for (const Split& split : splits) {

@@ -1,8 +1,14 @@
 #include "tools/corpus/prepare_output.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 
@@ -11,16 +17,29 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
 
+constexpr std::array<const char*, 3> kSplits = {"train", "valid", "test"};
+
 std::string LockPath(const std::string& folder) { return JoinPath(folder, ".prepare.lock"); }
 
 // The manifests of corpora in the folder.
 std::vector<std::string> Manifests(const std::string& folder) {
   std::vector<std::string> paths;
-  for (const char* split : {"train", "valid", "test"}) {
+  for (const char* split : kSplits) {
     const std::string path = JoinPath(folder, absl::StrCat(split, ".json"));
     if (PathExists(path)) paths.push_back(path);
   }
   return paths;
+}
+
+// "train.00012.shard", or one that was being written: "train.00012.shard.partial".
+bool IsShard(absl::string_view name) {
+  absl::ConsumeSuffix(&name, ".partial");
+  if (!absl::ConsumeSuffix(&name, ".shard")) return false;
+  return std::ranges::any_of(kSplits, [name](const char* split) {
+    absl::string_view number = name;
+    return absl::ConsumePrefix(&number, absl::StrCat(split, ".")) && !number.empty() &&
+           std::ranges::all_of(number, absl::ascii_isdigit);
+  });
 }
 
 }  // namespace
@@ -34,23 +53,28 @@ absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite)
 
 absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, bool overwrite) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
+  const bool was_left_unfinished = PathExists(LockPath(folder));
   absl::StatusOr<FileDescriptor> lock = OpenLocked(LockPath(folder));
   if (absl::IsAborted(lock.status())) {
     return absl::FailedPreconditionError(
         absl::StrCat("another hadal prepare is writing into ", folder, "; wait for its end, or choose another --out"));
   }
   HADAL_RETURN_IF_ERROR(lock.status());
-  PrepareOutput output(folder, *std::move(lock));
+  PrepareOutput output(folder, *std::move(lock), was_left_unfinished);
   HADAL_RETURN_IF_ERROR(CheckFree(folder, overwrite));  // another may have prepared there since it was looked at
-  HADAL_RETURN_IF_ERROR(output.RemoveManifests());
   return output;
 }
 
 PrepareOutput::~PrepareOutput() {
-  if (lock_.valid()) RemoveTree(LockPath(folder_)).IgnoreError();
+  if (lock_.valid() && !is_unfinished_ && !was_left_unfinished_) RemoveTree(LockPath(folder_)).IgnoreError();
 }
 
-absl::Status PrepareOutput::RemoveManifests() {
+absl::Status PrepareOutput::Clear() {
+  is_unfinished_ = true;
+  if (was_left_unfinished_) {
+    HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder_));
+    std::ranges::copy_if(names, std::inserter(old_shards_, old_shards_.end()), IsShard);
+  }
   for (const std::string& path : Manifests(folder_)) {
     // One that cannot be read names nothing; what it had is left alone.
     const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
@@ -63,12 +87,13 @@ absl::Status PrepareOutput::RemoveManifests() {
   return absl::OkStatus();
 }
 
-absl::Status PrepareOutput::RemoveSurplus(const std::vector<CorpusManifest>& manifests) const {
+absl::Status PrepareOutput::RemoveSurplus(const std::vector<CorpusManifest>& manifests) {
   std::set<std::string> surplus = old_shards_;
   for (const CorpusManifest& manifest : manifests) {
     for (const ShardReference& shard : manifest.shards) surplus.erase(shard.file);
   }
   for (const std::string& file : surplus) HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(folder_, file)));
+  is_unfinished_ = was_left_unfinished_ = false;
   return absl::OkStatus();
 }
 

@@ -19,16 +19,6 @@ absl::StatusOr<SavedVocabulary> SaveAs(Vocabulary vocabulary, const std::string&
   return saved;
 }
 
-absl::StatusOr<PreparedVocabularies> Save(Vocabulary source, Vocabulary target, const std::string& directory) {
-  if (source.contents() == target.contents()) {
-    HADAL_ASSIGN_OR_RETURN(const SavedVocabulary shared, SaveAs(std::move(source), "vocabulary", directory));
-    return PreparedVocabularies{shared, shared};
-  }
-  HADAL_ASSIGN_OR_RETURN(SavedVocabulary saved_source, SaveAs(std::move(source), "source", directory));
-  HADAL_ASSIGN_OR_RETURN(SavedVocabulary saved_target, SaveAs(std::move(target), "target", directory));
-  return PreparedVocabularies{std::move(saved_source), std::move(saved_target)};
-}
-
 // Source and target lines in turn: a trainer with a limit of its own would see both languages.
 std::vector<std::string> Interleave(SampledText text) {
   if (text.source.empty()) return std::move(text.target);
@@ -68,21 +58,29 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
   return CorpusVocabularies{std::move(source), std::move(target)};
 }
 
-absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options,
-                                                         const std::optional<CorpusVocabularies>& given,
-                                                         const Split& train, int64_t usable, std::ostream& out) {
-  if (given) return Save(given->source, given->target, options.output);
-  const int64_t limit = std::max<int64_t>(1, options.vocabulary_pairs);
-  const int64_t stride = (usable + limit - 1) / limit;
+absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train, int64_t usable,
+                                                     std::ostream& out) {
+  const int64_t stride = (usable - 1) / options.vocabulary_pairs + 1;
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, stride));
   Announce(options, static_cast<int64_t>(text.target.size()), out);
   if (!options.separate) {
-    HADAL_ASSIGN_OR_RETURN(const Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
-    return Save(shared, shared, options.output);
+    HADAL_ASSIGN_OR_RETURN(Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
+    return CorpusVocabularies{shared, shared};
   }
   HADAL_ASSIGN_OR_RETURN(Vocabulary source, TrainVocabulary(options.training, text.source));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target, TrainVocabulary(options.training, text.target));
-  return Save(std::move(source), std::move(target), options.output);
+  return CorpusVocabularies{std::move(source), std::move(target)};
+}
+
+absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory) {
+  if (vocabularies.source.contents() == vocabularies.target.contents()) {
+    HADAL_ASSIGN_OR_RETURN(const SavedVocabulary shared,
+                           SaveAs(std::move(vocabularies.source), "vocabulary", directory));
+    return PreparedVocabularies{shared, shared};
+  }
+  HADAL_ASSIGN_OR_RETURN(SavedVocabulary source, SaveAs(std::move(vocabularies.source), "source", directory));
+  HADAL_ASSIGN_OR_RETURN(SavedVocabulary target, SaveAs(std::move(vocabularies.target), "target", directory));
+  return PreparedVocabularies{std::move(source), std::move(target)};
 }
 
 }  // namespace hadal

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus_vocabulary.h"
@@ -22,12 +23,13 @@ struct PreparedVocabularies {
 // Errors: those of loading them; of options that no vocabulary could be trained with.
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
 
-// Saves the given vocabularies, or, where there are none, ones trained on `train`, of which `usable` pairs are usable.
-// Progress goes to `out`.
+// Vocabularies trained on `train`, of which `usable` pairs are usable. Progress goes to `out`.
 // Blocking: training takes seconds to minutes.
-// Errors: those of training and saving a vocabulary.
-absl::StatusOr<PreparedVocabularies> PrepareVocabularies(const PrepareOptions& options,
-                                                         const std::optional<CorpusVocabularies>& given,
-                                                         const Split& train, int64_t usable, std::ostream& out);
+// Errors: those of training a vocabulary.
+absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train, int64_t usable,
+                                                     std::ostream& out);
+
+// Saves them into `directory`, as one where they are the same.
+absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory);
 
 }  // namespace hadal

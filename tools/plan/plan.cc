@@ -15,6 +15,7 @@
 #include "tools/config/config_layers.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
+#include "tools/config/model_vocabularies.h"
 #include "tools/config/run_options.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_search.h"
@@ -38,7 +39,7 @@ struct PlanArguments {
 };
 
 // Of the prepared corpus the manifest is enough.
-absl::Status SetVocabularies(const PlanArguments& arguments, TrainOptions& options) {
+absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& options) {
   if (arguments.vocabulary > 0) {
     options.model.source_vocabulary = options.model.has_encoder() ? arguments.vocabulary : 0;
     options.model.target_vocabulary = arguments.vocabulary;
@@ -53,9 +54,7 @@ absl::Status SetVocabularies(const PlanArguments& arguments, TrainOptions& optio
                      "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
   }
   HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
-  options.model.source_vocabulary = manifest.source_vocabulary.size;
-  options.model.target_vocabulary = manifest.target_vocabulary.size;
-  return absl::OkStatus();
+  return SetVocabularies(manifest, options.train_data, options.model);
 }
 
 absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const TrainOptions& options) {
@@ -96,7 +95,7 @@ absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const con
   run.warnings.insert(run.warnings.end(), unheard.begin(), unheard.end());
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
   TrainOptions& options = run.train;
-  HADAL_RETURN_IF_ERROR(SetVocabularies(arguments, options));
+  HADAL_RETURN_IF_ERROR(FindVocabularies(arguments, options));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
   if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, options);
   HADAL_ASSIGN_OR_RETURN(const PlanReport report, ReportOfConfig(arguments, options));
@@ -133,7 +132,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   command.add_option("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-3, 1e9));
   command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       ->check(CLI::Range(5, 1 << 24));
   CLI::Option* device =

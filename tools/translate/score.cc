@@ -155,6 +155,10 @@ class Scoring {
           HumanCount(pairs_), What(), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4), HumanCount(words_),
           HumanValue(std::exp(nll_of_word), 4));
     }
+    if (pairs_ == 0) {
+      log_ << "nothing was scored" << (skipped_ == 0 ? absl::StrCat(": ", options_.target, " holds no line") : "")
+           << "\n";
+    }
     if (skipped_ > 0) log_ << absl::StrFormat("skipped %s %s that are too long\n", HumanCount(skipped_), What());
   }
 

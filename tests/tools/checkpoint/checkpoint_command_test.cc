@@ -309,6 +309,18 @@ TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
   EXPECT_THAT(again.err, HasSubstr("is there already"));
 }
 
+TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {
+  const TemporaryDirectory elsewhere;
+  SmallState state(SmallParameters(), 3);
+  CheckpointWriter writer = SmallWriter(elsewhere.path());
+  const auto other = Save(writer, state, {.vocabulary = "another"});
+  ASSERT_TRUE(other.ok()) << other.status();
+  const Outcome outcome = Command({"average", steps_[0], other->directory, "--out", run_ / "mean"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": its vocabulary is another than that of " + steps_[0]));
+  EXPECT_FALSE(PathExists(run_ / "mean"));
+}
+
 TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
   const TemporaryDirectory elsewhere;
   std::vector<CheckpointParameter> parameters = SmallParameters();

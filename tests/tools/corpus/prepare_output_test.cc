@@ -49,6 +49,20 @@ TEST_F(PrepareTest, AnOutputInUseIsKeptUnlessToldOtherwise) {
   EXPECT_EQ(SourceText(OpenCorpus("train"), 0), "The cat reads.");
 }
 
+// Whatever is found out before anything has to be written leaves the corpus of before as it was.
+TEST_F(PrepareTest, AVocabularyThatCannotBeTrainedCostsNothing) {
+  ASSERT_TRUE(Run().ok());
+  const std::string manifest = Read("out/train.json"), vocabulary = Read("out/vocabulary.model");
+  options_.overwrite = true;
+  options_.training.size = 5000;
+  const absl::Status status = Run();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ids, 5000 were asked for"));
+  EXPECT_EQ(Read("out/train.json"), manifest);
+  EXPECT_EQ(Read("out/vocabulary.model"), vocabulary);
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+  EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
+}
+
 TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
   options_.valid = options_.test = options_.train;
   ASSERT_TRUE(Run().ok());
@@ -101,8 +115,10 @@ TEST_F(SurplusShardsTest, OverwritingLeavesNoShardThatOnlyTheCorpusOfBeforeNamed
 TEST_F(SurplusShardsTest, TheyGoLast) {
   std::filesystem::create_directories(options_.output);
   WriteFourShards("train");
-  const absl::StatusOr<PrepareOutput> output = PrepareOutput::Take(options_.output, /*overwrite=*/true);
+  absl::StatusOr<PrepareOutput> output = PrepareOutput::Take(options_.output, /*overwrite=*/true);
   ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_EQ(OpenCorpus("train").size(), 4) << "taking the folder clears nothing yet";
+  ASSERT_TRUE(output->Clear().ok());
   EXPECT_EQ(Corpus::Open(Path("out/train")).status().code(), absl::StatusCode::kNotFound);
   CorpusWriter writer = *CorpusWriter::Create({.prefix = Path("out/train"),
                                                .source_vocabulary = {"vocabulary.model", 60, 0},
@@ -115,6 +131,37 @@ TEST_F(SurplusShardsTest, TheyGoLast) {
   ASSERT_TRUE(output->RemoveSurplus({manifest}).ok());
   EXPECT_THAT(Shards(), ElementsAre("train.00000.shard"));
   EXPECT_EQ(OpenCorpus("train").size(), 1);
+}
+
+// A process that is killed while it writes leaves its lock's file, and shards that no manifest names.
+TEST_F(SurplusShardsTest, WhatAKilledProcessLeftGoesAsWell) {
+  std::filesystem::create_directories(options_.output);
+  WriteFourShards("train");
+  WriteFourShards("valid");
+  std::filesystem::remove(Path("out/train.json"));
+  std::filesystem::remove(Path("out/valid.json"));
+  Write("out/test.00000.shard.partial", "half");
+  Write("out/train.mine.shard", "nobody's");
+  Write("out/.prepare.lock", "");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(*ListDirectory(Path("out")),
+              ElementsAre("train.00000.shard", "train.json", "train.mine.shard", "vocabulary.model"));
+  EXPECT_EQ(OpenCorpus("train").size(), 3);
+}
+
+TEST_F(SurplusShardsTest, AProcessThatFailsWhileItWritesLeavesWordOfIt) {
+  ASSERT_TRUE(Run().ok());
+  WriteFourShards("train");
+  std::filesystem::remove(Path("out/vocabulary.model"));
+  std::filesystem::create_directories(Path("out/vocabulary.model/full"));  // cannot be replaced
+  options_.overwrite = true;
+  EXPECT_FALSE(Run().ok());
+  EXPECT_FALSE(std::filesystem::exists(Path("out/train.json")));
+  std::filesystem::remove_all(Path("out/vocabulary.model"));
+  options_.overwrite = false;
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(*ListDirectory(Path("out")), ElementsAre("train.00000.shard", "train.json", "vocabulary.model"));
 }
 
 TEST_F(SurplusShardsTest, ADamagedManifestNamesNothing) {

@@ -94,6 +94,18 @@ TEST_F(ScoreTest, PerplexityATokenAndAWord) {
                                               HumanValue(std::exp(nll / kWords), 4))));
 }
 
+TEST_F(ScoreTest, NothingToScoreIsSaid) {
+  ScoreOptions options = Options("");
+  for (const int ranks : {1, 2}) {
+    EXPECT_TRUE(Score(options, ranks)->empty());
+    EXPECT_EQ(log_, absl::StrCat("nothing was scored: ", options.target, " holds no line\n"));
+  }
+  SetContents(options.target, std::string(300, 'd') + "\n");
+  options.over_long = OverLong::kSkip;
+  EXPECT_EQ(Score(options)->size(), 1u);
+  EXPECT_EQ(log_, "nothing was scored\nskipped 1 lines that are too long\n");
+}
+
 TEST_F(ScoreTest, ALinesScoreDependsOnTheModelAlone) {
   const std::vector<Line> together = *Score(Options("the old cat\na dog\n\nthe mat sat on the red door\n"));
   EXPECT_EQ(*Score(Options("a dog\n")), std::vector<Line>{together[1]});

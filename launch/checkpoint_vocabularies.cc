@@ -1,0 +1,66 @@
+#include "launch/checkpoint_vocabularies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
+#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/vocabulary.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// The file of one side, `stem` and an extension, or of both; null where the checkpoint carries none.
+const AttachedFile* FileOf(const CheckpointManifest& manifest, const std::string& stem) {
+  for (const std::string& name : {stem, std::string("vocabulary")}) {
+    const auto found =
+        std::find_if(manifest.attachments.begin(), manifest.attachments.end(),
+                     [&](const AttachedFile& file) { return absl::StartsWith(file.name, absl::StrCat(name, ".")); });
+    if (found != manifest.attachments.end()) return &*found;
+  }
+  return nullptr;
+}
+
+// Files may differ and their ids not: a dictionary with other counts.
+bool SamePieces(const Vocabulary& a, const Vocabulary& b) {
+  if (a.size() != b.size()) return false;
+  for (int32_t id = 0; id < a.size(); ++id) {
+    if (a.Token(id) != b.Token(id)) return false;
+  }
+  return true;
+}
+
+absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const VocabularyReference& reference,
+                       const Vocabulary& vocabulary) {
+  const AttachedFile* const file = FileOf(reader.manifest(), side + ".vocabulary");
+  if (file == nullptr || file->crc32c == reference.crc32c) return absl::OkStatus();
+  const std::string path = JoinPath(reader.directory(), file->name);
+  HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file->name));
+  HADAL_ASSIGN_OR_RETURN(const Vocabulary carried, Vocabulary::Parse(std::move(contents), path));
+  if (SamePieces(carried, vocabulary)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(reader.directory(), " was trained with another ", side, " vocabulary than data.train has (",
+                   file->name, " there, ", reference.file,
+                   " here): its ids would become other pieces. Prepare the "
+                   "corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ",
+                   path, "), or start from new weights."));
+}
+
+}  // namespace
+
+absl::Status CheckVocabularies(const std::string& checkpoint, const Corpus& corpus) {
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(checkpoint));
+  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
+  const CorpusManifest& manifest = corpus.manifest();
+  if (!manifest.monolingual()) {
+    HADAL_RETURN_IF_ERROR(CheckSide(reader, "source", manifest.source_vocabulary, vocabularies.source));
+  }
+  return CheckSide(reader, "target", manifest.target_vocabulary, vocabularies.target);
+}
+
+}  // namespace hadal
