@@ -117,8 +117,8 @@ HADAL_DEVICE float Log(float x) { return logf(x); }
 HADAL_DEVICE uint32_t BitsOf(float x) { return __float_as_uint(x); }
 HADAL_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 
-// After a launch: an impossible one is our own bug. The error may be an earlier kernel's; with CUDA_LAUNCH_BLOCKING=1 it
-// is this one's.
+// Call this after a launch: an impossible one is our own bug. The error may be an earlier kernel's; with
+// CUDA_LAUNCH_BLOCKING=1 it is this one's.
 inline void CheckLaunch(cudaError_t status, const void* kernel, const LaunchShape& shape) {
   if (status == cudaSuccess) return;
   const char* name = nullptr;
