@@ -1,14 +1,14 @@
-// Executes a rank's program (schedule.h) on its parts: one loop with one switch, and what belongs to the program in
-// progress.
+// Executes a rank's program (schedule.h): one loop with one switch over its instructions, and the state of the program
+// in progress.
 //
 // The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk
-// backward → send; then the step's tail (step_tail.h). The sum over replicas starts beside the last micro-batch's
-// backward, as sublayers become complete.
-// Progress of transfers is made between sublayers. Every wait has a deadline whose error names peer, direction and
+// backward → send; then the step's tail (step_tail.h). The sum over replicas starts during the last micro-batch's
+// backward, as the gradients of sublayers become complete.
+// Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
 // micro-batch.
-// Threads: one thread a rank makes all calls but place(). Blocking: Run; when it returns nothing is under way, and the
-// device is idle. After an error the job can only end: an error of this rank's own (a message of another step, say)
-// has closed its communicators, before the arena can go that its receives lie in.
+// Threads: one thread per rank makes all calls except place(). Blocking: Run; when it returns, no transfer is under way
+// and the device is idle. After an error the job can only end. If the error is this rank's own (say, a message of
+// another step), the executor has closed its communicators, so that no receive can write into an arena that is freed.
 #pragma once
 
 #include <cstdint>
@@ -34,41 +34,41 @@
 
 namespace hadal {
 
-// On what programs run. All must outlive the executor.
+// What programs run on. Everything referenced must outlive the executor.
 struct ExecutorSetup {
   const PipelinePlan& pipeline;
   int stage = 0;            // of this rank
   RankParts& parts;         // bound before the first program
   StepTail& tail;           // told of each step before its program
   Communicator& world;      // the host's
-  Communicator& transfers;  // the world's that moves what kernels work on: the devices', or the host's
+  Communicator& transfers;  // of the same ranks: moves the tensors that kernels work on, in device or host memory
   TraceBuffer& trace;
   absl::Duration timeout;  // of each wait for a peer
 };
 
-// With what one program runs.
+// The inputs of one program.
 struct ProgramInputs {
   std::span<const PackedBatch> batches;  // [M] the program's micro-batches, as this rank's kernels take them
   StepScalars scalars;
-  DepthObserver* observer = nullptr;      // who looks at the tensors (it changes no bit of them); null: nobody
-  std::vector<float>* row_nll = nullptr;  // on the head's rank: the nll of every target row is added; null: not wanted
-  ProfileRelay* profile = nullptr;        // of the residual stream, in a forward program that profiles it
+  DepthObserver* observer = nullptr;      // sees the tensors and changes no bit of them; may be null
+  std::vector<float>* row_nll = nullptr;  // if not null: on the head's rank the nll of every target row is appended
+  ProfileRelay* profile = nullptr;        // only for a forward program that profiles the residual stream
 };
 
 class ProgramExecutor {
  public:
   explicit ProgramExecutor(const ExecutorSetup& setup);
-  // Its parts call back.
+  // Not copied: parts of it are called back.
   ProgramExecutor(const ProgramExecutor&) = delete;
   ProgramExecutor& operator=(const ProgramExecutor&) = delete;
 
-  // Runs `program` to its end. Times are added to the result's; the tail fills the rest.  REQUIRES: as many batches as
-  // the program has micro-batches.
+  // Runs `program` to its end. Adds its times to the result's; the tail fills the rest.
+  // REQUIRES: as many batches as the program has micro-batches.
   absl::Status Run(const RankProgram& program, const ProgramInputs& inputs, StepResult& result);
 
-  // Of each micro-batch of the last program, on the head's rank; else empty.
+  // The loss of each micro-batch of the last program, on the head's rank; elsewhere empty.
   std::span<const LossSums> losses() const { return losses_; }
-  // Where in its program this rank is; any thread may read it.
+  // The instruction that this rank is executing; any thread may read it.
   const ProgramPlace& place() const { return place_; }
 
  private:
@@ -83,11 +83,12 @@ class ProgramExecutor {
   absl::Status Backward(int chunk, const PackedBatch& batch);
   absl::Status SendForward(int chunk, const PackedBatch& batch);
   absl::Status SendBackward(int chunk, const PackedBatch& batch);
-  // Called between sublayers: whatever can move without waiting does.
+  // Called between sublayers: moves transfers along without waiting.
   void Progress();
-  // The step's gradients of all sublayers ≥ `first` are complete on this rank: with replicas they leave.
+  // Called when the step's gradients of all sublayers ≥ `first` are complete on this rank: starts their sum over
+  // replicas.
   void Complete(int32_t first);
-  // Where the nll of the batch's rows goes; empty where nobody wants it.
+  // The place for the nll of the batch's rows; empty if not wanted.
   Vector RowNll(const PackedBatch& batch);
   // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
   int RankBehind(int chunk, int chunks) const;
@@ -101,8 +102,8 @@ class ProgramExecutor {
   // The program in progress.
   ProgramInputs inputs_;
   StepResult* result_ = nullptr;
-  std::vector<LossSums> losses_;  // on the head's rank, of each micro-batch so far
-  absl::Status progress_status_;  // of what ran beside the computation: the first error
+  std::vector<LossSums> losses_;  // of each micro-batch so far, on the head's rank
+  absl::Status progress_status_;  // the first error of Progress
 };
 
 }  // namespace hadal

@@ -1,18 +1,18 @@
-// The trainer: steps, validation, checkpoints and stopping, the same on every rank.
+// The trainer runs the training loop on every rank: steps, validations, checkpoints, and the end of the run.
 //
-// A step's micro-batches are a function of (seed, step) alone, so every rank makes the list for itself; the engine runs
-// its replica's share; metrics leave through a sink on rank 0. Validations (validator.h) change no bit of training.
-// `step` always advances; `update` only when the update was applied (a gradient that is not finite, or a loss that is a
-// spike, skips it on all ranks alike).
-// After many skipped steps in a row a run goes back to its newest good checkpoint (run_health.h).
-// Checkpoints are written beside training (checkpoint/save_cycle.h).
+// Steps: a step's micro-batches are a function of (seed, step) alone, so every rank makes the same list, and the engine
+// runs its replica's share of it. `step` always advances. `update` advances only if the update was applied: a gradient
+// that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a row the run goes back
+// to its newest good checkpoint (run_health.h).
+// Validations (validator.h) change no bit of training. Checkpoints are written while training goes on
+// (checkpoint/save_cycle.h). Metrics leave through a sink on rank 0.
 //
-// A request to stop is asked after on every rank where a step's gradient norms are exchanged, and, since a validation
-// may take as long as many steps, once more before one; all ranks end with the same step, saved. A validation that is
-// due then is left out. The checkpoint says so (TrainingProgress::validation_due), and whoever goes on from it begins
-// with that validation, and with what depends on it: `best`, patience, a save. So a run that was stopped has the
-// validations of one that was not.
-// Threads: one a rank. Blocking. After an error the job can only end.
+// Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
+// take as long as many steps, before each validation. All ranks stop after the same step, and it is saved. A validation
+// that is due then is left out; the checkpoint says so (TrainingProgress::validation_due), and the run that resumes
+// from it begins with that validation and with what depends on it: `best`, patience, a save. So a run that was stopped
+// has the same validations as one that was not.
+// Threads: one per rank. Blocking. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
@@ -42,17 +42,17 @@
 
 namespace hadal {
 
-// What surrounds a training run. Referenced objects must outlive the trainer.
+// What a trainer needs beside its options. Referenced objects must outlive it.
 struct TrainingSurroundings {
   Communicator& communicator;       // the world's: stages × replicas
-  Communicator* devices = nullptr;  // see Engine::Create
+  Communicator* devices = nullptr;  // see EngineSetup
   Stream stream;
   const Corpus& train;
   const Corpus* validation = nullptr;  // may be null
   MetricsSink& sink;                   // called on rank 0 only
-  // A signal's flag, say: polled on every rank once a step, and before validations. May be empty.
+  // For example a signal's flag. Polled on every rank once a step, and before validations. May be empty.
   std::function<bool()> stop_requested;
-  // Called on every rank, for who watches or disturbs a run. May be empty.
+  // Called on every rank before each step, for a watchdog or for faults injected by tests. May be empty.
   std::function<void(int64_t step)> before_step;
   TranslateValidation validation_bleu;  // may be empty: no BLEU
   TraceRequest trace;                   // steps to trace; none by default

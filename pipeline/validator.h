@@ -1,12 +1,11 @@
-// A run's validations: how likely the model, with its weights as they are, holds the sentences of a corpus it is not
-// trained on.
+// The validator measures the current weights on a corpus that the model is not trained on.
 //
 //   nll = Σ −log p(target) / target tokens, </s> counted, natural logarithm; perplexity = exp(nll)
-// over the corpus's first sentences that fit a micro-batch, packed once, forward only and without dropout, in
-// training's buffers: no bit of training changes. The same on every rank and for every layout (Engine::Evaluate). The
-// lowest nll of a run is its best. Where a run translates, BLEU of some of the sentences follows
-// (decode/validation_bleu.h). When to validate is the trainer's question.
-// Threads: one a rank. Blocking: Run, which every rank calls after the same step.
+// over the corpus's first sentences that fit a micro-batch. They are packed once and run forward only, without dropout,
+// in training's buffers, so no bit of training changes. The nll has the same bits on every rank and for every layout
+// (Engine::Evaluate). The lowest nll of a run is its best. If the run translates, BLEU of some of the sentences follows
+// (decode/validation_bleu.h). The trainer decides when to validate.
+// Threads: one per rank. Blocking: Run, which every rank calls after the same step.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +28,22 @@ namespace hadal {
 using TranslateValidation = std::function<absl::StatusOr<TranslatedValidation>(Engine&, int64_t update)>;
 
 struct ValidatorSetup {
-  const Corpus& corpus;         // read by Create alone
+  const Corpus& corpus;         // read only by Create
   BatchCapacity capacity;       // of a micro-batch: training's
-  int64_t max_sentences = 0;    // the first that fit; 0: all
+  int64_t max_sentences = 0;    // 0: all that fit
   TranslateValidation bleu;     // may be empty: no BLEU
-  MetricsSink* sink = nullptr;  // of the rank that reports, which outlives the validator; null elsewhere
+  MetricsSink* sink = nullptr;  // on the rank that reports; must outlive the validator; null elsewhere
 };
 
 class Validator {
  public:
-  // Errors: InvalidArgument where no sentence fits.
+  // Errors: InvalidArgument if no sentence fits.
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
-  // Validates the weights that `engine` holds after `progress`.step steps, notes the outcome in `progress`
-  // (validation_nll; best_nll and best_step, or one more validation without improvement), and tells the sink.
-  // Errors: those of transfers and of the translation; then `progress` may be noted in part, and nothing is told.
+  // Validates the weights of `engine` after `progress`.step steps. Writes the outcome to `progress` (validation_nll;
+  // best_nll and best_step, or one more validation without improvement) and reports it to the sink.
+  // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
+  // reported.
   absl::Status Run(Engine& engine, TrainingProgress& progress);
 
   int64_t sentences() const { return sentences_; }
