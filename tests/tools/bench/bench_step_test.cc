@@ -158,5 +158,16 @@ TEST(BenchStep, RefusesWidthsThatHeadsDoNotDivide) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// It would measure shorter ones than it says.
+TEST(BenchStep, RefusesSentencesThatAMicroBatchDoesNotHold) {
+  BenchStepOptions options = SmallBench();
+  options.length = options.tokens + 1;
+  std::ostringstream out;
+  InProcessWorld world(1);
+  const absl::Status status = world.Run([&](Communicator& c) { return RunBenchStep(options, c, Stream::Cpu(1), out); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "--length 65 is more than --tokens 64, the tokens of a micro-batch; give at most these");
+}
+
 }  // namespace
 }  // namespace hadal
