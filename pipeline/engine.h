@@ -83,8 +83,9 @@ class Engine {
                                     std::vector<float>* row_nll = nullptr);
 
   // Initialises Admin's vectors ω from a profile of the residual stream (layers/residual_profile.h), on every rank, and
-  // returns the profile in the order of the sublayers. Does nothing if the plan has nothing to profile. One replica runs
-  // `batch` forward, with dropout. No other state changes; gradients are undefined until the next training step.
+  // returns the profile in the order of the sublayers. Does nothing if the plan has nothing to profile.
+  // One replica runs `batch` forward, with dropout. No other state changes; gradients are undefined until the next
+  // training step.
   // REQUIRES: parameters as initialised; scalars.training.
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
