@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"
 
