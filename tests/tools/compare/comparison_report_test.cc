@@ -55,26 +55,6 @@ class ComparisonReportTest : public ::testing::Test {
   ComparisonGrid grid_;
 };
 
-TEST_F(ComparisonReportTest, JudgesByTheDistanceBelowTheUnigramLevel) {
-  const auto verdict = [](const CellRun& run) {
-    RunRecord record;
-    record.validations = {{.step = 10, .nll = 6.5}, {.step = 20, .nll = 6.2}, {.step = 30, .nll = 6.4}};
-    record.steps = {{.step = 29, .loss = 6}};
-    const CellResult result = JudgeCell(run, record);
-    EXPECT_EQ(result.best_nll, 6.2);
-    EXPECT_EQ(result.best_step, 20);
-    EXPECT_EQ(result.steps, 30);
-    return ToString(result.verdict);
-  };
-  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.51}), "trains");
-  EXPECT_EQ(verdict({.end = CellEnd::kCut, .unigram_nll = 6.49}), "between");
-  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.26}), "between");
-  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.24}), "fails");
-  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.0}), "fails");
-  EXPECT_EQ(verdict({.end = CellEnd::kDiverged, .unigram_nll = 9.0}), "diverged");
-  EXPECT_EQ(verdict({.end = CellEnd::kDone}), "not known");
-}
-
 TEST_F(ComparisonReportTest, TheTableHasMethodsAsRowsAndDepthsAsColumns) {
   Record(0, {.end = CellEnd::kDone, .wall_seconds = 3600, .cpu_seconds = 1800, .unigram_nll = 7});
   Record(1, {.end = CellEnd::kDiverged, .unigram_nll = 7});

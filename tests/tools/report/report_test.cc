@@ -11,7 +11,6 @@
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/metrics/trace_json.h"
-#include "tools/report/trace_timeline.h"
 
 namespace hadal {
 namespace {
@@ -206,28 +205,6 @@ TEST(Report, RunsOfDifferentModelsStandSideBySideWithoutScaling) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->no_scaling, HasSubstr("<b>other"));
   EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("Not compared"), Not(HasSubstr("<b>other"))));
-}
-
-TEST(TraceTimeline, CutsRecomputationOutOfItsBackward) {
-  const auto traced = TimelineFromTrace(TraceToJson(TraceOfTwoRanks()));
-  ASSERT_TRUE(traced.ok()) << traced.status();
-  EXPECT_EQ(traced->step, 3);
-  ASSERT_EQ(traced->timeline.spans.size(), 2u);
-  const std::vector<TimelineSpan>& spans = traced->timeline.spans[1];
-  ASSERT_EQ(spans.size(), 4u);  // forward, backward, recompute, backward
-  EXPECT_EQ(spans[0].label, "F0");
-  EXPECT_NEAR(spans[0].begin_seconds, 0.5, 1e-6);
-  EXPECT_NEAR(spans[1].end_seconds, spans[2].begin_seconds, 1e-6);
-  EXPECT_NEAR(spans[2].end_seconds, spans[3].begin_seconds, 1e-6);
-  EXPECT_NEAR(spans[3].end_seconds, 2.5, 1e-6);
-}
-
-TEST(TraceTimeline, RefusesWhatIsNoTrace) {
-  for (const char* wrong :
-       {"", "[]", R"({"traceEvents":[{"ph":"X","cat":"step"}]})", R"({"traceEvents":[{"cat":7}]})"}) {
-    EXPECT_EQ(TimelineFromTrace(wrong).status().code(), absl::StatusCode::kDataLoss) << wrong;
-  }
-  EXPECT_EQ(TimelineFromTrace("{\"traceEvents\":[]}").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+#include "tools/compare/comparison_result.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/data/corpus_writer.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/corpus/inspect_corpus.h"
+
+namespace hadal {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(ComparisonResult, JudgesByTheDistanceBelowTheUnigramLevel) {
+  const auto verdict = [](const CellRun& run) {
+    RunRecord record;
+    record.validations = {{.step = 10, .nll = 6.5}, {.step = 20, .nll = 6.2}, {.step = 30, .nll = 6.4}};
+    record.steps = {{.step = 29, .loss = 6}};
+    const CellResult result = JudgeCell(run, record);
+    EXPECT_EQ(result.best_nll, 6.2);
+    EXPECT_EQ(result.best_step, 20);
+    EXPECT_EQ(result.steps, 30);
+    return ToString(result.verdict);
+  };
+  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.51}), "trains");
+  EXPECT_EQ(verdict({.end = CellEnd::kCut, .unigram_nll = 6.49}), "between");
+  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.26}), "between");
+  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.24}), "fails");
+  EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.0}), "fails");
+  EXPECT_EQ(verdict({.end = CellEnd::kDiverged, .unigram_nll = 9.0}), "diverged");
+  EXPECT_EQ(verdict({.end = CellEnd::kDone}), "not known");
+}
+
+TEST(ComparisonResult, TheLimitsThemselvesTrainAndDoNotFail) {
+  RunRecord record;
+  record.validations = {{.step = 10, .nll = 0}};
+  EXPECT_EQ(JudgeCell({.end = CellEnd::kDone, .unigram_nll = kTrainsBelow}, record).verdict, Verdict::kTrains);
+  EXPECT_EQ(JudgeCell({.end = CellEnd::kDone, .unigram_nll = kFailsBelow}, record).verdict, Verdict::kBetween);
+}
+
+TEST(ComparisonResult, OfTwoEqualValidationsTheFirstIsTheBest) {
+  RunRecord record;
+  record.validations = {{.step = 10, .nll = 6.5}, {.step = 20, .nll = 6.2}, {.step = 30, .nll = 6.2}};
+  EXPECT_EQ(JudgeCell({}, record).best_step, 20);
+}
+
+TEST(ComparisonResult, WhatIsNotFiniteIsNoResult) {
+  RunRecord record;
+  record.steps = {{.step = 0, .loss = 6}, {.step = 1, .loss = kNan}};
+  record.validations = {{.step = 1, .nll = kNan}, {.step = 2, .nll = 6.2}};
+  const CellResult result = JudgeCell({.end = CellEnd::kDone, .unigram_nll = 6.6}, record);
+  EXPECT_EQ(result.steps, 2);
+  EXPECT_FALSE(result.loss.has_value());
+  EXPECT_EQ(result.best_nll, 6.2);
+  EXPECT_EQ(result.verdict, Verdict::kTrains);
+  record.validations.pop_back();
+  EXPECT_EQ(JudgeCell({.end = CellEnd::kDone, .unigram_nll = 6.6}, record).verdict, Verdict::kUnknown);
+}
+
+class UnigramLevelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Write("train", {{.source = {4}, .target = {4, 4}}, {.source = {4}, .target = {5}}});
+    Write("valid", {{.source = {4}, .target = {4}}, {.source = {4}, .target = {3, 5}}});
+    config_.mutable_data()->set_train(directory_ / "train");
+    config_.mutable_data()->set_validation(directory_ / "valid");
+    config_.mutable_validation()->set_every_steps(10);
+  }
+  void Write(const std::string& name, const std::vector<Sample>& samples) {
+    absl::StatusOr<CorpusWriter> writer = CorpusWriter::Create({.prefix = directory_ / name,
+                                                                .source_vocabulary = {.file = "vocabulary", .size = 8},
+                                                                .target_vocabulary = {.file = "vocabulary", .size = 8},
+                                                                .corpora = {"a test"}});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const Sample& sample : samples) ASSERT_TRUE(writer->Add(sample.view()).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+  }
+  double Expected(int64_t max_samples) {
+    return UnigramNll(*Corpus::Open(directory_ / "train"), *Corpus::Open(directory_ / "valid"), max_samples);
+  }
+
+  TemporaryDirectory directory_;
+  config::RunConfig config_;
+};
+
+TEST_F(UnigramLevelTest, IsThatOfTheSentencesThatAreValidated) {
+  ASSERT_NE(Expected(0), Expected(1));
+  config_.mutable_validation()->set_max_sentences(0);
+  EXPECT_EQ(**UnigramLevel(config_), Expected(0));
+  config_.mutable_validation()->set_max_sentences(1);
+  EXPECT_EQ(**UnigramLevel(config_), Expected(1));
+}
+
+TEST_F(UnigramLevelTest, ARunThatDoesNotValidateHasNone) {
+  config_.mutable_validation()->set_every_steps(0);
+  EXPECT_FALSE(UnigramLevel(config_)->has_value());
+  config_.mutable_validation()->set_every_steps(10);
+  config_.mutable_data()->clear_validation();
+  EXPECT_FALSE(UnigramLevel(config_)->has_value());
+}
+
+TEST_F(UnigramLevelTest, ACorpusThatCannotBeOpenedIsAnError) {
+  config_.mutable_data()->set_validation(directory_ / "nowhere");
+  EXPECT_EQ(UnigramLevel(config_).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace hadal
