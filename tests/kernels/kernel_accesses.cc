@@ -195,7 +195,7 @@ void CountRowsBesideProducts(AccessLab& lab) {
   lab.Count(shape, {Named("ReluMaskKernel", {type})}, [&](StreamHandle stream) {
     cuda::ReluMask<T>(stream, {.rows = kRows, .width = kInnerWidth, .relu_output = x, .dx = y});
   });
-  lab.Count(shape, {Named("ReluMaskSumsKernel", {type})}, [&](StreamHandle stream) {
+  lab.Count(shape, {Named("ReluMaskSumsKernel", {type}), "MergeColumnsKernel"}, [&](StreamHandle stream) {
     cuda::ReluMaskSums<T>(
         stream, {.rows = kRows, .width = kInnerWidth, .relu_output = x, .dx = y, .sums = sums, .partials = partials});
   });
