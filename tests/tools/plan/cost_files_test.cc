@@ -55,10 +55,14 @@ TEST_F(CostFilesTest, AProfileSaysWhatIsComputedAndAMachineWhatLiesBetweenItsNod
   EXPECT_DOUBLE_EQ(both->Link(/*leaves_node=*/true).bytes_per_second, 3e9);
 }
 
-TEST_F(CostFilesTest, AFileThatIsNotThereIsAnError) {
-  EXPECT_EQ(LoadCosts({.profile = directory_ / "nowhere"}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(LoadCosts({.machine = directory_ / "nowhere"}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_FALSE(StoreCosts({.machine = directory_ / "nowhere"}, directory_.path()).ok());
+TEST_F(CostFilesTest, AFileThatIsNotThereIsNamed) {
+  const std::string nowhere = directory_ / "nowhere";
+  for (const CostFiles& files : {CostFiles{.profile = nowhere}, CostFiles{.machine = nowhere}}) {
+    const absl::Status status = LoadCosts(files).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(nowhere), absl::string_view::npos) << status;
+  }
+  EXPECT_FALSE(StoreCosts({.machine = nowhere}, directory_.path()).ok());
 }
 
 TEST_F(CostFilesTest, ARunKeepsTheFilesThatItWasGiven) {
