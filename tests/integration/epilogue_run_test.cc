@@ -34,8 +34,8 @@ TEST(EpilogueRunTest, TheLossIsTheSameWithoutThem) {
   const RunOutcome with = Train(SmallRun(true), corpus), without = Train(SmallRun(false), corpus);
   for (size_t step = 0; step < with.loss.size(); ++step) {
     EXPECT_NEAR(with.loss[step] / without.loss[step], 1, 2e-3) << "step " << step;
-    // Of each of two micro-batches: six products with a bias, two masks of a ReLU. The hidden biases' gradients then come
-    // with the masks, where the products' epilogues leave each an addition.
+    // Of each of two micro-batches: six products with a bias, two masks of a ReLU. The hidden biases' gradients then
+    // come with the masks, where the products' epilogues leave each an addition.
     EXPECT_EQ(without.launches[step] - with.launches[step], 2 * (6 + 2 - 2)) << "step " << step;
   }
 }
