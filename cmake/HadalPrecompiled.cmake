@@ -1,5 +1,5 @@
 # The headers that nearly every file reads, parsed once for all: without them a third of the build's time goes into reading them again.
-# No header belongs here that is code rather than declarations (CLI11's would be compiled again with each file: five seconds).
+# No header belongs here that is code rather than declarations (CLI11's would be compiled again with each file: five seconds; tools/command_line.cc alone includes it).
 # A file still includes what it uses, which tests/check_includes.sh holds. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON does without.
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cc" CONTENT "")
 

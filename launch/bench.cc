@@ -32,7 +32,6 @@
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
 #include "tools/config/model_vocabularies.h"
-#include "tools/config/named_values.h"
 #include "tools/config/run_options.h"
 #include "tools/plan/plan_report.h"
 
@@ -127,24 +126,24 @@ int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
   return ExitCodeOf(status);
 }
 
-void AddProfileCommand(CLI::App& bench, int& exit_code) {
-  CLI::App* command = bench.add_subcommand("profile", "What `hadal plan --profile` wants to know of this machine");
+void AddProfileCommand(Command bench, int& exit_code) {
+  Command command = bench.AddCommand("profile", "What `hadal plan --profile` wants to know of this machine");
   auto arguments = std::make_shared<ProfileArguments>();
-  AddConfigArguments(*command, arguments->config);
-  command->add_option("-o,--out", arguments->out, "File (default: standard output)");
-  command->add_option("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
-      ->check(CLI::Range(0, 1024));
+  AddConfigArguments(command, arguments->config);
+  command.AddOption("-o,--out", arguments->out, "File (default: standard output)");
+  command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
+      .InRange(0, 1024);
   command
-      ->add_option("--halvings", arguments->options.halvings,
-                   "Measure micro-batches of 1/2, 1/4, ... of the tokens too, so many times halved")
-      ->check(CLI::Range(0, 8))
-      ->capture_default_str();
-  command->add_option("--rounds", arguments->options.rounds, "Measured rounds, of which medians are taken")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_flag("--products", arguments->products,
-                    "Measure only the speed of matrix products: what to divide two runs by on a machine that is busy");
-  command->callback([arguments, &exit_code] {
+      .AddOption("--halvings", arguments->options.halvings,
+                 "Measure micro-batches of 1/2, 1/4, ... of the tokens too, so many times halved")
+      .InRange(0, 8)
+      .ShowDefault();
+  command.AddOption("--rounds", arguments->options.rounds, "Measured rounds, of which medians are taken")
+      .InRange(1, 1000)
+      .ShowDefault();
+  command.AddFlag("--products", arguments->products,
+                  "Measure only the speed of matrix products: what to divide two runs by on a machine that is busy");
+  command.Runs([arguments, &exit_code] {
     exit_code = InWorld(arguments->threads, [&](World& world) { return ProfileInWorld(*arguments, world); });
   });
 }
@@ -173,106 +172,91 @@ absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
   return RunBenchKernels(arguments.options, chosen.StreamFor(world.stream()), std::cout);
 }
 
-void AddKernelsCommand(CLI::App& bench, int& exit_code) {
-  CLI::App* command = bench.add_subcommand("kernels", "Each kernel alone, beside the device's copy bandwidth");
+void AddKernelsCommand(Command bench, int& exit_code) {
+  Command command = bench.AddCommand("kernels", "Each kernel alone, beside the device's copy bandwidth");
   auto arguments = std::make_shared<KernelArguments>();
   BenchKernelsOptions& options = arguments->options;
-  AddDeviceFlags(*command, arguments->device);
-  command->add_option("--only", options.only, "Only kernels whose name begins so, as \"residual_norm\"");
-  command
-      ->add_option("--rows", arguments->rows, "Rows of the model's own shapes (default: 4096,16384; on the CPU 1024)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 24));
+  AddDeviceFlags(command, arguments->device);
+  command.AddOption("--only", options.only, "Only kernels whose name begins so, as \"residual_norm\"");
+  command.AddOption("--rows", arguments->rows, "Rows of the model's own shapes (default: 4096,16384; on the CPU 1024)")
+      .SplitAt(',')
+      .InRange(1, 1 << 24);
   const auto of_whole_heads = [](const std::string& text) {
     int64_t width = 0;
     const bool fits = absl::SimpleAtoi(text, &width) && width >= 64 && width <= 1024 && width % 64 == 0;
     return fits ? std::string() : absl::StrCat(text, " is no multiple of 64 from 64 to 1024");
   };
   command
-      ->add_option("--widths", options.shapes.widths,
-                   "Their columns: multiples of 64, at most 1024 (default: 512,1024)")
-      ->delimiter(',')
-      ->check(CLI::Validator(of_whole_heads, ""));
-  command->add_option("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command->add_option("--repeats", options.repeats, "Timed batches, of which the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads (default: all)")->check(CLI::Range(0, 1024));
-  command->add_flag("--json", options.json, "Print everything as JSON");
-  command->callback([arguments, &exit_code] {
+      .AddOption("--widths", options.shapes.widths, "Their columns: multiples of 64, at most 1024 (default: 512,1024)")
+      .SplitAt(',')
+      .Checked(of_whole_heads);
+  command.AddOption("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
+      .InRange(1, 1 << 16)
+      .ShowDefault();
+  command.AddOption("--repeats", options.repeats, "Timed batches, of which the median counts")
+      .InRange(1, 1000)
+      .ShowDefault();
+  command.AddOption("--threads", arguments->threads, "CPU threads (default: all)").InRange(0, 1024);
+  command.AddFlag("--json", options.json, "Print everything as JSON");
+  command.Runs([arguments, &exit_code] {
     exit_code = InWorld(arguments->threads, [&](World& world) { return KernelsInWorld(*arguments, world); });
   });
 }
 
-void AddModelFlags(CLI::App& command, BenchStepOptions& step) {
-  const CLI::Range positive(1, 1 << 20);
-  command.add_option("--d-model", step.d_model, "Hidden size")->check(positive)->capture_default_str();
-  command.add_option("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)");
-  command.add_option("--heads", step.heads, "Attention heads")->check(positive)->capture_default_str();
-  command.add_option("--encoder-layers", step.encoder_layers, "Of two sublayers")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--decoder-layers", step.decoder_layers, "Of three sublayers")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--vocabulary", step.vocabulary, "Tokens, shared by both sides")
-      ->check(CLI::Range(8, 1 << 20))
-      ->capture_default_str();
-  command.add_option("--tokens", step.tokens, "Target tokens of a micro-batch; as many source tokens")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--micro-batches", step.micro_batches, "Micro-batches of a step")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--length", step.length, "Tokens of every sentence")
-      ->check(CLI::Range(4, 4096))
-      ->capture_default_str();
-  command.add_flag("--mixed-length", step.mixed_length, "Lengths spread evenly around --length");
-  command.add_option("--dropout", step.dropout, "On sublayer outputs, attention and activations")
-      ->check(CLI::Range(0.0, 0.9))
-      ->capture_default_str();
+void AddModelFlags(Command command, BenchStepOptions& step) {
+  constexpr int kMost = 1 << 20;
+  command.AddOption("--d-model", step.d_model, "Hidden size").InRange(1, kMost).ShowDefault();
+  command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)");
+  command.AddOption("--heads", step.heads, "Attention heads").InRange(1, kMost).ShowDefault();
+  command.AddOption("--encoder-layers", step.encoder_layers, "Of two sublayers").InRange(1, kMost).ShowDefault();
+  command.AddOption("--decoder-layers", step.decoder_layers, "Of three sublayers").InRange(1, kMost).ShowDefault();
+  command.AddOption("--vocabulary", step.vocabulary, "Tokens, shared by both sides").InRange(8, 1 << 20).ShowDefault();
+  command.AddOption("--tokens", step.tokens, "Target tokens of a micro-batch; as many source tokens")
+      .InRange(1, kMost)
+      .ShowDefault();
+  command.AddOption("--micro-batches", step.micro_batches, "Micro-batches of a step").InRange(1, kMost).ShowDefault();
+  command.AddOption("--length", step.length, "Tokens of every sentence").InRange(4, 4096).ShowDefault();
+  command.AddFlag("--mixed-length", step.mixed_length, "Lengths spread evenly around --length");
+  command.AddOption("--dropout", step.dropout, "On sublayer outputs, attention and activations")
+      .InRange(0.0, 0.9)
+      .ShowDefault();
 }
 
 }  // namespace
 
-void AddBenchCommand(CLI::App& app, int& exit_code) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure how fast this machine trains");
-  bench->require_subcommand(1);
-  CLI::App* command = bench->add_subcommand("step", "A training step, beside the GEMM limit of its products");
+void AddBenchCommand(Command app, int& exit_code) {
+  Command bench = app.AddCommand("bench", "Measure how fast this machine trains");
+  bench.RequireCommand();
+  Command command = bench.AddCommand("step", "A training step, beside the GEMM limit of its products");
   auto arguments = std::make_shared<BenchArguments>();
   BenchStepOptions& step = arguments->step;
-  AddModelFlags(*command, step);
-  command->add_option("--method", arguments->method, "As model.residual.method of a run's config")
-      ->capture_default_str();
-  command->add_option("--schedule", arguments->schedule, "Of the pipeline: gpipe, 1f1b or interleaved_1f1b")
-      ->capture_default_str();
-  command->add_option("--chunks", step.chunks, "Chunks a rank")->check(CLI::Range(1, 64))->capture_default_str();
-  command->add_option("--checkpoint-every", step.checkpoint_every, "Activation checkpointing every k sublayers; 0: off")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--repeats", step.repeats, "Measured pairs of step and limit")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  AddDeviceFlags(*command, arguments->device);
-  NameValues<TrainingPrecision>(
-      command->add_option("--precision", arguments->precision, "As device.precision of a run's config (default: auto)"),
-      {{"auto", TrainingPrecision::kAuto},
-       {"fp32", TrainingPrecision::kFp32},
-       {"tf32", TrainingPrecision::kTf32},
-       {"bf16", TrainingPrecision::kBf16}});
-  command->add_flag_callback(
+  AddModelFlags(command, step);
+  command.AddOption("--method", arguments->method, "As model.residual.method of a run's config").ShowDefault();
+  command.AddOption("--schedule", arguments->schedule, "Of the pipeline: gpipe, 1f1b or interleaved_1f1b")
+      .ShowDefault();
+  command.AddOption("--chunks", step.chunks, "Chunks a rank").InRange(1, 64).ShowDefault();
+  command.AddOption("--checkpoint-every", step.checkpoint_every, "Activation checkpointing every k sublayers; 0: off")
+      .InRange(0, 1 << 20)
+      .ShowDefault();
+  command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
+      .InRange(0, 1024);
+  command.AddOption("--repeats", step.repeats, "Measured pairs of step and limit").InRange(1, 1000).ShowDefault();
+  AddDeviceFlags(command, arguments->device);
+  command.AddChoice<TrainingPrecision>("--precision", arguments->precision,
+                                       "As device.precision of a run's config (default: auto)",
+                                       {{"auto", TrainingPrecision::kAuto},
+                                        {"fp32", TrainingPrecision::kFp32},
+                                        {"tf32", TrainingPrecision::kTf32},
+                                        {"bf16", TrainingPrecision::kBf16}});
+  command.AddFlag(
       "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch a kernel");
-  command->add_flag("--no-limit", arguments->no_limit, "Measure the step alone");
-  command->add_flag("--json", step.json, "Print everything as JSON");
-  command->callback([arguments, &exit_code] {
+  command.AddFlag("--no-limit", arguments->no_limit, "Measure the step alone");
+  command.AddFlag("--json", step.json, "Print everything as JSON");
+  command.Runs([arguments, &exit_code] {
     exit_code = InWorld(arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
   });
-  AddKernelsCommand(*bench, exit_code);
-  AddProfileCommand(*bench, exit_code);
+  AddKernelsCommand(bench, exit_code);
+  AddProfileCommand(bench, exit_code);
 }
 
 }  // namespace hadal

@@ -3,11 +3,11 @@
 // the costs that the planner needs (tools/bench/bench_profile.h). Both run alone or under mpirun.
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback measures and stores the exit code.
-void AddBenchCommand(CLI::App& app, int& exit_code);
+void AddBenchCommand(Command app, int& exit_code);
 
 }  // namespace hadal

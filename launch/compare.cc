@@ -80,28 +80,25 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
 
 }  // namespace
 
-void AddCompareCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("compare", "Run a grid of configs within a budget and compare the runs");
+void AddCompareCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("compare", "Run a grid of configs within a budget and compare the runs");
   auto arguments = std::make_shared<CompareArguments>();
-  command->add_option("GRID", arguments->grid, "The grid: base configs, axes, budget (configs/compare.proto)")
-      ->required();
-  command->add_option("-o,--out", arguments->options.out, "Where runs and report go")->capture_default_str();
-  command->add_option("--run", arguments->options.chosen, "Only the runs of these numbers, as --list prints them");
+  command.AddOption("GRID", arguments->grid, "The grid: base configs, axes, budget (configs/compare.proto)").Required();
+  command.AddOption("-o,--out", arguments->options.out, "Where runs and report go").ShowDefault();
+  command.AddOption("--run", arguments->options.chosen, "Only the runs of these numbers, as --list prints them");
   command
-      ->add_option("--set", arguments->overrides,
-                   "Override one field in every run: --set data.train=data/train (repeatable)")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
-  command->add_option("--ranks", arguments->options.ranks, "Ranks of each run (default: the grid's)")
-      ->check(CLI::Range(1, 65536));
-  command->add_flag("--accept-changes", arguments->options.accept_changes, "Go on with runs whose config has changed");
-  command->add_option("--test-source", arguments->options.test_source,
-                      "A file that every finished run translates, for BLEU");
-  command->add_option("--test-reference", arguments->test_reference, "Its translation by people");
-  command->add_flag("--report-only", arguments->report_only, "Run nothing; write the report of what there is");
-  command->add_flag("--list", arguments->list,
-                    "Print the runs, their shares of the work and their states; run nothing");
-  command->callback([arguments, &exit_code] {
+      .AddOption("--set", arguments->overrides,
+                 "Override one field in every run: --set data.train=data/train (repeatable)")
+      .ValueName("FIELD=VALUE")
+      .OneValueEach();
+  command.AddOption("--ranks", arguments->options.ranks, "Ranks of each run (default: the grid's)").InRange(1, 65536);
+  command.AddFlag("--accept-changes", arguments->options.accept_changes, "Go on with runs whose config has changed");
+  command.AddOption("--test-source", arguments->options.test_source,
+                    "A file that every finished run translates, for BLEU");
+  command.AddOption("--test-reference", arguments->test_reference, "Its translation by people");
+  command.AddFlag("--report-only", arguments->report_only, "Run nothing; write the report of what there is");
+  command.AddFlag("--list", arguments->list, "Print the runs, their shares of the work and their states; run nothing");
+  command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Compare(*arguments);
     if (!code.ok()) std::cerr << "hadal compare: " << code.status().message() << "\n";
     exit_code = code.ok() ? *code : ExitCodeOf(code.status());

@@ -10,11 +10,11 @@
 // usage, 85 stopped.
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback stores the exit code.
-void AddCompareCommand(CLI::App& app, int& exit_code);
+void AddCompareCommand(Command app, int& exit_code);
 
 }  // namespace hadal

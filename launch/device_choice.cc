@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "kernels/device/cuda_device.h"
 #include "launch/rank_agreement.h"
@@ -46,12 +45,12 @@ const char* ProductsIn(Storage storage, TrainingPrecision precision) {
 
 }  // namespace
 
-void AddDeviceFlags(CLI::App& command, DeviceRequest& request) {
+void AddDeviceFlags(Command command, DeviceRequest& request) {
   command
-      .add_option("--device", request.kind,
-                  "Where to compute: auto (a GPU where there is one and it has the model's method), cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+      .AddOption("--device", request.kind,
+                 "Where to compute: auto (a GPU where there is one and it has the model's method), cpu or cuda")
+      .OneOf({"auto", "cpu", "cuda"})
+      .ShowDefault();
 }
 
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,

@@ -21,10 +21,7 @@
 #include "runtime/device.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -33,7 +30,7 @@ struct DeviceRequest {
   std::string doing = "training";  // what it is for, in messages
 };
 
-void AddDeviceFlags(CLI::App& command, DeviceRequest& request);
+void AddDeviceFlags(Command command, DeviceRequest& request);
 
 struct ChosenDevice {
   std::unique_ptr<Device> device;               // null: the CPU

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "kernels/device/cuda_device.h"
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
@@ -74,23 +73,23 @@ int RunDoctor(const DoctorArguments& arguments) {
 
 }  // namespace
 
-void AddDoctorCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("doctor", "Examine the ranks, links and files of a job before it runs");
+void AddDoctorCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("doctor", "Examine the ranks, links and files of a job before it runs");
   auto arguments = std::make_shared<DoctorArguments>();
-  const CLI::Range sizes(0.001, 1024.0);
-  command->add_option("--run-dir", arguments->probe.directory, "Where the run will write")->capture_default_str();
-  AddDeviceFlags(*command, arguments->device);
-  command->add_option("--threads", arguments->threads, "CPU threads a rank; 0: its share of the host")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_option("--message-mib", arguments->message_mib, "Size of the messages, MiB")
-      ->check(sizes)
-      ->capture_default_str();
-  command->add_option("--file-mib", arguments->file_mib, "Size of each rank's file, MiB")
-      ->check(sizes)
-      ->capture_default_str();
-  command->add_flag("--json", arguments->json, "Print everything as JSON");
-  command->callback([arguments, &exit_code] { exit_code = RunDoctor(*arguments); });
+  constexpr double kLeastMib = 0.001, kMostMib = 1024;
+  command.AddOption("--run-dir", arguments->probe.directory, "Where the run will write").ShowDefault();
+  AddDeviceFlags(command, arguments->device);
+  command.AddOption("--threads", arguments->threads, "CPU threads a rank; 0: its share of the host")
+      .InRange(0, 1024)
+      .ShowDefault();
+  command.AddOption("--message-mib", arguments->message_mib, "Size of the messages, MiB")
+      .InRange(kLeastMib, kMostMib)
+      .ShowDefault();
+  command.AddOption("--file-mib", arguments->file_mib, "Size of each rank's file, MiB")
+      .InRange(kLeastMib, kMostMib)
+      .ShowDefault();
+  command.AddFlag("--json", arguments->json, "Print everything as JSON");
+  command.Runs([arguments, &exit_code] { exit_code = RunDoctor(*arguments); });
 }
 
 }  // namespace hadal

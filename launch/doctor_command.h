@@ -1,13 +1,11 @@
 // The subcommand `doctor` (tools/doctor/doctor.h). It starts MPI as training does.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback stores the exit code.
-void AddDoctorCommand(CLI::App& app, int& exit_code);
+void AddDoctorCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "launch/bench.h"
 #include "launch/build_info.h"
@@ -22,6 +21,7 @@
 #include "runtime/thrown_error.h"
 #include "tools/checkpoint/checkpoint_command.h"
 #include "tools/checkpoint/inspect_similarity.h"
+#include "tools/command_line.h"
 #include "tools/config/config.h"
 #include "tools/config/nearest_name.h"
 #include "tools/corpus/inspect.h"
@@ -36,7 +36,7 @@
 
 namespace {
 
-using AddCommand = void (*)(CLI::App& app, int& exit_code);
+using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
@@ -68,11 +68,7 @@ bool StopsWhenAsked(std::string_view command) {
 }
 
 // The end of a command line whose first word is no command: what to say.
-std::string UnknownCommand(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
+std::string UnknownCommand(const std::vector<std::string>& names, const std::string& word) {
   if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return "";
   const std::string nearest = hadal::NearestName(word, names);
   return absl::StrCat("hadal: there is no command \"", word, "\"",
@@ -88,30 +84,27 @@ int main(int argc, char** argv) {
   hadal::ExplainLostPages();
   const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
   if (stops_when_asked) hadal::InstallStopSignals();
-  CLI::App app("hadal trains Transformers of extreme depth through a pipeline of ranks.", "hadal");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "hadal " + hadal::Version());
-  app.add_flag_callback(
-      "--build-info",
-      [] {
-        std::fputs(hadal::BuildInfo().c_str(), stdout);
-        throw CLI::Success();
-      },
-      "What is in this binary: versions, compiler, CUDA");
+  hadal::CommandLine line("hadal", "hadal trains Transformers of extreme depth through a pipeline of ranks.");
+  hadal::Command app = line.program();
+  app.RequireCommand();
+  app.AddAnswer(
+      "--version", [] { return absl::StrCat("hadal ", hadal::Version(), "\n"); },
+      "Display program version information and exit");
+  app.AddAnswer("--build-info", hadal::BuildInfo, "What is in this binary: versions, compiler, CUDA");
   int exit_code = hadal::kExitDone;
   for (const AddCommand add : kCommands) add(app, exit_code);
   if (argc == 1) {
-    std::fputs(app.help().c_str(), stderr);
+    std::fputs(line.Help().c_str(), stderr);
     return hadal::kExitUsage;
   }
-  if (const std::string unknown = UnknownCommand(app, argv[1]); !unknown.empty()) {
+  if (const std::string unknown = UnknownCommand(line.CommandNames(), argv[1]); !unknown.empty()) {
     std::fputs(unknown.c_str(), stderr);
     return hadal::kExitUsage;
   }
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? hadal::kExitDone : hadal::kExitUsage;
+    const hadal::CommandLine::Outcome outcome = line.Run(argc, argv);
+    if (outcome == hadal::CommandLine::Outcome::kAnswered) return hadal::kExitDone;
+    if (outcome == hadal::CommandLine::Outcome::kRefused) return hadal::kExitUsage;
   } catch (...) {
     std::fputs(absl::StrCat("hadal: ", hadal::ErrorOfException().message(), "\n").c_str(), stderr);
     return hadal::kExitError;

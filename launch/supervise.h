@@ -2,11 +2,11 @@
 // nothing is left behind (launch/supervisor.h).
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback runs the command and stores the exit code.
-void AddSuperviseCommand(CLI::App& app, int& exit_code);
+void AddSuperviseCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -133,18 +133,18 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
 
 }  // namespace
 
-void AddSweepCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("sweep", "Train one config on a list of layouts and report how it scales");
+void AddSweepCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("sweep", "Train one config on a list of layouts and report how it scales");
   auto arguments = std::make_shared<SweepArguments>();
-  command->add_option("LAYOUTS", arguments->layouts, "The list: NAME RANKS [--set FIELD=VALUE]… a line")->required();
-  AddConfigArguments(*command, arguments->config);
-  command->add_option("-o,--out", arguments->out, "Where runs and report go")->capture_default_str();
-  command->add_option("--submit", arguments->submit,
-                      "Submit what is not finished as a job array by this command, the script last: "
-                      "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
-  AddCostFlags(*command, "what the report holds the runs against", arguments->costs);
-  command->add_flag("--accept-changes", arguments->accept_changes, "Go on with runs whose config has changed");
-  command->callback([arguments, &exit_code] {
+  command.AddOption("LAYOUTS", arguments->layouts, "The list: NAME RANKS [--set FIELD=VALUE]… a line").Required();
+  AddConfigArguments(command, arguments->config);
+  command.AddOption("-o,--out", arguments->out, "Where runs and report go").ShowDefault();
+  command.AddOption("--submit", arguments->submit,
+                    "Submit what is not finished as a job array by this command, the script last: "
+                    "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
+  AddCostFlags(command, "what the report holds the runs against", arguments->costs);
+  command.AddFlag("--accept-changes", arguments->accept_changes, "Go on with runs whose config has changed");
+  command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Sweep(*arguments);
     if (!code.ok()) std::cerr << "hadal sweep: " << code.status().message() << "\n";
     exit_code = code.ok() ? *code : ExitCodeOf(code.status());

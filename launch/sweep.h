@@ -12,11 +12,11 @@
 // stopped.
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback stores the exit code.
-void AddSweepCommand(CLI::App& app, int& exit_code);
+void AddSweepCommand(Command app, int& exit_code);
 
 }  // namespace hadal

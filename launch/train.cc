@@ -218,30 +218,29 @@ int RunTrain(const TrainArguments& arguments) {
 
 }  // namespace
 
-void AddTrainCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("train", "Train a model, alone or under mpirun/srun");
+void AddTrainCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("train", "Train a model, alone or under mpirun/srun");
   auto arguments = std::make_shared<TrainArguments>();
-  AddConfigArguments(*command, arguments->config);
-  command->add_option("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go")
-      ->capture_default_str();
+  AddConfigArguments(command, arguments->config);
+  command.AddOption("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go").ShowDefault();
   command
-      ->add_option(
+      .AddOption(
           "--resume", arguments->resume,
           "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint; a job that is started "
           "again does what is asked for once, and then goes on from the newest")
-      ->capture_default_str();
-  command->add_option("--init-from", arguments->init_from,
-                      "Start a new run from the weights of this checkpoint, or of this run's newest");
-  command->add_flag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
-  AddDeviceFlags(*command, arguments->device);
-  AddCostFlags(*command, "kept with the run, for its report", arguments->costs);
-  command->add_option(
+      .ShowDefault();
+  command.AddOption("--init-from", arguments->init_from,
+                    "Start a new run from the weights of this checkpoint, or of this run's newest");
+  command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  AddDeviceFlags(command, arguments->device);
+  AddCostFlags(command, "kept with the run, for its report", arguments->costs);
+  command.AddOption(
       "--trace", arguments->trace,
       "Write a timeline of these steps (steps=100-102) of all ranks to RUN_DIR/trace, for ui.perfetto.dev");
-  command->add_option(
+  command.AddOption(
       "--stop-after", arguments->stop_after,
       "Save and exit 85 after so long (3h55m), counted from the job's start; Slurm's end time counts too");
-  command->callback([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
+  command.Runs([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
 }
 
 }  // namespace hadal

@@ -7,11 +7,11 @@
 // (training_sinks.h).
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback trains and stores the exit code.
-void AddTrainCommand(CLI::App& app, int& exit_code);
+void AddTrainCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -64,14 +64,13 @@ absl::StatusOr<ChosenDevice> DeviceFor(const DeviceRequest& request, const std::
 
 }  // namespace
 
-void AddTranslateCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("translate", "Translate text with a trained model, alone or under mpirun/srun");
+void AddTranslateCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("translate", "Translate text with a trained model, alone or under mpirun/srun");
   auto options = std::make_shared<TranslateOptions>();
-  AddTranslateOptions(*command, *options);
+  AddTranslateOptions(command, *options);
   auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "translating"});
-  AddDeviceFlags(*command, *device);
-  command->callback([options, device, &exit_code] {
+  AddDeviceFlags(command, *device);
+  command.Runs([options, device, &exit_code] {
     exit_code = RunInWorld("translate", options->threads, [&](World& world) -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
       HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
@@ -81,14 +80,13 @@ void AddTranslateCommand(CLI::App& app, int& exit_code) {
   });
 }
 
-void AddScoreCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("score", "Score given translations: log-probability and token count of each pair");
+void AddScoreCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("score", "Score given translations: log-probability and token count of each pair");
   auto options = std::make_shared<ScoreOptions>();
-  AddScoreOptions(*command, *options);
+  AddScoreOptions(command, *options);
   auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "scoring"});
-  AddDeviceFlags(*command, *device);
-  command->callback([options, device, &exit_code] {
+  AddDeviceFlags(command, *device);
+  command.Runs([options, device, &exit_code] {
     exit_code = RunInWorld("score", options->threads, [&](World& world) -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
       HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));

@@ -2,12 +2,12 @@
 // world.
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Register the subcommands; their callbacks store the exit code.
-void AddTranslateCommand(CLI::App& app, int& exit_code);
-void AddScoreCommand(CLI::App& app, int& exit_code);
+void AddTranslateCommand(Command app, int& exit_code);
+void AddScoreCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -33,6 +33,10 @@ found=$(grep -nE '^#include "runtime/(comm|data)/' runtime/*.h runtime/*.cc)
 # Protobuf and command lines stop at tools and launch.
 found=$(grep -rnE --include='*.h' --include='*.cc' '^#include [<"](google/protobuf|CLI/)' runtime kernels layers pipeline)
 [ -z "$found" ] || { echo "Protobuf or CLI below tools:"; echo "$found"; failures=1; }
+# CLI11 is compiled whole with each file that includes it: tools/command_line is what the others include.
+found=$(grep -rnE --include='*.h' --include='*.cc' '^#include [<"]CLI/' tools launch |
+  grep -vE '^(tools/command_line\.cc:|launch/build_info\.cc:.*CLI/Version\.hpp)')
+[ -z "$found" ] || { echo "CLI11 beside tools/command_line.cc:"; echo "$found"; failures=1; }
 # nvcc sees no Abseil: its headers and nvcc's C++20 do not go together everywhere.
 found=$(grep -rnE '^#include [<"](absl|google)/' kernels/cuda)
 [ -z "$found" ] || { echo "Abseil or Protobuf in kernels/cuda:"; echo "$found"; failures=1; }

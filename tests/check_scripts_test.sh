@@ -47,6 +47,8 @@ test_arrows() {
   plant runtime/new.cc '#include "runtime/data/corpus.h"'; found 'runtime includes its own subfolders' '^runtime/new.cc:1:'
   plant pipeline/new.h '#include "CLI/CLI.hpp"'; found 'Protobuf or CLI below tools' '^pipeline/new.h:1:'
   plant runtime/new.cc '#include <google/protobuf/message.h>'; found 'Protobuf or CLI below tools' '^runtime/new.cc:1:'
+  plant tools/new.h '#include "CLI/CLI.hpp"'; found 'CLI11 beside tools/command_line.cc' '^tools/new.h:1:'
+  plant launch/new.cc '#include "CLI/Version.hpp"'; found 'CLI11 beside tools/command_line.cc' '^launch/new.cc:1:'
   plant kernels/cuda/new.cu '#include "absl/status/status.h"'; found 'Abseil or Protobuf in kernels/cuda' '^kernels/cuda/new.cu:1:'
   plant pipeline/new.cc 'const absl::Time end = absl::Now() + absl::Seconds(1);'; found 'waits by the time of day' '^pipeline/new.cc:1:'
   plant launch/new.cc 'while (absl::Now() < end) Progress();'; found 'waits by the time of day' '^launch/new.cc:1:'

@@ -18,3 +18,10 @@ set(HADAL_OPERATION_SOURCES
   sum_of_squares_operation.cc
   top_candidates_operation.cc
   weighted_sum_operation.cc)
+# What opens a GPU and runs the operations on it: over CUDA's runtime, and over the emulated one (tests/support).
+set(HADAL_CUDA_DEVICE_SOURCES
+  cublas_library.cc
+  cublas_matmul.cc
+  cuda_device.cc
+  cuda_queues.cc
+  nvtx_profiler.cc)

@@ -53,43 +53,41 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
   return AverageCheckpoints(selected, directory, std::cout);
 }
 
-void AddListCommands(CLI::App& command, int& exit_code) {
+void AddListCommands(Command command, int& exit_code) {
   auto path = std::make_shared<std::string>();
   auto parameters = std::make_shared<bool>(false);
-  CLI::App& list = *command.add_subcommand("ls", "List a run's checkpoints, or what one holds");
-  list.add_option("RUN_OR_DIR", *path, "Run or checkpoint directory")->required();
-  list.add_flag("--parameters", *parameters, "Of one checkpoint: names and shapes as well");
-  list.callback([=, &exit_code] { exit_code = Report(PrintCheckpoints(*path, *parameters, std::cout)); });
+  Command list = command.AddCommand("ls", "List a run's checkpoints, or what one holds");
+  list.AddOption("RUN_OR_DIR", *path, "Run or checkpoint directory").Required();
+  list.AddFlag("--parameters", *parameters, "Of one checkpoint: names and shapes as well");
+  list.Runs([=, &exit_code] { exit_code = Report(PrintCheckpoints(*path, *parameters, std::cout)); });
 
   auto verified = std::make_shared<std::string>();
-  CLI::App& verify = *command.add_subcommand("verify", "Read every byte and compare every checksum");
-  verify.add_option("RUN_OR_DIR", *verified, "Checkpoint directory, or a run for all of its checkpoints")->required();
-  verify.callback([=, &exit_code] { exit_code = Report(VerifyCheckpoints(*verified, std::cout)); });
+  Command verify = command.AddCommand("verify", "Read every byte and compare every checksum");
+  verify.AddOption("RUN_OR_DIR", *verified, "Checkpoint directory, or a run for all of its checkpoints").Required();
+  verify.Runs([=, &exit_code] { exit_code = Report(VerifyCheckpoints(*verified, std::cout)); });
 }
 
-void AddDiffCommand(CLI::App& command, int& exit_code) {
+void AddDiffCommand(Command command, int& exit_code) {
   auto a = std::make_shared<std::string>();
   auto b = std::make_shared<std::string>();
   auto options = std::make_shared<CheckpointDiffOptions>();
-  CLI::App& diff =
-      *command.add_subcommand("diff", "Compare weights and moments bit by bit; exit code 1 if they differ");
-  diff.add_option("A", *a, "Run or checkpoint directory")->required();
-  diff.add_option("B", *b, "Run or checkpoint directory")->required();
-  diff.add_flag("--weights-only", options->weights_only, "Leave Adam's moments out");
-  diff.add_option("--lines", options->lines, "Tensors to list, the most different first; 0: all")
-      ->capture_default_str()
-      ->check(CLI::Range(0, kMostNamed));
-  diff.callback([=, &exit_code] { exit_code = Diff(*a, *b, *options); });
+  Command diff = command.AddCommand("diff", "Compare weights and moments bit by bit; exit code 1 if they differ");
+  diff.AddOption("A", *a, "Run or checkpoint directory").Required();
+  diff.AddOption("B", *b, "Run or checkpoint directory").Required();
+  diff.AddFlag("--weights-only", options->weights_only, "Leave Adam's moments out");
+  diff.AddOption("--lines", options->lines, "Tensors to list, the most different first; 0: all")
+      .ShowDefault()
+      .InRange(0, kMostNamed);
+  diff.Runs([=, &exit_code] { exit_code = Diff(*a, *b, *options); });
 }
 
-void AddExportCommand(CLI::App& command, int& exit_code) {
+void AddExportCommand(Command command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
-  CLI::App& exporting = *command.add_subcommand("export", "Write whole weights as one safetensors file");
-  exporting.add_option("RUN_OR_DIR", options->checkpoint, "Run or checkpoint directory")->required();
-  exporting.add_option("-o,--out", options->out, "FILE.safetensors; settings and vocabularies go beside it")
-      ->required();
-  exporting.add_flag("--force", options->force, "Replace files that are there");
-  exporting.callback([=, &exit_code] {
+  Command exporting = command.AddCommand("export", "Write whole weights as one safetensors file");
+  exporting.AddOption("RUN_OR_DIR", options->checkpoint, "Run or checkpoint directory").Required();
+  exporting.AddOption("-o,--out", options->out, "FILE.safetensors; settings and vocabularies go beside it").Required();
+  exporting.AddFlag("--force", options->force, "Replace files that are there");
+  exporting.Runs([=, &exit_code] {
     exit_code = Report([&]() -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));
       return ExportCheckpoint(*options, std::cout);
@@ -97,26 +95,26 @@ void AddExportCommand(CLI::App& command, int& exit_code) {
   });
 }
 
-void AddAverageCommand(CLI::App& command, int& exit_code) {
+void AddAverageCommand(Command command, int& exit_code) {
   auto inputs = std::make_shared<std::vector<std::string>>();
   auto selection = std::make_shared<CheckpointSelection>();
   auto directory = std::make_shared<std::string>();
-  CLI::App& average = *command.add_subcommand("average", "Average the weights of several checkpoints");
-  average.add_option("DIR", *inputs, "Checkpoint directories, or one run directory with --last or --best")->required();
-  auto* last =
-      average.add_option("--last", selection->last, "The newest N of the run")->check(CLI::Range(1, kMostNamed));
-  average.add_option("--best", selection->best, "The N with the lowest validation nll of the run")
-      ->check(CLI::Range(1, kMostNamed))
-      ->excludes(last);
-  average.add_option("-o,--out", *directory, "Directory to write")->required();
-  average.callback([=, &exit_code] { exit_code = Report(Average(*inputs, *selection, *directory)); });
+  Command average = command.AddCommand("average", "Average the weights of several checkpoints");
+  average.AddOption("DIR", *inputs, "Checkpoint directories, or one run directory with --last or --best").Required();
+  const CommandOption last =
+      average.AddOption("--last", selection->last, "The newest N of the run").InRange(1, kMostNamed);
+  average.AddOption("--best", selection->best, "The N with the lowest validation nll of the run")
+      .InRange(1, kMostNamed)
+      .Excludes(last);
+  average.AddOption("-o,--out", *directory, "Directory to write").Required();
+  average.Runs([=, &exit_code] { exit_code = Report(Average(*inputs, *selection, *directory)); });
 }
 
 }  // namespace
 
-void AddCheckpointCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("checkpoint", "List, verify, compare, export and average checkpoints");
-  command.require_subcommand(1);
+void AddCheckpointCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("checkpoint", "List, verify, compare, export and average checkpoints");
+  command.RequireCommand();
   AddListCommands(command, exit_code);
   AddDiffCommand(command, exit_code);
   AddExportCommand(command, exit_code);

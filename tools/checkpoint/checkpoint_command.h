@@ -11,11 +11,11 @@
 // Exit codes: 0 done or identical, 1 error or different, 2 usage, 3 a checkpoint is damaged.
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callbacks store the exit code.  `exit_code` must outlive the parsing of `app`.
-void AddCheckpointCommand(CLI::App& app, int& exit_code);
+void AddCheckpointCommand(Command app, int& exit_code);
 
 }  // namespace hadal

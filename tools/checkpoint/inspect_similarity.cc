@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/linear.h"
@@ -193,20 +192,16 @@ absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::
   return absl::OkStatus();
 }
 
-void AddInspectSimilarityCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.get_subcommand("inspect")->add_subcommand("similarity", "How alike the outputs of a checkpoint's layers are");
+void AddInspectSimilarityCommand(Command app, int& exit_code) {
+  Command command =
+      app.FindCommand("inspect").AddCommand("similarity", "How alike the outputs of a checkpoint's layers are");
   auto options = std::make_shared<InspectSimilarityOptions>();
-  command->add_option("-c,--checkpoint", options->checkpoint, "Checkpoint, or run directory")
-      ->required()
-      ->type_name("DIR");
-  command->add_option("--data", options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
-  command->add_option("--tokens", options->tokens, "Tokens looked at, on either side")
-      ->check(CLI::Range(2, 1 << 20))
-      ->capture_default_str();
-  command->add_option("-o,--out", options->output, "Stem of the .json and .html written")->capture_default_str();
-  command->add_option("--threads", options->threads, "CPU threads")->check(CLI::Range(1, 1024))->capture_default_str();
-  command->callback([options, &exit_code] {
+  command.AddOption("-c,--checkpoint", options->checkpoint, "Checkpoint, or run directory").Required().ValueName("DIR");
+  command.AddOption("--data", options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
+  command.AddOption("--tokens", options->tokens, "Tokens looked at, on either side").InRange(2, 1 << 20).ShowDefault();
+  command.AddOption("-o,--out", options->output, "Stem of the .json and .html written").ShowDefault();
+  command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
+  command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectSimilarity(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
     exit_code = ToolExitCode(status);

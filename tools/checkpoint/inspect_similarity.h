@@ -16,10 +16,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/engine.h"
 #include "runtime/data/packed_batch.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -51,6 +48,6 @@ absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBa
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
 
 // Registers the subcommand of `inspect`.  REQUIRES: `inspect` is registered.
-void AddInspectSimilarityCommand(CLI::App& app, int& exit_code);
+void AddInspectSimilarityCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -52,28 +52,28 @@ int Report(const absl::StatusOr<std::string>& text) {
 
 }  // namespace
 
-void AddConfigCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("config", "Show, compare and explain configs");
-  command.require_subcommand(1);
+void AddConfigCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("config", "Show, compare and explain configs");
+  command.RequireCommand();
 
-  CLI::App& show = *command.add_subcommand("show", "Print the resolved config, every field with its value");
+  Command show = command.AddCommand("show", "Print the resolved config, every field with its value");
   auto arguments = std::make_shared<ConfigArguments>();
   AddConfigArguments(show, *arguments);
-  show.callback([arguments, &exit_code] { exit_code = Report(Show(*arguments)); });
+  show.Runs([arguments, &exit_code] { exit_code = Report(Show(*arguments)); });
 
-  CLI::App& diff = *command.add_subcommand("diff", "Print the fields in which two configs differ");
+  Command diff = command.AddCommand("diff", "Print the fields in which two configs differ");
   auto before = std::make_shared<std::string>();
   auto after = std::make_shared<std::string>();
-  diff.add_option("A", *before, "Config file or run directory")->required();
-  diff.add_option("B", *after, "Config file or run directory")->required();
-  diff.callback([before, after, &exit_code] { exit_code = Report(Diff(*before, *after)); });
+  diff.AddOption("A", *before, "Config file or run directory").Required();
+  diff.AddOption("B", *after, "Config file or run directory").Required();
+  diff.Runs([before, after, &exit_code] { exit_code = Report(Diff(*before, *after)); });
 
-  CLI::App& explain = *command.add_subcommand("explain", "Print what a field means, its default and what is allowed");
+  Command explain = command.AddCommand("explain", "Print what a field means, its default and what is allowed");
   auto field = std::make_shared<std::string>();
-  explain.add_option("FIELD", *field, "Dotted path, such as model.residual.method; none: the groups there are");
+  explain.AddOption("FIELD", *field, "Dotted path, such as model.residual.method; none: the groups there are");
   auto grid = std::make_shared<bool>(false);
-  explain.add_flag("--grid", *grid, "A field of the grids that `hadal compare` reads");
-  explain.callback([field, grid, &exit_code] {
+  explain.AddFlag("--grid", *grid, "A field of the grids that `hadal compare` reads");
+  explain.Runs([field, grid, &exit_code] {
     exit_code = Report(ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
   });
 }

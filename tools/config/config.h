@@ -6,11 +6,11 @@
 // Exit codes: 0 done (differences found or not), 2 bad config or usage.
 #pragma once
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback stores the exit code.  `exit_code` must outlive the parsing of `app`.
-void AddConfigCommand(CLI::App& app, int& exit_code);
+void AddConfigCommand(Command app, int& exit_code);
 
 }  // namespace hadal

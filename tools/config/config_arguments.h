@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -14,6 +14,6 @@ struct ConfigArguments {
 };
 
 // Adds both to `command`; `arguments` is filled when the command line is parsed and must outlive that.
-void AddConfigArguments(CLI::App& command, ConfigArguments& arguments);
+void AddConfigArguments(Command command, ConfigArguments& arguments);
 
 }  // namespace hadal

@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -80,37 +79,35 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
   return absl::OkStatus();
 }
 
-void AddInspectCommand(CLI::App& app, int& exit_code) {
-  CLI::App* inspect = app.add_subcommand("inspect", "Look at what training sees");
-  inspect->require_subcommand(1);
-  CLI::App* command = inspect->add_subcommand("batch", "Print the token ids a given step trains on");
+void AddInspectCommand(Command app, int& exit_code) {
+  Command inspect = app.AddCommand("inspect", "Look at what training sees");
+  inspect.RequireCommand();
+  Command command = inspect.AddCommand("batch", "Print the token ids a given step trains on");
   auto options = std::make_shared<InspectBatchOptions>();
-  command->add_option("--data", options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
-  command->add_option("--step", options->step, "The step, from 0")->capture_default_str();
-  command->add_option("--seed", options->seed, "The run's seed")->capture_default_str();
-  command->add_option("--micro-batches", options->micro_batches, "Micro-batches a step")->capture_default_str();
-  command->add_option("--source-tokens", options->source_tokens, "Source capacity of a micro-batch")
-      ->capture_default_str();
-  command->add_option("--target-tokens", options->target_tokens, "Target capacity of a micro-batch")
-      ->capture_default_str();
-  command->add_option("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
-      ->capture_default_str();
-  command->add_option("--max-sentences", options->max_sentences, "Print at most so many a micro-batch; 0: all")
-      ->capture_default_str();
-  command->add_flag("--ids-only", options->ids_only, "Ids without their text");
-  command->callback([options, &exit_code] {
+  command.AddOption("--data", options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
+  command.AddOption("--step", options->step, "The step, from 0").ShowDefault();
+  command.AddOption("--seed", options->seed, "The run's seed").ShowDefault();
+  command.AddOption("--micro-batches", options->micro_batches, "Micro-batches a step").ShowDefault();
+  command.AddOption("--source-tokens", options->source_tokens, "Source capacity of a micro-batch").ShowDefault();
+  command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch").ShowDefault();
+  command.AddOption("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
+      .ShowDefault();
+  command.AddOption("--max-sentences", options->max_sentences, "Print at most so many a micro-batch; 0: all")
+      .ShowDefault();
+  command.AddFlag("--ids-only", options->ids_only, "Ids without their text");
+  command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectBatch(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
     exit_code = ToolExitCode(status);
   });
-  CLI::App* corpus = inspect->add_subcommand("corpus", "Print a corpus's size and unigram entropy");
+  Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
-  corpus->add_option("--data", corpus_options->data, "Prefix of a prepared corpus")->required()->type_name("PREFIX");
-  corpus->add_option("--score", corpus_options->score, "Score another corpus's targets by the frequencies of this one")
-      ->type_name("PREFIX");
-  corpus->add_option("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all")
-      ->capture_default_str();
-  corpus->callback([corpus_options, &exit_code] {
+  corpus.AddOption("--data", corpus_options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
+  corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by the frequencies of this one")
+      .ValueName("PREFIX");
+  corpus.AddOption("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all")
+      .ShowDefault();
+  corpus.Runs([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
     exit_code = ToolExitCode(status);

@@ -11,10 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -35,6 +32,6 @@ struct InspectBatchOptions {
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out);
 
 // Registers `inspect` with its subcommands; running one stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddInspectCommand(CLI::App& app, int& exit_code);
+void AddInspectCommand(Command app, int& exit_code);
 
 }  // namespace hadal

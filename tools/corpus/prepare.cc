@@ -5,14 +5,12 @@
 #include <optional>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/clock.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/config/named_values.h"
 #include "tools/corpus/prepare_corpus.h"
 #include "tools/corpus/prepare_output.h"
 #include "tools/corpus/prepare_vocabulary.h"
@@ -137,70 +135,68 @@ absl::Status PairUpAll(PrepareArguments& arguments) {
   return absl::OkStatus();
 }
 
-void AddTextOptions(CLI::App& command, PrepareArguments& arguments) {
+void AddTextOptions(Command command, PrepareArguments& arguments) {
   const auto add = [&](const char* name, std::vector<std::string>& paths, const char* description) {
-    command.add_option(name, paths, description)->type_name("SOURCE TARGET");
+    command.AddOption(name, paths, description).ValueName("SOURCE TARGET");
   };
   add("--train", arguments.train, "Training text: two files, line by line translations; may be repeated");
   add("--valid", arguments.valid, "Validation text");
   add("--test", arguments.test, "Test text");
-  command.add_flag("--monolingual", arguments.options.monolingual,
-                   "Plain text for language models: each FILE for itself, a sentence or a document a line");
+  command.AddFlag("--monolingual", arguments.options.monolingual,
+                  "Plain text for language models: each FILE for itself, a sentence or a document a line");
 }
 
 // Existing vocabularies; returns the options.
-std::vector<CLI::Option*> AddExistingVocabularies(CLI::App& command, PrepareOptions& options) {
-  CLI::Option* const both = command.add_option_function<std::string>(
+std::vector<CommandOption> AddExistingVocabularies(Command command, PrepareOptions& options) {
+  const CommandOption both = command.AddSetter<std::string>(
       "--vocab", [&options](const std::string& path) { options.source_vocabulary = options.target_vocabulary = path; },
       "Existing vocabulary of both sides: a SentencePiece model or a fairseq dict.txt");
-  CLI::Option* const source =
-      command.add_option("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source");
-  CLI::Option* const target =
-      command.add_option("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target");
-  for (CLI::Option* option : {both, source, target}) option->type_name("FILE");
+  const CommandOption source =
+      command.AddOption("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source");
+  const CommandOption target =
+      command.AddOption("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target");
+  for (CommandOption option : {both, source, target}) option.ValueName("FILE");
   return {both, source, target};
 }
 
 // How vocabularies are trained; returns the options.
-std::vector<CLI::Option*> AddVocabularyTraining(CLI::App& command, PrepareOptions& options) {
+std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions& options) {
   return {
+      command.AddOption("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
+          .ShowDefault(),
+      command.AddChoice<PieceAlgorithm>("--vocab-type", options.training.algorithm,
+                                        "Of the trained vocabulary (default: bpe)",
+                                        {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}}),
+      command.AddFlag("--separate", options.separate, "Train one vocabulary a side instead of a shared one"),
+      command.AddOption("--character-coverage", options.training.character_coverage, "Share of characters to keep")
+          .ShowDefault(),
       command
-          .add_option("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
-          ->capture_default_str(),
-      NameValues<PieceAlgorithm>(
-          command.add_option("--vocab-type", options.training.algorithm, "Of the trained vocabulary (default: bpe)"),
-          {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}}),
-      command.add_flag("--separate", options.separate, "Train one vocabulary a side instead of a shared one"),
-      command.add_option("--character-coverage", options.training.character_coverage, "Share of characters to keep")
-          ->capture_default_str(),
-      command
-          .add_option("--normalization", options.training.normalization,
-                      "SentencePiece's rule; identity changes nothing")
-          ->capture_default_str(),
-      command.add_option("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
-          ->capture_default_str()};
+          .AddOption("--normalization", options.training.normalization,
+                     "SentencePiece's rule; identity changes nothing")
+          .ShowDefault(),
+      command.AddOption("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
+          .ShowDefault()};
 }
 
-void AddVocabularyOptions(CLI::App& command, PrepareOptions& options) {
-  const std::vector<CLI::Option*> existing = AddExistingVocabularies(command, options);
-  const std::vector<CLI::Option*> training = AddVocabularyTraining(command, options);
-  for (CLI::Option* given : existing) {
-    for (CLI::Option* trained : training) given->excludes(trained);
+void AddVocabularyOptions(Command command, PrepareOptions& options) {
+  const std::vector<CommandOption> existing = AddExistingVocabularies(command, options);
+  const std::vector<CommandOption> training = AddVocabularyTraining(command, options);
+  for (CommandOption given : existing) {
+    for (CommandOption trained : training) given.Excludes(trained);
   }
 }
 
-void AddFilterOptions(CLI::App& command, PrepareOptions& options) {
+void AddFilterOptions(Command command, PrepareOptions& options) {
   const auto add = [&](const char* name, BadLine& choice, const char* description) {
-    NameValues<BadLine>(command.add_option(name, choice, description),
-                        {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
+    command.AddChoice<BadLine>(name, choice, description, {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
   };
-  command.add_option("--max-tokens", options.max_tokens, "Longest side, in tokens")->capture_default_str();
+  command.AddOption("--max-tokens", options.max_tokens, "Longest side, in tokens").ShowDefault();
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
-  command.add_option("--max-skipped", options.most_skipped, "Share of a text's lines; skipping more is an error")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  command.AddOption("--max-skipped", options.most_skipped, "Share of a text's lines; skipping more is an error")
+      .InRange(0.0, 1.0)
+      .ShowDefault();
 }
 
 }  // namespace
@@ -231,18 +227,17 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   return absl::OkStatus();
 }
 
-void AddPrepareCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("prepare", "Turn parallel or plain text into a vocabulary and token corpora");
+void AddPrepareCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("prepare", "Turn parallel or plain text into a vocabulary and token corpora");
   auto arguments = std::make_shared<PrepareArguments>();
   PrepareOptions& options = arguments->options;
-  AddTextOptions(*command, *arguments);
-  command->add_option("-o,--out", options.output, "Output folder")->required()->type_name("DIR");
-  AddVocabularyOptions(*command, options);
-  AddFilterOptions(*command, options);
-  command->add_option("--threads", options.threads, "That turn text into ids (default: one a CPU)")
-      ->check(CLI::Range(0, 1024));
-  command->add_flag("--overwrite", options.overwrite, "Replace what the output folder holds");
-  command->callback([arguments, &exit_code] {
+  AddTextOptions(command, *arguments);
+  command.AddOption("-o,--out", options.output, "Output folder").Required().ValueName("DIR");
+  AddVocabularyOptions(command, options);
+  AddFilterOptions(command, options);
+  command.AddOption("--threads", options.threads, "That turn text into ids (default: one a CPU)").InRange(0, 1024);
+  command.AddFlag("--overwrite", options.overwrite, "Replace what the output folder holds");
+  command.Runs([arguments, &exit_code] {
     const absl::Status paired = PairUpAll(*arguments);
     const absl::Status status = paired.ok() ? RunPrepare(arguments->options, std::cout) : paired;
     if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";

@@ -24,11 +24,8 @@
 
 #include "absl/status/status.h"
 #include "runtime/data/vocabulary_training.h"
+#include "tools/command_line.h"
 #include "tools/corpus/parallel_text.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hadal {
 
@@ -65,6 +62,6 @@ struct PrepareOptions {
 absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out);
 
 // Registers the subcommand; running it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddPrepareCommand(CLI::App& app, int& exit_code);
+void AddPrepareCommand(Command app, int& exit_code);
 
 }  // namespace hadal

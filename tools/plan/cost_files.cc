@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/files.h"
@@ -25,9 +24,9 @@ absl::Status Copy(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-void AddCostFlags(CLI::App& command, const std::string& purpose, CostFiles& files) {
-  command.add_option("--profile", files.profile, absl::StrCat("Costs that `hadal bench profile` measured: ", purpose));
-  command.add_option("--machine", files.machine, absl::StrCat("A machine's description (configs/machines): ", purpose));
+void AddCostFlags(Command command, const std::string& purpose, CostFiles& files) {
+  command.AddOption("--profile", files.profile, absl::StrCat("Costs that `hadal bench profile` measured: ", purpose));
+  command.AddOption("--machine", files.machine, absl::StrCat("A machine's description (configs/machines): ", purpose));
 }
 
 absl::StatusOr<std::unique_ptr<StepCosts>> LoadedCosts::For(const ModelOptions& model) const {

@@ -8,12 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
+#include "tools/command_line.h"
 #include "tools/plan/machine.h"
 #include "tools/plan/step_costs.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hadal {
 
@@ -24,7 +21,7 @@ struct CostFiles {
 };
 
 // Adds --profile and --machine. `purpose`: what they are for, after their kind ("shown beside what was measured").
-void AddCostFlags(CLI::App& command, const std::string& purpose, CostFiles& files);
+void AddCostFlags(Command command, const std::string& purpose, CostFiles& files);
 
 // The contents of CostFiles.
 struct LoadedCosts {

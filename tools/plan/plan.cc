@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/files.h"
@@ -123,38 +122,34 @@ int RunPlan(const PlanArguments& arguments) {
 
 }  // namespace
 
-void AddPlanCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("plan", "Show stages, memory and predicted time of a run before it starts");
+void AddPlanCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("plan", "Show stages, memory and predicted time of a run before it starts");
   auto arguments = std::make_shared<PlanArguments>();
   AddConfigArguments(command, arguments->config);
-  command.add_option("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
-      ->check(CLI::Range(1, 1 << 16));
-  command.add_option("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
-      ->check(CLI::Range(1, 1024));
-  command.add_option("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
-      ->check(CLI::Range(1e-3, 1e9));
-  command.add_option("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
-      ->check(CLI::Range(5, 1 << 24));
-  CLI::Option* device =
-      command
-          .add_option("--device", arguments->device, "What the ranks would compute on: cpu, cuda (no GPU is needed)")
-          ->check(CLI::IsMember({"cpu", "cuda"}))
-          ->capture_default_str();
-  CLI::Option* machine = command.add_option("--machine", arguments->costs.machine,
+  command.AddOption("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
+      .InRange(1, 1 << 16);
+  command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
+      .InRange(1, 1024);
+  command.AddOption("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
+      .InRange(1e-3, 1e9);
+  command.AddOption("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
+      .InRange(5, 1 << 24);
+  CommandOption device =
+      command.AddOption("--device", arguments->device, "What the ranks would compute on: cpu, cuda (no GPU is needed)")
+          .OneOf({"cpu", "cuda"})
+          .ShowDefault();
+  CommandOption machine = command.AddOption("--machine", arguments->costs.machine,
                                             "Search the best layout for this machine (configs/machines)");
-  command.add_option("--nodes", arguments->nodes, "Nodes of the machine (default: its description's)")
-      ->check(CLI::Range(1, 1 << 16))
-      ->needs(machine);
-  machine->excludes(device);
-  command.add_option("--top", arguments->search.top, "Layouts to list")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str()
-      ->needs(machine);
-  command.add_option("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
-      ->excludes(device);
-  command.add_flag("--sublayers", arguments->text.sublayers, "List every sublayer");
-  command.add_flag("--json", arguments->json, "Print everything as JSON");
-  command.callback([arguments, &exit_code] { exit_code = RunPlan(*arguments); });
+  command.AddOption("--nodes", arguments->nodes, "Nodes of the machine (default: its description's)")
+      .InRange(1, 1 << 16)
+      .Needs(machine);
+  machine.Excludes(device);
+  command.AddOption("--top", arguments->search.top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
+  command.AddOption("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
+      .Excludes(device);
+  command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer");
+  command.AddFlag("--json", arguments->json, "Print everything as JSON");
+  command.Runs([arguments, &exit_code] { exit_code = RunPlan(*arguments); });
 }
 
 }  // namespace hadal

@@ -8,13 +8,11 @@
 // with the nearest one that does. Exit codes: 0 done, 1 it does not fit, 2 bad config or usage.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback stores the exit code.
-void AddPlanCommand(CLI::App& app, int& exit_code);
+void AddPlanCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -59,25 +58,21 @@ int Report(const absl::StatusOr<std::string>& text) {
   return kToolDone;
 }
 
-std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(CLI::App& command, std::shared_ptr<std::string>& kind) {
+std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(Command command, std::shared_ptr<std::string>& kind) {
   auto options = std::make_shared<ScheduleCommandOptions>();
   kind = std::make_shared<std::string>("1f1b");
-  const CLI::Range positive(1, 1 << 16);
-  command.add_option("--kind", *kind, "Schedule")
-      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved_1f1b"}))
-      ->capture_default_str();
-  command.add_option("--stages", options->shape.stages, "Ranks of the pipeline")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--chunks", options->shape.chunks, "Chunks a rank")->check(positive)->capture_default_str();
-  command.add_option("--micro-batches", options->shape.micro_batches, "Micro-batches a step")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_option("--outstanding-sends", options->outstanding_sends, "Messages a channel may have under way")
-      ->check(positive)
-      ->capture_default_str();
-  command.add_flag("--forward-only", options->forward_only, "The schedule of a validation");
-  command.add_option("--program", options->program, "A file of instructions instead of --kind");
+  constexpr int kMost = 1 << 16;
+  command.AddOption("--kind", *kind, "Schedule").OneOf({"gpipe", "1f1b", "interleaved_1f1b"}).ShowDefault();
+  command.AddOption("--stages", options->shape.stages, "Ranks of the pipeline").InRange(1, kMost).ShowDefault();
+  command.AddOption("--chunks", options->shape.chunks, "Chunks a rank").InRange(1, kMost).ShowDefault();
+  command.AddOption("--micro-batches", options->shape.micro_batches, "Micro-batches a step")
+      .InRange(1, kMost)
+      .ShowDefault();
+  command.AddOption("--outstanding-sends", options->outstanding_sends, "Messages a channel may have under way")
+      .InRange(1, kMost)
+      .ShowDefault();
+  command.AddFlag("--forward-only", options->forward_only, "The schedule of a validation");
+  command.AddOption("--program", options->program, "A file of instructions instead of --kind");
   return options;
 }
 
@@ -120,28 +115,26 @@ absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& o
   return text + PeakLiveText(report);
 }
 
-void AddScheduleCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("schedule", "Draw a pipeline's schedule, or prove that it cannot deadlock");
-  command.require_subcommand(1);
+void AddScheduleCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("schedule", "Draw a pipeline's schedule, or prove that it cannot deadlock");
+  command.RequireCommand();
   std::shared_ptr<std::string> kind;
 
-  CLI::App& print = *command.add_subcommand("print", "Draw the schedule, one row a rank");
+  Command print = command.AddCommand("print", "Draw the schedule, one row a rank");
   const std::shared_ptr<ScheduleCommandOptions> drawn = AddShapeFlags(print, kind);
-  print.add_flag("--text", drawn->text, "Print its instructions, one a line");
-  print.add_option("--columns", drawn->columns, "Units of time to draw")
-      ->check(CLI::Range(2, 1 << 16))
-      ->capture_default_str();
-  print.add_option("--backward-units", drawn->backward_units, "A backward takes as long as this many forwards")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  print.callback([drawn, kind, &exit_code] {
+  print.AddFlag("--text", drawn->text, "Print its instructions, one a line");
+  print.AddOption("--columns", drawn->columns, "Units of time to draw").InRange(2, 1 << 16).ShowDefault();
+  print.AddOption("--backward-units", drawn->backward_units, "A backward takes as long as this many forwards")
+      .InRange(1, 100)
+      .ShowDefault();
+  print.Runs([drawn, kind, &exit_code] {
     drawn->kind = *ParseScheduleKind(*kind);
     exit_code = Report(PrintSchedule(*drawn));
   });
 
-  CLI::App& check = *command.add_subcommand("check", "Prove the schedule sound, or name what is wrong");
+  Command check = command.AddCommand("check", "Prove the schedule sound, or name what is wrong");
   const std::shared_ptr<ScheduleCommandOptions> checked = AddShapeFlags(check, kind);
-  check.callback([checked, kind, &exit_code] {
+  check.Runs([checked, kind, &exit_code] {
     checked->kind = *ParseScheduleKind(*kind);
     exit_code = Report(CheckScheduleCommand(*checked));
   });

@@ -14,10 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "pipeline/schedule.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -38,6 +35,6 @@ absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options)
 absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& options);
 
 // Registers the subcommand; its callbacks store the exit code.
-void AddScheduleCommand(CLI::App& app, int& exit_code);
+void AddScheduleCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -130,32 +129,31 @@ absl::StatusOr<std::string> RunSimulate(const Arguments& arguments) {
   return arguments.json ? SimulationToJson(simulation) : SimulationToText(simulation);
 }
 
-void AddLinkOptions(CLI::App& command, Arguments& arguments) {
-  const CLI::Range not_negative(0.0, 1e12);
+void AddLinkOptions(Command command, Arguments& arguments) {
+  constexpr double kMost = 1e12;
+  command.AddOption("--message-mib", arguments.message_mib, "Size of one message, MiB (of --plan or --run: their own)")
+      .InRange(0.0, kMost)
+      .ShowDefault();
+  command.AddOption("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited")
+      .InRange(0.0, kMost)
+      .ShowDefault();
+  command.AddOption("--latency-us", arguments.latency_us, "Latency within a node, us")
+      .InRange(0.0, kMost)
+      .ShowDefault();
+  command.AddOption("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline a node; 0: one node")
+      .InRange(0, 1 << 16)
+      .ShowDefault();
+  command.AddOption("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited")
+      .InRange(0.0, kMost)
+      .ShowDefault();
+  command.AddOption("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us")
+      .InRange(0.0, kMost)
+      .ShowDefault();
   command
-      .add_option("--message-mib", arguments.message_mib, "Size of one message, MiB (of --plan or --run: their own)")
-      ->check(not_negative)
-      ->capture_default_str();
-  command.add_option("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited")
-      ->check(not_negative)
-      ->capture_default_str();
-  command.add_option("--latency-us", arguments.latency_us, "Latency within a node, us")
-      ->check(not_negative)
-      ->capture_default_str();
-  command.add_option("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline a node; 0: one node")
-      ->check(CLI::Range(0, 1 << 16))
-      ->capture_default_str();
-  command.add_option("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited")
-      ->check(not_negative)
-      ->capture_default_str();
-  command.add_option("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us")
-      ->check(not_negative)
-      ->capture_default_str();
-  command
-      .add_option("--pipelines-per-node", arguments.options.pipelines_per_node,
-                  "Pipelines that share what goes between nodes")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
+      .AddOption("--pipelines-per-node", arguments.options.pipelines_per_node,
+                 "Pipelines that share what goes between nodes")
+      .InRange(1, 1 << 16)
+      .ShowDefault();
 }
 
 }  // namespace
@@ -235,57 +233,55 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& direct
   return options;
 }
 
-void AddSimulateCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command =
-      *app.add_subcommand("simulate", "Replay a schedule on ranks, costs and links that need not exist");
+void AddSimulateCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("simulate", "Replay a schedule on ranks, costs and links that need not exist");
   auto arguments = std::make_shared<Arguments>();
-  const CLI::Range counts(1, 1 << 16);
-  const CLI::Range times(0.0, 1e9);
-  CLI::Option* plan = command.add_option("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
-  CLI::Option* run = command.add_option("--run", arguments->run, "Shape and costs from a run's trace")->excludes(plan);
-  command.add_option("--kind", arguments->kind, "The schedule: gpipe, 1f1b or interleaved_1f1b")
-      ->capture_default_str()
-      ->excludes(plan)
-      ->excludes(run);
-  command.add_option("--stages", arguments->stages, "Ranks")
-      ->check(counts)
-      ->capture_default_str()
-      ->excludes(plan)
-      ->excludes(run);
-  command.add_option("--chunks", arguments->chunks, "Chunks a rank")
-      ->check(counts)
-      ->capture_default_str()
-      ->excludes(plan)
-      ->excludes(run);
-  command.add_option("--micro-batches", arguments->micro_batches, "Micro-batches a step")
-      ->check(counts)
-      ->capture_default_str()
-      ->excludes(plan)
-      ->excludes(run);
-  command.add_option("--forward-ms", arguments->forward_ms, "A rank's forward of one micro-batch, ms")
-      ->check(times)
-      ->capture_default_str()
-      ->excludes(plan)
-      ->excludes(run);
-  command.add_option("--backward-ms", arguments->backward_ms, "A rank's backward of one micro-batch, ms")
-      ->check(times)
-      ->capture_default_str()
-      ->excludes(plan)
-      ->excludes(run);
+  constexpr int kMost = 1 << 16;
+  constexpr double kMostMilliseconds = 1e9;
+  CommandOption plan = command.AddOption("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
+  CommandOption run = command.AddOption("--run", arguments->run, "Shape and costs from a run's trace").Excludes(plan);
+  command.AddOption("--kind", arguments->kind, "The schedule: gpipe, 1f1b or interleaved_1f1b")
+      .ShowDefault()
+      .Excludes(plan)
+      .Excludes(run);
+  command.AddOption("--stages", arguments->stages, "Ranks")
+      .InRange(1, kMost)
+      .ShowDefault()
+      .Excludes(plan)
+      .Excludes(run);
+  command.AddOption("--chunks", arguments->chunks, "Chunks a rank")
+      .InRange(1, kMost)
+      .ShowDefault()
+      .Excludes(plan)
+      .Excludes(run);
+  command.AddOption("--micro-batches", arguments->micro_batches, "Micro-batches a step")
+      .InRange(1, kMost)
+      .ShowDefault()
+      .Excludes(plan)
+      .Excludes(run);
+  command.AddOption("--forward-ms", arguments->forward_ms, "A rank's forward of one micro-batch, ms")
+      .InRange(0.0, kMostMilliseconds)
+      .ShowDefault()
+      .Excludes(plan)
+      .Excludes(run);
+  command.AddOption("--backward-ms", arguments->backward_ms, "A rank's backward of one micro-batch, ms")
+      .InRange(0.0, kMostMilliseconds)
+      .ShowDefault()
+      .Excludes(plan)
+      .Excludes(run);
   command
-      .add_option("--outstanding-sends", arguments->options.outstanding_sends, "Messages a channel may have under way")
-      ->check(counts)
-      ->capture_default_str();
+      .AddOption("--outstanding-sends", arguments->options.outstanding_sends, "Messages a channel may have under way")
+      .InRange(1, kMost)
+      .ShowDefault();
   AddLinkOptions(command, *arguments);
-  command.add_option("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
+  command.AddOption("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
   command
-      .add_option("--tail-ms", arguments->tail_ms,
-                  "Optimizer and other work at a step's end, ms; beside that of --plan")
-      ->check(times)
-      ->capture_default_str();
-  command.add_option("--svg", arguments->svg, "Draw the timeline into this file");
-  command.add_flag("--json", arguments->json, "Print everything as JSON");
-  command.callback([arguments, &exit_code] {
+      .AddOption("--tail-ms", arguments->tail_ms, "Optimizer and other work at a step's end, ms; beside that of --plan")
+      .InRange(0.0, kMostMilliseconds)
+      .ShowDefault();
+  command.AddOption("--svg", arguments->svg, "Draw the timeline into this file");
+  command.AddFlag("--json", arguments->json, "Print everything as JSON");
+  command.Runs([arguments, &exit_code] {
     const absl::StatusOr<std::string> text = RunSimulate(*arguments);
     exit_code = ToolExitCode(text.status());
     if (text.ok()) {

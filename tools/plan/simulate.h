@@ -23,11 +23,8 @@
 
 #include "absl/status/statusor.h"
 #include "pipeline/schedule.h"
+#include "tools/command_line.h"
 #include "tools/plan/step_breakdown.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hadal {
 
@@ -82,6 +79,6 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory);
 
 // Registers the subcommand.
-void AddSimulateCommand(CLI::App& app, int& exit_code);
+void AddSimulateCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -11,7 +11,6 @@
 #include <set>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -89,16 +88,15 @@ absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out) {
   return absl::OkStatus();
 }
 
-void AddCurveCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("curve", "Draw a metric of one or more runs as text");
+void AddCurveCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("curve", "Draw a metric of one or more runs as text");
   auto options = std::make_shared<CurveCommandOptions>();
-  command->add_option("runs", options->runs, "Run directories, or metrics.jsonl files")->required();
-  command->add_option("-m,--metric", options->metric, "A number of the step lines, or valid/NAME")
-      ->capture_default_str();
-  command->add_option("-l,--label", options->labels, "Name of each run in the legend");
-  command->add_option("--width", options->plot.columns, "Columns")->check(CLI::Range(8, 1000))->capture_default_str();
-  command->add_option("--height", options->plot.rows, "Rows")->check(CLI::Range(3, 1000))->capture_default_str();
-  command->callback([options, &exit_code] {
+  command.AddOption("runs", options->runs, "Run directories, or metrics.jsonl files").Required();
+  command.AddOption("-m,--metric", options->metric, "A number of the step lines, or valid/NAME").ShowDefault();
+  command.AddOption("-l,--label", options->labels, "Name of each run in the legend");
+  command.AddOption("--width", options->plot.columns, "Columns").InRange(8, 1000).ShowDefault();
+  command.AddOption("--height", options->plot.rows, "Rows").InRange(3, 1000).ShowDefault();
+  command.Runs([options, &exit_code] {
     const TerminalStyle style = DetectTerminal(STDOUT_FILENO);
     options->plot.unicode = style.unicode;
     options->plot.color = style.color;

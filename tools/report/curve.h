@@ -11,11 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/command_line.h"
 #include "tools/report/text_plot.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hadal {
 
@@ -36,6 +33,6 @@ struct CurveCommandOptions {
 absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out);
 
 // Registers the subcommand; its callback stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddCurveCommand(CLI::App& app, int& exit_code);
+void AddCurveCommand(Command app, int& exit_code);
 
 }  // namespace hadal

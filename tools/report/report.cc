@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -95,14 +94,14 @@ absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& director
   return absl::StrCat(stem, ".html\n", stem, ".json\n", stem, ".md\n");
 }
 
-void AddReportCommand(CLI::App& app, int& exit_code) {
-  CLI::App& command = *app.add_subcommand("report", "Show runs, their time and their scaling as one HTML file");
+void AddReportCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("report", "Show runs, their time and their scaling as one HTML file");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("runs", arguments->runs, "Run directories")->required();
-  command.add_option("-o,--out", arguments->output,
-                     "Path of the .html, .json and .md (default: report in the first run)");
+  command.AddOption("runs", arguments->runs, "Run directories").Required();
+  command.AddOption("-o,--out", arguments->output,
+                    "Path of the .html, .json and .md (default: report in the first run)");
   AddCostFlags(command, "what it predicts stands beside what was measured", arguments->costs);
-  command.callback([arguments, &exit_code] {
+  command.Runs([arguments, &exit_code] {
     const absl::StatusOr<std::string> written = WriteReport(
         arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), "report") : arguments->output,
         arguments->costs);

@@ -14,15 +14,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/command_line.h"
 #include "tools/plan/cost_files.h"
 #include "tools/report/run_prediction.h"
 #include "tools/report/run_record.h"
 #include "tools/report/run_summary.h"
 #include "tools/report/scaling.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hadal {
 
@@ -59,6 +56,6 @@ absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& director
                                         const CostFiles& costs = {});
 
 // Registers the subcommand.
-void AddReportCommand(CLI::App& app, int& exit_code);
+void AddReportCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -8,7 +8,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
 #include "runtime/crc32c.h"
@@ -128,22 +127,18 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
   return absl::OkStatus();
 }
 
-void AddGenerateCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("generate", "Write an English-German corpus made by a grammar");
+void AddGenerateCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("generate", "Write an English-German corpus made by a grammar");
   auto options = std::make_shared<GenerateOptions>();
-  command->add_option("-o,--out", options->output, "Output folder")->required()->type_name("DIR");
-  command->add_option("--pairs", options->pairs, "Training pairs")
-      ->check(CLI::Range(1, 1000000000))
-      ->capture_default_str();
-  command->add_option("--valid", options->valid, "Validation pairs, never seen in training")
-      ->check(CLI::Range(0, 1000000000))
-      ->capture_default_str();
-  command->add_option("--test", options->test, "Test pairs, never seen in training")
-      ->check(CLI::Range(0, 1000000000))
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "Which corpus")->capture_default_str();
-  command->add_flag("--overwrite", options->overwrite, "Replace files that are there");
-  command->callback([options, &exit_code] {
+  command.AddOption("-o,--out", options->output, "Output folder").Required().ValueName("DIR");
+  command.AddOption("--pairs", options->pairs, "Training pairs").InRange(1, 1000000000).ShowDefault();
+  command.AddOption("--valid", options->valid, "Validation pairs, never seen in training")
+      .InRange(0, 1000000000)
+      .ShowDefault();
+  command.AddOption("--test", options->test, "Test pairs, never seen in training").InRange(0, 1000000000).ShowDefault();
+  command.AddOption("--seed", options->seed, "Which corpus").ShowDefault();
+  command.AddFlag("--overwrite", options->overwrite, "Replace files that are there");
+  command.Runs([options, &exit_code] {
     const absl::Status status = RunGenerate(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal generate: " << status.message() << "\n";
     exit_code = ToolExitCode(status);

@@ -14,10 +14,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -48,6 +45,6 @@ struct GenerateOptions {
 absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out);
 
 // Registers the subcommand; running it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddGenerateCommand(CLI::App& app, int& exit_code);
+void AddGenerateCommand(Command app, int& exit_code);
 
 }  // namespace hadal

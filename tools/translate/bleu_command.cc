@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -91,26 +90,21 @@ absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_i
   return absl::OkStatus();
 }
 
-void AddBleuCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("bleu", "Score translations: corpus BLEU, equal to sacreBLEU's default");
+void AddBleuCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("bleu", "Score translations: corpus BLEU, equal to sacreBLEU's default");
   auto options = std::make_shared<BleuCommandOptions>();
   command
-      ->add_option("-r,--reference", options->references,
-                   "Reference file, detokenised; repeat it for several references")
-      ->required();
-  command->add_option("-i,--input", options->hypotheses, "File of translations (default: standard input)");
-  command->add_option("-w,--width", options->digits, "Digits after the point")
-      ->check(CLI::Range(0, 12))
-      ->capture_default_str();
-  const auto set_format = [options](BleuFormat format) {
-    return [options, format](int64_t) { options->format = format; };
-  };
-  CLI::Option* json = command->add_flag("--json", set_format(BleuFormat::kJson), "Print a JSON object (the default)");
-  CLI::Option* text = command->add_flag("--text", set_format(BleuFormat::kText), "Print one line");
-  CLI::Option* bare = command->add_flag("--score-only", set_format(BleuFormat::kScoreOnly), "Print the number alone");
-  text->excludes(json);
-  bare->excludes(json)->excludes(text);
-  command->callback([options, &exit_code] {
+      .AddOption("-r,--reference", options->references, "Reference file, detokenised; repeat it for several references")
+      .Required();
+  command.AddOption("-i,--input", options->hypotheses, "File of translations (default: standard input)");
+  command.AddOption("-w,--width", options->digits, "Digits after the point").InRange(0, 12).ShowDefault();
+  const auto set_format = [options](BleuFormat format) { return [options, format] { options->format = format; }; };
+  CommandOption json = command.AddFlag("--json", set_format(BleuFormat::kJson), "Print a JSON object (the default)");
+  CommandOption text = command.AddFlag("--text", set_format(BleuFormat::kText), "Print one line");
+  CommandOption bare = command.AddFlag("--score-only", set_format(BleuFormat::kScoreOnly), "Print the number alone");
+  text.Excludes(json);
+  bare.Excludes(json).Excludes(text);
+  command.Runs([options, &exit_code] {
     const absl::Status status = RunBleu(*options, std::cin, std::cout, std::cerr);
     if (!status.ok()) std::cerr << "hadal bleu: " << status.message() << "\n";
     exit_code = ToolExitCode(status);

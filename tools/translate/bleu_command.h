@@ -12,10 +12,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/data/bleu.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -38,6 +35,6 @@ absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_i
 std::string FormatBleu(const BleuScore& score, int references, BleuFormat format, int digits);
 
 // Registers the subcommand; running it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddBleuCommand(CLI::App& app, int& exit_code);
+void AddBleuCommand(Command app, int& exit_code);
 
 }  // namespace hadal

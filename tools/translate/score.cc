@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -19,7 +18,6 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/config/named_values.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
@@ -186,26 +184,26 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
   return Scoring(options, communicator, out, log).Run(communicator, stream);
 }
 
-void AddScoreOptions(CLI::App& command, ScoreOptions& options) {
+void AddScoreOptions(Command command, ScoreOptions& options) {
   command
-      .add_option("-c,--checkpoint", options.checkpoint,
-                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      ->required()
-      ->type_name("DIR");
-  command.add_option("-s,--source", options.source, "Source sentences, one a line; none for a language model")
-      ->type_name("FILE");
-  command.add_option("-t,--target", options.target, "Their translations, line by line; or plain text")
-      ->required()
-      ->type_name("FILE");
-  command.add_option("-o,--out", options.output, "File of scores (default: standard output)");
-  command.add_option("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
-      ->check(CLI::Range(64, 1 << 20))
-      ->capture_default_str();
-  NameValues<OverLong>(command.add_option("--on-long", options.over_long, "A pair that is too long (default: error)"),
-                       {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.add_option("--buffer", options.buffer_pairs, "Pairs read before they are scored")->capture_default_str();
-  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
-      ->check(CLI::Range(0, 1024));
+      .AddOption("-c,--checkpoint", options.checkpoint,
+                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      .Required()
+      .ValueName("DIR");
+  command.AddOption("-s,--source", options.source, "Source sentences, one a line; none for a language model")
+      .ValueName("FILE");
+  command.AddOption("-t,--target", options.target, "Their translations, line by line; or plain text")
+      .Required()
+      .ValueName("FILE");
+  command.AddOption("-o,--out", options.output, "File of scores (default: standard output)");
+  command.AddOption("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
+      .InRange(64, 1 << 20)
+      .ShowDefault();
+  command.AddChoice<OverLong>("--on-long", options.over_long, "A pair that is too long (default: error)",
+                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
+  command.AddOption("--buffer", options.buffer_pairs, "Pairs read before they are scored").ShowDefault();
+  command.AddOption("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+      .InRange(0, 1024);
 }
 
 }  // namespace hadal

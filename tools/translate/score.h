@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
+#include "tools/command_line.h"
 #include "tools/translate/translate.h"
 
 namespace hadal {
@@ -39,6 +40,6 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
                       std::ostream& log);
 
 // Adds the options to a subcommand.
-void AddScoreOptions(CLI::App& command, ScoreOptions& options);
+void AddScoreOptions(Command command, ScoreOptions& options);
 
 }  // namespace hadal

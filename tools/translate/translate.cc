@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
@@ -24,7 +23,6 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
-#include "tools/config/named_values.h"
 #include "tools/config/run_options.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/corpus/token_lists.h"
@@ -241,23 +239,22 @@ class Translator {
   int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
 };
 
-void AddBeamOptions(CLI::App& command, BeamChoices& beam) {
-  command.add_option("--beam", beam.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
-      ->check(CLI::Range(1, 64))
-      ->type_name("INT");
+void AddBeamOptions(Command command, BeamChoices& beam) {
+  command.AddOption("--beam", beam.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
+      .InRange(1, 64)
+      .ValueName("INT");
   command
-      .add_option("--length-penalty", beam.length_penalty,
-                  "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)")
-      ->type_name("FLOAT");
+      .AddOption("--length-penalty", beam.length_penalty,
+                 "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)")
+      .ValueName("FLOAT");
   command
-      .add_option("--max-len-a", beam.max_length_a,
-                  "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)")
-      ->type_name("FLOAT");
+      .AddOption("--max-len-a", beam.max_length_a,
+                 "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)")
+      .ValueName("FLOAT");
   command
-      .add_option("--max-len-b", beam.max_length_b,
-                  "The b of --max-len-a, in tokens (default: its decode.max_length_b)")
-      ->type_name("FLOAT");
-  command.add_option("--min-len", beam.min_length, "Fewest tokens of a translation (default: 1)")->type_name("INT");
+      .AddOption("--max-len-b", beam.max_length_b, "The b of --max-len-a, in tokens (default: its decode.max_length_b)")
+      .ValueName("FLOAT");
+  command.AddOption("--min-len", beam.min_length, "Fewest tokens of a translation (default: 1)").ValueName("INT");
 }
 
 }  // namespace
@@ -270,40 +267,36 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
   return Translator(options, communicator, stream, streams).Run();
 }
 
-void AddTranslateOptions(CLI::App& command, TranslateOptions& options) {
+void AddTranslateOptions(Command command, TranslateOptions& options) {
   DecoderOptions& decoder = options.decoder;
   command
-      .add_option("-c,--checkpoint", options.checkpoint,
-                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      ->required()
-      ->type_name("DIR");
-  command.add_option("-i,--input", options.input, "File of sentences, one a line (default: standard input)");
-  command.add_option("-o,--out", options.output, "File of translations (default: standard output)");
+      .AddOption("-c,--checkpoint", options.checkpoint,
+                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      .Required()
+      .ValueName("DIR");
+  command.AddOption("-i,--input", options.input, "File of sentences, one a line (default: standard input)");
+  command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
   AddBeamOptions(command, options.beam);
-  command.add_option("--nbest", options.nbest, "Translations printed a sentence, best first")->capture_default_str();
-  command.add_flag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");
-  NameValues<OverLong>(
-      command.add_option("--on-long", options.over_long, "A sentence over --longest-source (default: error)"),
-      {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.add_option("--longest-source", decoder.longest_source, "Longest source in tokens, </s> counted")
-      ->capture_default_str();
-  NameValues<PieceJoining>(
-      command.add_option("--join", options.joining, "How tokens become text (default: as the vocabulary says)"),
-      {{"default", PieceJoining::kDefault},
-       {"spaces", PieceJoining::kSpaces},
-       {"bpe", PieceJoining::kBpe},
-       {"sentencepiece", PieceJoining::kSentencePiece}});
-  command.add_option("--batch", decoder.sentences, "Sentences translated together; 0: as memory allows")
-      ->capture_default_str();
+  command.AddOption("--nbest", options.nbest, "Translations printed a sentence, best first").ShowDefault();
+  command.AddFlag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");
+  command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
+                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
+  command.AddOption("--longest-source", decoder.longest_source, "Longest source in tokens, </s> counted").ShowDefault();
+  command.AddChoice<PieceJoining>("--join", options.joining, "How tokens become text (default: as the vocabulary says)",
+                                  {{"default", PieceJoining::kDefault},
+                                   {"spaces", PieceJoining::kSpaces},
+                                   {"bpe", PieceJoining::kBpe},
+                                   {"sentencepiece", PieceJoining::kSentencePiece}});
+  command.AddOption("--batch", decoder.sentences, "Sentences translated together; 0: as memory allows").ShowDefault();
   command
-      .add_option_function<int64_t>(
-          "--cache-mib", [&decoder](int64_t mib) { decoder.cache_limit_bytes = mib << 20; },
+      .AddSetter<int64_t>(
+          "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
           "Limit of a rank's caches (default: 512, or what one sentence needs)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-      ->type_name("MIB");
-  command.add_option("--buffer", options.buffer_lines, "Lines read before they are translated")->capture_default_str();
-  command.add_option("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
-      ->check(CLI::Range(0, 1024));
+      .InRange(int64_t{1}, int64_t{1} << 24)
+      .ValueName("MIB");
+  command.AddOption("--buffer", options.buffer_lines, "Lines read before they are translated").ShowDefault();
+  command.AddOption("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+      .InRange(0, 1024);
 }
 
 }  // namespace hadal

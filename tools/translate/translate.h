@@ -22,10 +22,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/stream.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -69,6 +66,6 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
                           const TranslateStreams& streams);
 
 // Adds the options to a subcommand.
-void AddTranslateOptions(CLI::App& command, TranslateOptions& options);
+void AddTranslateOptions(Command command, TranslateOptions& options);
 
 }  // namespace hadal

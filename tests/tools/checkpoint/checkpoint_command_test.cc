@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -13,6 +12,7 @@
 
 #include "runtime/files.h"
 #include "runtime/safetensors.h"
+#include "tests/support/command_runner.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
@@ -25,29 +25,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
 // `hadal checkpoint ARGUMENTS…`.
-Outcome Command(std::vector<std::string> arguments) {
-  Outcome outcome;
-  CLI::App app("hadal");
-  AddCheckpointCommand(app, outcome.exit_code);
+CommandResult Checkpoint(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "checkpoint");
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError& error) {
-    outcome.exit_code = 2;
-  }
-  outcome.out = testing::internal::GetCapturedStdout();
-  outcome.err = testing::internal::GetCapturedStderr();
-  return outcome;
+  return RunCommand(AddCheckpointCommand, arguments);
 }
 
 class CheckpointCommandTest : public testing::Test {
@@ -78,7 +59,7 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   SaveStep({.step = 6, .validation_nll = 3.25, .is_best = true});
   SaveStep({.step = 7});
   std::filesystem::remove(directory_ + "/rank_00001.safetensors");
-  const Outcome outcome = Command({"ls", run_.path()});
+  const CommandResult outcome = Checkpoint({"ls", run_.path()});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000005 +DAMAGED: .*rank_00001.safetensors is missing"));
   EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000006 .* 3\\.2500 .*best"));
@@ -87,11 +68,11 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   EXPECT_THAT(outcome.out, Not(testing::ContainsRegex("step_0000000[57][^\n]*best")));
   // No score, and three ranks' files, a vocabulary, the manifest.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000007 +6 +1\\.25 +- +[0-9]+ +5  20"));
-  EXPECT_EQ(Command({"ls", run_ / "checkpoints"}).out, outcome.out);
+  EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome.out);
 }
 
 TEST_F(CheckpointCommandTest, LsShowsOneCheckpoint) {
-  const Outcome outcome = Command({"ls", "--parameters", run_ / "checkpoints/latest"});
+  const CommandResult outcome = Checkpoint({"ls", "--parameters", run_ / "checkpoints/latest"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, HasSubstr("step 5, update 4"));
   EXPECT_THAT(outcome.out, HasSubstr("rank_00002.safetensors"));
@@ -102,38 +83,38 @@ TEST_F(CheckpointCommandTest, LsShowsOneCheckpoint) {
 TEST_F(CheckpointCommandTest, WhatIsNoCheckpointIsAnError) {
   TemporaryDirectory empty;
   for (const char* command : {"ls", "verify"}) {
-    const Outcome outcome = Command({command, empty.path()});
+    const CommandResult outcome = Checkpoint({command, empty.path()});
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_THAT(outcome.err, HasSubstr("neither a checkpoint"));
   }
-  EXPECT_EQ(Command({"ls"}).exit_code, 2);
-  EXPECT_EQ(Command({}).exit_code, 2);
-  EXPECT_EQ(Command({"frobnicate"}).exit_code, 2);
+  EXPECT_EQ(Checkpoint({"ls"}).exit_code, 2);
+  EXPECT_EQ(Checkpoint({}).exit_code, 2);
+  EXPECT_EQ(Checkpoint({"frobnicate"}).exit_code, 2);
 }
 
 TEST_F(CheckpointCommandTest, VerifyTellsGoodFromDamaged) {
-  EXPECT_EQ(Command({"verify", directory_}).exit_code, 0);
+  EXPECT_EQ(Checkpoint({"verify", directory_}).exit_code, 0);
   const std::string second = SaveStep({.step = 6});
-  EXPECT_EQ(Command({"verify", run_.path()}).exit_code, 0);
+  EXPECT_EQ(Checkpoint({"verify", run_.path()}).exit_code, 0);
   Damage(directory_);
-  const Outcome one = Command({"verify", directory_});
+  const CommandResult one = Checkpoint({"verify", directory_});
   EXPECT_EQ(one.exit_code, 3);
   EXPECT_THAT(one.out, HasSubstr("is damaged: its CRC32C"));
-  const Outcome all = Command({"verify", run_.path()});
+  const CommandResult all = Checkpoint({"verify", run_.path()});
   EXPECT_EQ(all.exit_code, 3);
   EXPECT_THAT(all.out, HasSubstr("ok       " + second));
   EXPECT_THAT(all.err, HasSubstr("1 of 2 checkpoints are damaged"));
   std::filesystem::remove(directory_ + "/manifest.json");
-  EXPECT_EQ(Command({"verify", directory_}).exit_code, 3);
+  EXPECT_EQ(Checkpoint({"verify", directory_}).exit_code, 3);
 }
 
 TEST_F(CheckpointCommandTest, DiffSaysIdenticalAcrossLayouts) {
   const std::string other = SaveStep({.step = 6, .ranks = 1});
-  const Outcome outcome = Command({"diff", directory_, other});
+  const CommandResult outcome = Checkpoint({"diff", directory_, other});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("identical: 5 parameters"));
   EXPECT_THAT(outcome.out, HasSubstr("note: A is of step 5"));
-  EXPECT_THAT(Command({"diff", directory_, directory_}).out, Not(HasSubstr("note")));
+  EXPECT_THAT(Checkpoint({"diff", directory_, directory_}).out, Not(HasSubstr("note")));
 }
 
 TEST_F(CheckpointCommandTest, DiffFindsOneBitInEachKindOfState) {
@@ -142,12 +123,12 @@ TEST_F(CheckpointCommandTest, DiffFindsOneBitInEachKindOfState) {
     const float kept = value;
     value = std::nextafter(value, 2.0f);
     const std::string other = SaveStep({.step = 6});
-    const Outcome outcome = Command({"diff", directory_, other});
+    const CommandResult outcome = Checkpoint({"diff", directory_, other});
     EXPECT_EQ(outcome.exit_code, 1);
     const std::string key = StateKey(kind, "encoder.layers.0.fc1.weight", 0);
     EXPECT_THAT(outcome.out, HasSubstr(key.substr(0, key.size() - 2) + ": 1 of 24 elements differ"));
     EXPECT_THAT(outcome.out, HasSubstr("different: 1 tensors"));
-    EXPECT_EQ(Command({"diff", "--weights-only", directory_, other}).exit_code, kind == StateKind::kWeight ? 1 : 0);
+    EXPECT_EQ(Checkpoint({"diff", "--weights-only", directory_, other}).exit_code, kind == StateKind::kWeight ? 1 : 0);
     value = kept;
   }
 }
@@ -157,17 +138,17 @@ TEST_F(CheckpointCommandTest, DiffMeasures) {
   bias = {3, 0, 4, 0, 0, 0};
   const std::string a = SaveStep({.step = 6});
   bias = {3, 0, 4, 0, -0.5f, 0};
-  EXPECT_THAT(Command({"diff", a, SaveStep({.step = 7})}).out,
+  EXPECT_THAT(Checkpoint({"diff", a, SaveStep({.step = 7})}).out,
               HasSubstr("fc1.bias: 1 of 6 elements differ, max |d| 0.5, relative 0.1\n"));
   bias = {3, 0, 4, 0, 0.5f, 0};
-  EXPECT_THAT(Command({"diff", a, SaveStep({.step = 10})}).out, HasSubstr("max |d| 0.5, relative 0.1\n"));
+  EXPECT_THAT(Checkpoint({"diff", a, SaveStep({.step = 10})}).out, HasSubstr("max |d| 0.5, relative 0.1\n"));
   bias = {3, -0.0f, 4, 0, 0, 0};
-  EXPECT_THAT(Command({"diff", a, SaveStep({.step = 8})}).out,
+  EXPECT_THAT(Checkpoint({"diff", a, SaveStep({.step = 8})}).out,
               HasSubstr("1 of 6 elements differ, max |d| 0, relative 0\n"));
   bias = {3, 0, 4, 0, 0, std::numeric_limits<float>::quiet_NaN()};
   const std::string with_nan = SaveStep({.step = 9});
-  EXPECT_THAT(Command({"diff", a, with_nan}).out, HasSubstr("relative inf, 1 not finite"));
-  EXPECT_EQ(Command({"diff", with_nan, with_nan}).exit_code, 0);
+  EXPECT_THAT(Checkpoint({"diff", a, with_nan}).out, HasSubstr("relative inf, 1 not finite"));
+  EXPECT_EQ(Checkpoint({"diff", with_nan, with_nan}).exit_code, 0);
 }
 
 TEST_F(CheckpointCommandTest, DiffListsTheMostDifferentFirst) {
@@ -177,11 +158,11 @@ TEST_F(CheckpointCommandTest, DiffListsTheMostDifferentFirst) {
   state_.values(1, StateKind::kWeight)[0] = 1.125f;
   state_.values(2, StateKind::kWeight)[0] = 1.5f;
   const std::string b = SaveStep({.step = 7});
-  const std::string one = Command({"diff", a, b, "--lines", "1"}).out;
+  const std::string one = Checkpoint({"diff", a, b, "--lines", "1"}).out;
   EXPECT_THAT(one, HasSubstr("fc1.bias: 1 of 6"));
   EXPECT_THAT(one, Not(HasSubstr("fc1.weight: 1 of 24")));
   EXPECT_THAT(one, HasSubstr("and 1 more"));
-  const std::string all = Command({"diff", a, b, "--lines", "0"}).out;
+  const std::string all = Checkpoint({"diff", a, b, "--lines", "0"}).out;
   EXPECT_LT(all.find("fc1.bias: 1 of 6"), all.find("fc1.weight: 1 of 24"));
   EXPECT_THAT(all, HasSubstr("different: 2 tensors"));
 }
@@ -189,12 +170,12 @@ TEST_F(CheckpointCommandTest, DiffListsTheMostDifferentFirst) {
 TEST_F(CheckpointCommandTest, DiffOfADamagedCheckpointIsExitCode3) {
   const std::string other = SaveStep({.step = 6});
   Damage(other);
-  EXPECT_EQ(Command({"diff", directory_, other}).exit_code, 3);
+  EXPECT_EQ(Checkpoint({"diff", directory_, other}).exit_code, 3);
 }
 
 TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
   const std::string path = run_ / "out/model.safetensors";
-  const Outcome outcome = Command({"export", run_.path(), "--out", path});
+  const CommandResult outcome = Checkpoint({"export", run_.path(), "--out", path});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto reader = SafetensorsReader::Open(path);
   ASSERT_TRUE(reader.ok()) << reader.status();
@@ -229,7 +210,7 @@ TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
   SmallState state(parameters, 2);
   CheckpointWriter writer = SmallWriter(run.path(), {}, parameters);
   ASSERT_TRUE(Save(writer, state).ok());
-  const Outcome outcome = Command({"export", run.path(), "--out", run / "model.safetensors"});
+  const CommandResult outcome = Checkpoint({"export", run.path(), "--out", run / "model.safetensors"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto reader = SafetensorsReader::Open(run / "model.safetensors");
   ASSERT_TRUE(reader.ok()) << reader.status();
@@ -249,20 +230,20 @@ TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
 TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   const std::string path = run_ / "model.safetensors";
   SetContents(path, "precious");
-  EXPECT_EQ(Command({"export", directory_, "--out", path}).exit_code, 1);
+  EXPECT_EQ(Checkpoint({"export", directory_, "--out", path}).exit_code, 1);
   EXPECT_EQ(Contents(path), "precious");
-  EXPECT_EQ(Command({"export", directory_, "--out", path, "--force"}).exit_code, 0);
+  EXPECT_EQ(Checkpoint({"export", directory_, "--out", path, "--force"}).exit_code, 0);
   EXPECT_TRUE(SafetensorsReader::Open(path).ok());
-  EXPECT_EQ(Command({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
+  EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
 }
 
 TEST_F(CheckpointCommandTest, AFailedExportLeavesNothing) {
   Damage(directory_);
-  EXPECT_EQ(Command({"export", directory_, "--out", run_ / "out/model.safetensors"}).exit_code, 3);
+  EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"}).exit_code, 3);
   EXPECT_TRUE(ListDirectory(run_ / "out")->empty());
   Damage(directory_);
   const FileSizeLimit limit(100'000);
-  const Outcome outcome = Command({"export", directory_, "--out", run_ / "out/model.safetensors"});
+  const CommandResult outcome = Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("cannot write " + (run_ / "out/model.safetensors") + ": "));
   EXPECT_TRUE(ListDirectory(run_ / "out")->empty());
@@ -293,18 +274,18 @@ class CheckpointAverageTest : public CheckpointCommandTest {
 
 TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
   const std::string out = run_ / "mean";
-  const Outcome outcome = Command({"average", steps_[0], steps_[3], steps_[1], "--out", out + "/"});
+  const CommandResult outcome = Checkpoint({"average", steps_[0], steps_[3], steps_[1], "--out", out + "/"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(Bias(out), static_cast<float>((1.0 + 8.0 + 2.0) / 3.0));
-  EXPECT_EQ(Command({"verify", out}).exit_code, 0);
+  EXPECT_EQ(Checkpoint({"verify", out}).exit_code, 0);
   const auto reader = CheckpointReader::Open(out);
   EXPECT_FALSE(reader->manifest().has_moments);
   EXPECT_EQ(reader->manifest().progress.step, 40);
   EXPECT_EQ(reader->manifest().progress.validation_nll, std::numeric_limits<double>::infinity())
       << "nobody measured it";
   EXPECT_EQ(reader->manifest().attachments.size(), 1u);
-  EXPECT_EQ(Command({"export", out, "--out", run_ / "m/mean.safetensors"}).exit_code, 0);
-  const Outcome again = Command({"average", steps_[0], "--out", out});
+  EXPECT_EQ(Checkpoint({"export", out, "--out", run_ / "m/mean.safetensors"}).exit_code, 0);
+  const CommandResult again = Checkpoint({"average", steps_[0], "--out", out});
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_THAT(again.err, HasSubstr("is there already"));
 }
@@ -315,7 +296,7 @@ TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {
   CheckpointWriter writer = SmallWriter(elsewhere.path());
   const auto other = Save(writer, state, {.vocabulary = "another"});
   ASSERT_TRUE(other.ok()) << other.status();
-  const Outcome outcome = Command({"average", steps_[0], other->directory, "--out", run_ / "mean"});
+  const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": its vocabulary is another than that of " + steps_[0]));
   EXPECT_FALSE(PathExists(run_ / "mean"));
@@ -329,7 +310,7 @@ TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
   CheckpointWriter writer = SmallWriter(elsewhere.path(), {}, parameters);
   const auto other = Save(writer, state);
   ASSERT_TRUE(other.ok()) << other.status();
-  const Outcome outcome = Command({"average", steps_[0], other->directory, "--out", run_ / "mean"});
+  const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": the checkpoint is of another model"));
   EXPECT_FALSE(PathExists(run_ / "mean"));
@@ -337,41 +318,41 @@ TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
 
 TEST_F(CheckpointAverageTest, WhatIsWrittenIsOnTheDevice) {
   const RecordedSyncs syncs;
-  ASSERT_EQ(Command({"average", steps_[0], steps_[1], "--out", run_ / "mean"}).exit_code, 0);
+  ASSERT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--out", run_ / "mean"}).exit_code, 0);
   ASSERT_FALSE(syncs.paths().empty());
   EXPECT_EQ(syncs.paths().back(), run_.path()) << "the name of the average";
-  ASSERT_EQ(Command({"export", steps_[0], "--out", run_ / "out/model.safetensors"}).exit_code, 0);
+  ASSERT_EQ(Checkpoint({"export", steps_[0], "--out", run_ / "out/model.safetensors"}).exit_code, 0);
   EXPECT_EQ(syncs.paths().back(), run_ / "out");
 }
 
 TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
-  ASSERT_EQ(Command({"average", run_.path(), "--last", "2", "--out", run_ / "last"}).exit_code, 0);
+  ASSERT_EQ(Checkpoint({"average", run_.path(), "--last", "2", "--out", run_ / "last"}).exit_code, 0);
   EXPECT_EQ(Bias(run_ / "last"), 6);
-  const Outcome best = Command({"average", run_.path(), "--best", "3", "--out", run_ / "best"});
+  const CommandResult best = Checkpoint({"average", run_.path(), "--best", "3", "--out", run_ / "best"});
   ASSERT_EQ(best.exit_code, 0) << best.err;
   EXPECT_EQ(Bias(run_ / "best"), static_cast<float>(14.0 / 3.0));
   EXPECT_THAT(best.out, HasSubstr("\n  " + steps_[1] + "\n  " + steps_[2] + "\n  " + steps_[3] + "\n")) << "by step";
-  const Outcome outcome = Command({"average", run_.path(), "--best", "5", "--out", run_ / "too_many"});
+  const CommandResult outcome = Checkpoint({"average", run_.path(), "--best", "5", "--out", run_ / "too_many"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("4 readable checkpoints with a validation score, 5 are wanted"));
-  EXPECT_EQ(Command({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
-  EXPECT_EQ(Command({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
+  EXPECT_EQ(Checkpoint({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
+  EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
 }
 
 TEST_F(CheckpointAverageTest, OneCheckpointAveragesToItself) {
-  ASSERT_EQ(Command({"average", steps_[3], "--out", run_ / "one"}).exit_code, 0);
-  EXPECT_EQ(Command({"diff", "--weights-only", steps_[3], run_ / "one"}).exit_code, 0);
-  const Outcome outcome = Command({"diff", steps_[3], run_ / "one"});
+  ASSERT_EQ(Checkpoint({"average", steps_[3], "--out", run_ / "one"}).exit_code, 0);
+  EXPECT_EQ(Checkpoint({"diff", "--weights-only", steps_[3], run_ / "one"}).exit_code, 0);
+  const CommandResult outcome = Checkpoint({"diff", steps_[3], run_ / "one"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("B holds weights only"));
 }
 
 TEST_F(CheckpointAverageTest, DamageLeavesNothingBehind) {
   Damage(steps_[1]);
-  EXPECT_EQ(Command({"average", steps_[0], steps_[1], "--out", run_ / "mean"}).exit_code, 3);
+  EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--out", run_ / "mean"}).exit_code, 3);
   EXPECT_THAT(*ListDirectory(run_.path()), ElementsAre("checkpoints"));
   const FileSizeLimit limit(100'000);
-  const Outcome outcome = Command({"average", steps_[0], "--out", run_ / "mean"});
+  const CommandResult outcome = Checkpoint({"average", steps_[0], "--out", run_ / "mean"});
   EXPECT_THAT(outcome.err, HasSubstr("cannot write " + (run_ / "mean/")));
   EXPECT_THAT(outcome.err, Not(HasSubstr(".tmp.")));
 }

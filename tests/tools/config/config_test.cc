@@ -1,13 +1,12 @@
 #include "tools/config/config.h"
 
-#include <algorithm>
-#include <iostream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/config/config_explanation.h"
 
@@ -18,30 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;
-  std::string errors;
-};
-
-// Runs `hadal ARGUMENTS…` in this process. CLI11's own refusals are exit code 2, as launch/hadal.cc maps them.
-Outcome RunHadal(std::vector<std::string> arguments) {
-  CLI::App app("hadal");
-  Outcome outcome;
-  AddConfigCommand(app, outcome.exit_code);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its back
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << error.what() << "\n";
-    outcome.exit_code = 2;
-  }
-  outcome.output = ::testing::internal::GetCapturedStdout();
-  outcome.errors = ::testing::internal::GetCapturedStderr();
-  return outcome;
-}
+CommandResult RunHadal(const std::vector<std::string>& arguments) { return RunCommand(AddConfigCommand, arguments); }
 
 std::string Explained(const std::string& path) {
   const auto text = ExplainField(path);
@@ -97,33 +73,33 @@ TEST(ExplainField, SuggestsWhenMisspelt) {
 TEST_F(ConfigCommand, ShowPrintsTheResolvedConfig) {
   const std::string base = Write("base.textproto", "model { heads: 4 d_model: 32 } stop { steps: 5000 }");
   const std::string more = Write("more.textproto", "model { d_model: 64 }");
-  const Outcome outcome =
+  const CommandResult outcome =
       RunHadal({"config", "show", base, more, "--set", "model.d_ff=96", "--set", "pipeline.split=[3,7]"});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
-  EXPECT_THAT(outcome.output, AllOf(HasSubstr("  heads: 4\n"), HasSubstr("  d_model: 64\n"), HasSubstr("  d_ff: 96\n"),
-                                    HasSubstr("  split: [3, 7]\n")));
-  EXPECT_THAT(outcome.errors, IsEmpty());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("  heads: 4\n"), HasSubstr("  d_model: 64\n"), HasSubstr("  d_ff: 96\n"),
+                                 HasSubstr("  split: [3, 7]\n")));
+  EXPECT_THAT(outcome.err, IsEmpty());
 }
 
 TEST_F(ConfigCommand, OverridesMayStandBeforeFiles) {
   const std::string base = Write("base.textproto", "model { heads: 4 }");
-  const Outcome outcome = RunHadal({"config", "show", "--set", "model.heads=2", base});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
-  EXPECT_THAT(outcome.output, HasSubstr("  heads: 2\n"));
+  const CommandResult outcome = RunHadal({"config", "show", "--set", "model.heads=2", base});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("  heads: 2\n"));
 }
 
 TEST_F(ConfigCommand, ShowWarnsOnStandardError) {
-  const Outcome outcome = RunHadal({"config", "show", Write("base.textproto", "stop { steps: 10 }")});
+  const CommandResult outcome = RunHadal({"config", "show", Write("base.textproto", "stop { steps: 10 }")});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.errors, HasSubstr("warning: the run ends inside the warm-up"));
+  EXPECT_THAT(outcome.err, HasSubstr("warning: the run ends inside the warm-up"));
 }
 
 TEST_F(ConfigCommand, BadConfigIsExitCodeTwo) {
   const std::string bad = Write("bad.textproto", "model { head: 4 }");
-  const Outcome outcome = RunHadal({"config", "show", bad});
+  const CommandResult outcome = RunHadal({"config", "show", bad});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(outcome.errors, bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
-  EXPECT_THAT(outcome.output, IsEmpty());
+  EXPECT_EQ(outcome.err, bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
+  EXPECT_THAT(outcome.out, IsEmpty());
   EXPECT_EQ(RunHadal({"config", "show", Write("odd.textproto", "model { heads: 7 }")}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config", "show", folder_ / "none.textproto"}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config", "explain", "modle"}).exit_code, 2);
@@ -134,19 +110,19 @@ TEST_F(ConfigCommand, BadConfigIsExitCodeTwo) {
 TEST_F(ConfigCommand, DiffSeparatesWhatAResumeAsksAbout) {
   const std::string a = Write("a.textproto", "model { heads: 4 } logging { every_steps: 5 }");
   const std::string b = Write("b.textproto", "model { heads: 2 } logging { every_steps: 6 }");
-  const Outcome outcome = RunHadal({"config", "diff", a, b});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
-  EXPECT_EQ(outcome.output,
+  const CommandResult outcome = RunHadal({"config", "diff", a, b});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
             "may change results:\n  model.heads: 4 -> 2\n"
             "do not change what is learned:\n  logging.every_steps: 5 -> 6\n");
-  EXPECT_EQ(RunHadal({"config", "diff", a, a}).output, "no difference\n");
+  EXPECT_EQ(RunHadal({"config", "diff", a, a}).out, "no difference\n");
 }
 
 TEST_F(ConfigCommand, ExplainPrintsAField) {
-  const Outcome outcome = RunHadal({"config", "explain", "model.d_ff"});
+  const CommandResult outcome = RunHadal({"config", "explain", "model.d_ff"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.output, HasSubstr("default: 2048"));
-  EXPECT_THAT(RunHadal({"config", "explain"}).output, HasSubstr("learning_rate"));
+  EXPECT_THAT(outcome.out, HasSubstr("default: 2048"));
+  EXPECT_THAT(RunHadal({"config", "explain"}).out, HasSubstr("learning_rate"));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // The command line of `hadal prepare`.
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/command_runner.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 
 namespace hadal {
@@ -14,40 +14,26 @@ using ::testing::HasSubstr;
 
 TEST_F(PrepareTest, TheCommandLineSetsTheOptions) {
   WriteSyntheticText();
-  CLI::App app;
-  int exit_code = -1;
-  AddPrepareCommand(app, exit_code);
   const std::string arguments =
       absl::StrCat("prepare --train ", Path("train.en"), " ", Path("train.de"), " --train ", Path("train.en"), " ",
                    Path("train.de"), " --out ", Path("out"), " --vocab-size 90 --vocab-type unigram --separate");
-  ::testing::internal::CaptureStdout();
-  app.parse(arguments);
-  const std::string printed = ::testing::internal::GetCapturedStdout();
-  ASSERT_EQ(exit_code, 0);
-  EXPECT_THAT(printed, HasSubstr("two unigram vocabularies of 90"));
+  const CommandResult prepared = RunCommand(AddPrepareCommand, arguments);
+  ASSERT_EQ(prepared.exit_code, 0) << prepared.err;
+  EXPECT_THAT(prepared.out, HasSubstr("two unigram vocabularies of 90"));
   EXPECT_EQ(OpenCorpus("train").size(), 200);
 
-  CLI::App again;
-  AddPrepareCommand(again, exit_code);
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  again.parse(arguments);
-  ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("hadal prepare: "));
-  EXPECT_EQ(exit_code, 1);
+  const CommandResult again = RunCommand(AddPrepareCommand, arguments);
+  EXPECT_THAT(again.err, HasSubstr("hadal prepare: "));
+  EXPECT_EQ(again.exit_code, 1);
 }
 
 TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
   WriteSyntheticText();
   const auto run = [&](const std::string& arguments) {
-    CLI::App app;
-    int exit_code = -1;
-    AddPrepareCommand(app, exit_code);
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    app.parse(absl::StrCat("prepare --out ", Path("out"), " --vocab-size 90 ", arguments));
-    out_.str(::testing::internal::GetCapturedStderr() + ::testing::internal::GetCapturedStdout());
-    return exit_code;
+    const CommandResult result =
+        RunCommand(AddPrepareCommand, absl::StrCat("prepare --out ", Path("out"), " --vocab-size 90 ", arguments));
+    out_.str(result.err + result.out);
+    return result.exit_code;
   };
   EXPECT_EQ(run(absl::StrCat("--train ", Path("train.en"))), 2);
   EXPECT_THAT(out_.str(), HasSubstr("--monolingual"));
@@ -58,15 +44,11 @@ TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
 
 TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   const auto run = [&](const std::string& arguments) {
-    CLI::App app;
-    int exit_code = -1;
-    AddPrepareCommand(app, exit_code);
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
     const std::string pair = absl::StrCat(Path("train.en"), " ", Path("train.de"));
-    app.parse(absl::StrCat("prepare --overwrite --out ", Path("out"), " --train ", pair, " ", arguments));
-    out_.str(::testing::internal::GetCapturedStderr() + ::testing::internal::GetCapturedStdout());
-    return exit_code;
+    const CommandResult result = RunCommand(
+        AddPrepareCommand, absl::StrCat("prepare --overwrite --out ", Path("out"), " --train ", pair, " ", arguments));
+    out_.str(result.err + result.out);
+    return result.exit_code;
   };
   const std::string small = "--vocab-size 45 ";
   Write("train.en", "The cat sleeps.\n\nA man reads.\n");
@@ -106,12 +88,10 @@ TEST_F(PrepareTest, AGivenVocabularyExcludesWhatTrainsOne) {
   for (const char* given : {"--vocab v", "--source-vocab v", "--target-vocab v"}) {
     for (const char* training : {"--vocab-size 90", "--vocab-type bpe", "--separate", "--character-coverage 1",
                                  "--normalization nfkc", "--vocab-pairs 5"}) {
-      CLI::App app;
-      int exit_code = -1;
-      AddPrepareCommand(app, exit_code);
-      EXPECT_THROW(app.parse(absl::StrCat("prepare --out ", Path("out"), " --train a b ", given, " ", training)),
-                   CLI::ExcludesError)
-          << given << " " << training;
+      const CommandResult result = RunCommand(
+          AddPrepareCommand, absl::StrCat("prepare --out ", Path("out"), " --train a b ", given, " ", training));
+      EXPECT_EQ(result.exit_code, 2) << given << " " << training;
+      EXPECT_THAT(result.err, HasSubstr("excludes")) << given << " " << training;
     }
   }
 }

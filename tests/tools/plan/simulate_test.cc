@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -142,17 +141,11 @@ TEST(Simulate, RefusesWhatCannotBe) {
 }
 
 // `hadal simulate --json ARGUMENTS…`.
-nlohmann::json Command(std::vector<std::string> arguments) {
-  CLI::App app("hadal");
-  int exit_code = -1;
-  AddSimulateCommand(app, exit_code);
+nlohmann::json SimulateJson(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"simulate", "--json"});
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
-  testing::internal::CaptureStdout();
-  app.parse(arguments);
-  const std::string out = testing::internal::GetCapturedStdout();
-  EXPECT_EQ(exit_code, 0);
-  return nlohmann::json::parse(out, nullptr, /*allow_exceptions=*/false);
+  const CommandResult result = RunCommand(AddSimulateCommand, arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
 }
 
 // Two ranks in nodes of their own, one micro-batch: forward, message, and back. Milliseconds, mebibytes, GB/s,
@@ -163,7 +156,7 @@ TEST(Simulate, TheCommandLineHasItsUnits) {
   const auto step = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = base;
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Command(std::move(arguments))["step_seconds"].get<double>();
+    return SimulateJson(std::move(arguments))["step_seconds"].get<double>();
   };
   EXPECT_DOUBLE_EQ(step({}), 2 * (0.25 + 0.5));
   EXPECT_DOUBLE_EQ(step({"--tail-ms", "125"}), 1.5 + 0.125);
@@ -174,8 +167,8 @@ TEST(Simulate, TheCommandLineHasItsUnits) {
               1e-9);
   EXPECT_DOUBLE_EQ(step({"--slow-rank", "1=3"}), 0.75 + 3 * 0.75);
   // A rank's time, not a chunk's.
-  const nlohmann::json chunks = Command({"--kind", "interleaved_1f1b", "--stages", "2", "--chunks", "2",
-                                         "--micro-batches", "2", "--forward-ms", "250", "--backward-ms", "500"});
+  const nlohmann::json chunks = SimulateJson({"--kind", "interleaved_1f1b", "--stages", "2", "--chunks", "2",
+                                              "--micro-batches", "2", "--forward-ms", "250", "--backward-ms", "500"});
   EXPECT_DOUBLE_EQ(chunks["busy_seconds"][0].get<double>(), 2 * (0.25 + 0.5));
 }
 
@@ -183,7 +176,7 @@ TEST(Simulate, WhatAPlanSaysAboutTheTailStays) {
   const TemporaryDirectory directory;
   SetContents(directory / "plan.json", R"({"schedule": "1f1b", "ranks": 1, "chunks": 1, "micro_batches": 2,
       "optimizer_seconds": 0.5, "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0}]})");
-  EXPECT_DOUBLE_EQ(Command({"--plan", directory / "plan.json", "--tail-ms", "250"})["step_seconds"].get<double>(),
+  EXPECT_DOUBLE_EQ(SimulateJson({"--plan", directory / "plan.json", "--tail-ms", "250"})["step_seconds"].get<double>(),
                    2 * 3 + 0.5 + 0.25);
 }
 

@@ -6,10 +6,10 @@
 #include <sstream>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -73,12 +73,8 @@ TEST_F(CurveTest, PlotsUnderTheDirectorysName) {
 }
 
 TEST_F(CurveTest, StoresTheExitCode) {
-  CLI::App app;
-  int exit_code = 0;
-  AddCurveCommand(app, exit_code);
-  app.parse("curve /nonexistent");
-  EXPECT_EQ(exit_code, 1);
-  EXPECT_THROW(app.parse("curve"), CLI::RequiredError);
+  EXPECT_EQ(RunCommand(AddCurveCommand, "curve /nonexistent").exit_code, 1);
+  EXPECT_EQ(RunCommand(AddCurveCommand, "curve").exit_code, 2);
 }
 
 }  // namespace

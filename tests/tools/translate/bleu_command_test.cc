@@ -3,10 +3,10 @@
 #include <sstream>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -98,13 +98,13 @@ TEST_F(BleuCommandTest, NamesTheFileAndLineOfBadInput) {
 }
 
 TEST_F(BleuCommandTest, StoresTheExitCode) {
-  CLI::App app;
-  int exit_code = 0;
-  AddBleuCommand(app, exit_code);
-  app.parse("bleu -r /nonexistent/ref -i /nonexistent/hyp");
-  EXPECT_EQ(exit_code, 1);
-  EXPECT_THROW(app.parse("bleu -i hyp"), CLI::RequiredError);
-  EXPECT_THROW(app.parse("bleu -r ref --json --text"), CLI::ExcludesError);
+  EXPECT_EQ(RunCommand(AddBleuCommand, "bleu -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 1);
+  const CommandResult without_reference = RunCommand(AddBleuCommand, "bleu -i hyp");
+  EXPECT_EQ(without_reference.exit_code, 2);
+  EXPECT_THAT(without_reference.err, HasSubstr("--reference is required"));
+  const CommandResult two_formats = RunCommand(AddBleuCommand, "bleu -r ref --json --text");
+  EXPECT_EQ(two_formats.exit_code, 2);
+  EXPECT_THAT(two_formats.err, HasSubstr("--json excludes --text"));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -22,6 +21,7 @@
 #include "tests/support/saved_model.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/command_line.h"
 #include "tools/translate/score.h"
 
 namespace hadal {
@@ -285,12 +285,31 @@ TEST_F(TranslateTest, NamesWhatIsWrong) {
 }
 
 TEST(TranslateOptionsTest, CommandLine) {
-  CLI::App app;
+  CommandLine line("translate", "");
   TranslateOptions options;
-  AddTranslateOptions(app, options);
-  app.parse(
-      "--checkpoint run --beam 7 --length-penalty 1.1 --max-len-a 1.5 --max-len-b 10 --nbest 2 --print-scores "
-      "--on-long skip --join bpe --cache-mib 64 --batch 8");
+  AddTranslateOptions(line.program(), options);
+  ASSERT_EQ(line.Run({"--checkpoint",
+                      "run",
+                      "--beam",
+                      "7",
+                      "--length-penalty",
+                      "1.1",
+                      "--max-len-a",
+                      "1.5",
+                      "--max-len-b",
+                      "10",
+                      "--nbest",
+                      "2",
+                      "--print-scores",
+                      "--on-long",
+                      "skip",
+                      "--join",
+                      "bpe",
+                      "--cache-mib",
+                      "64",
+                      "--batch",
+                      "8"}),
+            CommandLine::Outcome::kRan);
   EXPECT_EQ(options.checkpoint, "run");
   EXPECT_EQ(options.beam.beam, 7);
   EXPECT_EQ(options.beam.length_penalty, 1.1);

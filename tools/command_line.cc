@@ -1,0 +1,188 @@
+#include "tools/command_line.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/config/nearest_name.h"
+
+namespace hadal {
+namespace {
+
+// CLI11 takes -1 for the largest unsigned number.
+std::string FaultOfNegative(const std::string& value) {
+  return value.starts_with('-') ? absl::StrCat("Value ", value, " is negative") : "";
+}
+
+}  // namespace
+
+CommandOption CommandOption::Required() {
+  option_->required();
+  return *this;
+}
+
+CommandOption CommandOption::ShowDefault() {
+  option_->capture_default_str();
+  return *this;
+}
+
+CommandOption CommandOption::ValueName(const std::string& name) {
+  option_->type_name(name);
+  return *this;
+}
+
+CommandOption CommandOption::InRange(int least, int most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+CommandOption CommandOption::InRange(int64_t least, int64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+CommandOption CommandOption::InRange(double least, double most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+CommandOption CommandOption::OneOf(const std::vector<std::string>& words) {
+  option_->check(CLI::IsMember(words));
+  return *this;
+}
+
+CommandOption CommandOption::Checked(const std::function<std::string(const std::string& value)>& fault) {
+  option_->check(CLI::Validator([fault](std::string& value) { return fault(value); }, ""));
+  return *this;
+}
+
+CommandOption CommandOption::Needs(CommandOption other) {
+  option_->needs(other.option_);
+  return *this;
+}
+
+CommandOption CommandOption::Excludes(CommandOption other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+CommandOption CommandOption::OneValueEach() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+CommandOption CommandOption::SplitAt(char separator) {
+  option_->delimiter(separator);
+  return *this;
+}
+
+Command Command::AddCommand(const std::string& name, const std::string& description) {
+  return Command(app_->add_subcommand(name, description));
+}
+
+Command Command::FindCommand(const std::string& name) { return Command(app_->get_subcommand(name)); }
+
+void Command::RequireCommand() { app_->require_subcommand(1); }
+
+void Command::Runs(const std::function<void()>& run) { app_->callback(run); }
+
+template <typename T>
+CommandOption Command::AddOption(const std::string& name, T& value, const std::string& description) {
+  CommandOption option(app_->add_option(name, value, description));
+  if constexpr (std::is_unsigned_v<T>) option.Checked(FaultOfNegative);
+  return option;
+}
+
+template CommandOption Command::AddOption(const std::string&, int&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, int64_t&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, uint64_t&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, double&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::string&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::optional<int>&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::optional<double>&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::vector<int>&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::vector<int64_t>&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::vector<std::string>&, const std::string&);
+
+template <typename T>
+CommandOption Command::AddSetter(const std::string& name, const std::function<void(const T& value)>& set,
+                                 const std::string& description) {
+  return CommandOption(app_->add_option_function<T>(name, set, description));
+}
+
+template CommandOption Command::AddSetter(const std::string&, const std::function<void(const int64_t&)>&,
+                                          const std::string&);
+template CommandOption Command::AddSetter(const std::string&, const std::function<void(const std::string&)>&,
+                                          const std::string&);
+
+CommandOption Command::AddFlag(const std::string& name, bool& given, const std::string& description) {
+  return CommandOption(app_->add_flag(name, given, description));
+}
+
+CommandOption Command::AddFlag(const std::string& name, const std::function<void()>& given,
+                               const std::string& description) {
+  return CommandOption(app_->add_flag_callback(name, given, description));
+}
+
+void Command::AddAnswer(const std::string& name, const std::function<std::string()>& text,
+                        const std::string& description) {
+  app_->add_flag_callback(
+      name,
+      [text] {
+        std::cout << text() << std::flush;
+        throw CLI::Success();
+      },
+      description);
+}
+
+CommandOption Command::AddWord(const std::string& name, const std::vector<std::string>& words,
+                               const std::function<void(size_t chosen)>& chosen, const std::string& description) {
+  const auto set = [words, chosen](const std::string& word) {
+    chosen(static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin()));
+  };
+  const auto fault = [words](const std::string& word) -> std::string {
+    if (std::find(words.begin(), words.end(), word) != words.end()) return "";
+    const std::string nearest = NearestName(word, words);
+    return absl::StrCat("\"", word, "\" is none of ", absl::StrJoin(words, ", "),
+                        nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"));
+  };
+  return AddSetter<std::string>(name, set, description).Checked(fault).ValueName(absl::StrJoin(words, "|"));
+}
+
+CommandLine::CommandLine(const std::string& program, const std::string& description)
+    : app_(std::make_unique<CLI::App>(description, program)) {}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::program() { return Command(app_.get()); }
+
+std::string CommandLine::Help() const { return app_->help(); }
+
+std::vector<std::string> CommandLine::CommandNames() const {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app_->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+CommandLine::Outcome CommandLine::Run(int argc, const char* const* argv) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app_->exit(error) == 0 ? Outcome::kAnswered : Outcome::kRefused;
+  }
+  return Outcome::kRan;
+}
+
+CommandLine::Outcome CommandLine::Run(const std::vector<std::string>& arguments) {
+  const std::string program = app_->get_name();
+  std::vector<const char*> words{program.c_str()};
+  for (const std::string& argument : arguments) words.push_back(argument.c_str());
+  return Run(static_cast<int>(words.size()), words.data());
+}
+
+}  // namespace hadal
