@@ -45,6 +45,19 @@ function(hadal_library NAME)
   endif()
 endfunction()
 
+# hadal_test_library(NAME [OBJECT] SOURCES file... [DEPENDS target...])
+# What several tests share, compiled as they are. OBJECT: it holds tests itself, which a linker takes from no archive unasked.
+function(hadal_test_library NAME)
+  cmake_parse_arguments(ARG "OBJECT" "" "SOURCES;DEPENDS" ${ARGN})
+  set(KIND STATIC)
+  if(ARG_OBJECT)
+    set(KIND OBJECT)
+  endif()
+  add_library(${NAME} ${KIND} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE hadal_test_flags PUBLIC hadal_build_flags OpenMP::OpenMP_CXX ${ARG_DEPENDS} GTest::gmock)
+  target_precompile_headers(${NAME} REUSE_FROM hadal_test_precompiled)
+endfunction()
+
 # hadal_test([FOLDER/]STEM [DEPENDS target...] [LABELS label...] [TIMEOUT seconds])
 # Builds STEM.cc, of the current folder or one below it, into one GoogleTest program and registers it with CTest as one test, STEM.
 function(hadal_test SOURCE)
