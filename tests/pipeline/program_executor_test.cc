@@ -158,10 +158,13 @@ TEST_F(OneRankTest, ExecutesTheInstructionsInTheirOrder) {
     expected.emplace_back(event.kind, event.chunk, event.micro_batch, event.channel);
   }
   expected.emplace_back(TraceKind::kDrain, -1, -1, -1);
-  rank_.trace().Start(kStep);
   StepResult result;
+  ASSERT_TRUE(rank_.Evaluate(1, result).ok());
+  const double nll = rank_.executor().losses()[0].nll;
+  rank_.trace().Start(kStep);
   const absl::Status status = rank_.Train(result);
   ASSERT_TRUE(status.ok()) << status;
+  rank_.trace().Stop();
   for (const TraceEvent& event : rank_.trace().events()) {
     if (event.kind == TraceKind::kArrival) continue;  // beside the instructions
     seen.emplace_back(event.kind, event.chunk, event.micro_batch, event.channel);
@@ -171,6 +174,8 @@ TEST_F(OneRankTest, ExecutesTheInstructionsInTheirOrder) {
   EXPECT_THAT(rank_.executor().losses(), SizeIs(kMicroBatches));
   EXPECT_EQ(rank_.executor().place().Describe(),
             absl::StrCat("step 7, instruction ", program.size(), " of ", program.size(), ": share_tied_weights"));
+  ASSERT_TRUE(rank_.Evaluate(1, result).ok());
+  EXPECT_NE(rank_.executor().losses()[0].nll, nll) << "of new weights";
 }
 
 TEST_F(OneRankTest, LossesAreThoseOfTheLastProgram) {
