@@ -110,6 +110,19 @@ TEST_P(Fuzz, SurvivesMutations) {
   EXPECT_LT(accepted, Runs());
 }
 
+// A folder of another name would be read by nobody.
+TEST(FuzzCorpus, EveryFolderIsATargets) {
+  int folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(HADAL_FUZZ_CORPUS)) {
+    const std::string name = entry.path().filename().string();
+    const auto is_named = [&](const ReaderTarget& target) { return target.name == name; };
+    EXPECT_TRUE(std::any_of(ReaderTargets().begin(), ReaderTargets().end(), is_named)) << name;
+    EXPECT_FALSE(std::filesystem::is_empty(entry.path())) << name;
+    ++folders;
+  }
+  EXPECT_GT(folders, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Readers, Fuzz, ::testing::ValuesIn(ReaderTargets().begin(), ReaderTargets().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 

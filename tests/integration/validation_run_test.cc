@@ -85,10 +85,12 @@ TEST_F(ValidationRun, BestIsTheLowest) {
 
 TEST_F(ValidationRun, BleuOfNothingIsNone) {
   Train(std::nullopt);
+  EXPECT_EQ(sink_.validations.size(), 2u);
   for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.bleu, std::nullopt);
   sink_.validations.clear();
   options_.run_directory = directory_ / "another";
   Train(12.5);
+  EXPECT_EQ(sink_.validations.size(), 2u);
   for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.bleu, 12.5);
 }
 

@@ -74,6 +74,18 @@ TEST_F(CheckpointVocabulariesTest, AnotherOfTheSameSizeIsRefused) {
   EXPECT_THAT(std::string(one_side.message()), HasSubstr("another target vocabulary"));
 }
 
+// The shorter one's ids are the same pieces; the model's tables are not as long.
+TEST_F(CheckpointVocabulariesTest, OneThatGoesOnBehindTheOthersEndIsRefused) {
+  const Vocabulary longer = *Vocabulary::FromTokens({"a", "b", "c", "d"});
+  for (const bool carries_longer : {true, false}) {
+    const std::string checkpoint = Checkpoint({VocabularyFile("vocabulary", carries_longer ? longer : words_)});
+    const Vocabulary& corpuss = carries_longer ? words_ : longer;
+    EXPECT_EQ(CheckVocabularies(checkpoint, CorpusOfVocabularies(corpuss, corpuss)).code(),
+              absl::StatusCode::kInvalidArgument)
+        << carries_longer;
+  }
+}
+
 TEST_F(CheckpointVocabulariesTest, EachSideIsComparedWithItsOwn) {
   const std::string checkpoint =
       Checkpoint({VocabularyFile("source.vocabulary", words_), VocabularyFile("target.vocabulary", others_)});

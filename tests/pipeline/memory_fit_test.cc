@@ -7,6 +7,8 @@
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
+#include "layers/purpose.h"
+#include "pipeline/rank_parts.h"
 
 namespace hadal {
 namespace {
@@ -74,6 +76,8 @@ TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
   EXPECT_GT(tighter->checkpoint_every, 0);
   EXPECT_LT(Bytes(tighter->checkpoint_every), without);
   const int64_t least = Bytes(tighter->checkpoint_every);
+  for (const int32_t k : {1, 2, 3, 4, 6, 8, 12, 16, 24}) EXPECT_GE(Bytes(k), least) << k;
+  EXPECT_EQ(Fit({.checkpoint_every = 3, .checkpoint_auto = true}, without)->checkpoint_every, 0);
   EXPECT_EQ(Fit(automatic, least)->checkpoint_every, tighter->checkpoint_every);
   EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
@@ -84,6 +88,22 @@ TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
     const absl::StatusOr<PipelinePlan> pipeline = Fit(options, int64_t{1} << 40, rank);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     EXPECT_EQ(pipeline->replica, rank);
+  }
+}
+
+// In the order of the world's ranks, however stages and replicas are placed on them.
+TEST_F(MemoryFitTest, LayoutsAreThoseOfTheWorldsRanks) {
+  for (const Placement placement : {Placement::kReplicasTogether, Placement::kStagesTogether}) {
+    const PipelinePlan first =
+        MakePipelinePlan(plan_, kBatch, {.stages = 2, .replicas = 2, .placement = placement}, 4).value();
+    const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, first, stream_).value();
+    ASSERT_EQ(layouts.size(), 4u);
+    ASSERT_NE(layouts[0].total_bytes(), layouts[3].total_bytes());
+    for (int rank = 0; rank < 4; ++rank) {
+      const PipelinePlan own = PlanOfReplica(first, first.grid.ReplicaOf(rank)).value();
+      const RankParts parts(plan_, own, first.grid.StageOf(rank), stream_, Purpose::kTraining);
+      EXPECT_EQ(layouts[rank].total_bytes(), parts.layout.total_bytes()) << rank;
+    }
   }
 }
 

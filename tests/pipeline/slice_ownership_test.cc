@@ -98,6 +98,23 @@ TEST(SliceOwnership, AllReceiveAtEveryMomentOfTheLastBackward) {
   }
 }
 
+// The first run, from the depth's end, is of a 2R-th of all elements, and its last slice may lengthen it.
+TEST(SliceOwnership, RunsBeginShort) {
+  const ModelPlan plan = PlanOf(64, 1000);
+  for (const int replicas : {2, 3, 5}) {
+    const std::vector<OwnedSlice> slices = SlicesOfStage(plan, PipelineOf(plan, 1, replicas), 0);
+    int64_t elements = 0, run = 0, last = 0;
+    for (const OwnedSlice& slice : slices) elements += slice.elements;
+    ASSERT_LT(elements / (2 * replicas), kRunElements);
+    for (auto slice = slices.rbegin(); slice != slices.rend() && slice->replica == slices.back().replica; ++slice) {
+      last = slice->elements;
+      run += last;
+    }
+    EXPECT_GE(run, elements / (2 * replicas)) << replicas;
+    EXPECT_LT(run - last, elements / (2 * replicas)) << replicas;
+  }
+}
+
 // Of a deep model the runs are as long as messages; only where little is left are they shorter.
 TEST(SliceOwnership, NeighboursHaveOneOwner) {
   const ModelPlan plan = ModelPlan::Make(testing::SmallModel(

@@ -108,6 +108,8 @@ TEST_F(ValidatorTest, TellsTheNllOfTheSentencesThatFit) {
   EXPECT_EQ(metrics.perplexity, std::exp(metrics.nll));
   EXPECT_TRUE(metrics.best);
   EXPECT_EQ(metrics.bleu, std::nullopt);
+  EXPECT_GT(metrics.seconds, 0);
+  EXPECT_THAT(listener_.samples, IsEmpty()) << "nothing was translated";
   EXPECT_EQ(Make(/*max_sentences=*/2).sentences(), 2);
 }
 
@@ -165,11 +167,18 @@ TEST_F(ValidatorTest, NothingIsToldOfATranslationThatFails) {
   EXPECT_THAT(listener_.validations, IsEmpty());
 }
 
-TEST_F(ValidatorTest, RanksThatDoNotReportNoteTheSame) {
+// Nor do they leave the others to translate alone.
+TEST_F(ValidatorTest, RanksThatDoNotReportDoAndNoteTheSame) {
+  int translated = 0;
+  const TranslateValidation bleu = [&](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
+    ++translated;
+    return TranslatedValidation{.bleu = 12.5};
+  };
   TrainingProgress other = progress_;
-  ASSERT_TRUE(Make().Run(*engine_, progress_).ok());
-  ASSERT_TRUE(Make(0, {}, /*tells=*/false).Run(*engine_, other).ok());
+  ASSERT_TRUE(Make(0, bleu).Run(*engine_, progress_).ok());
+  ASSERT_TRUE(Make(0, bleu, /*tells=*/false).Run(*engine_, other).ok());
   EXPECT_EQ(other, progress_);
+  EXPECT_EQ(translated, 2);
   EXPECT_THAT(listener_.validations, SizeIs(1));
 }
 

@@ -7,12 +7,14 @@ namespace hadal {
 namespace {
 
 TEST(Deadline, PassesWhenItsTimeIsOver) {
-  const Deadline deadline(absl::Milliseconds(50));
-  EXPECT_GT(deadline.Left(), absl::ZeroDuration());
-  EXPECT_LE(deadline.Left(), absl::Milliseconds(50));
-  absl::SleepFor(absl::Milliseconds(60));
-  EXPECT_TRUE(deadline.Passed());
-  EXPECT_LT(deadline.Left(), absl::ZeroDuration());
+  const Deadline far(absl::Minutes(1)), near(absl::Milliseconds(5));
+  EXPECT_FALSE(far.Passed());
+  EXPECT_GT(far.Left(), absl::ZeroDuration());
+  EXPECT_LE(far.Left(), absl::Minutes(1));
+  absl::SleepFor(absl::Milliseconds(6));
+  EXPECT_TRUE(near.Passed());
+  EXPECT_LT(near.Left(), absl::ZeroDuration());
+  EXPECT_LE(far.Left(), absl::Minutes(1) - absl::Milliseconds(6));
 }
 
 TEST(Deadline, MayBeNowAndNever) {

@@ -43,7 +43,7 @@ TEST(RunQueueClock, CountsTheTimeThatANeighbourComputes) {
     const double before = clock.Seconds();
     while (watch.Seconds() < 0.4) {
     }
-    const double passed = watch.Seconds(), waited = clock.Seconds() - before;
+    const double waited = clock.Seconds() - before, passed = watch.Seconds();  // in this order: less than what passed
     done = true;
     neighbour.join();
     EXPECT_GT(waited, 0.2 * passed);

@@ -18,11 +18,12 @@ TEST(ComparisonResult, JudgesByTheDistanceBelowTheUnigramLevel) {
   const auto verdict = [](const CellRun& run) {
     RunRecord record;
     record.validations = {{.step = 10, .nll = 6.5}, {.step = 20, .nll = 6.2}, {.step = 30, .nll = 6.4}};
-    record.steps = {{.step = 29, .loss = 6}};
+    record.steps = {{.step = 28, .loss = 9}, {.step = 29, .loss = 6}};
     const CellResult result = JudgeCell(run, record);
     EXPECT_EQ(result.best_nll, 6.2);
     EXPECT_EQ(result.best_step, 20);
     EXPECT_EQ(result.steps, 30);
+    EXPECT_EQ(result.loss, 6) << "the last step's";
     return ToString(result.verdict);
   };
   EXPECT_EQ(verdict({.end = CellEnd::kDone, .unigram_nll = 6.51}), "trains");

@@ -77,6 +77,9 @@ TEST(RankComparison, WhoDiffersFromMostIsFound) {
   EXPECT_EQ(all[0].text, "another binary, 1, than the others', 2. Copy it.");
   EXPECT_EQ(all[0].severity, Severity::kBad);
   EXPECT_THAT(all[1].ranks, ElementsAre(4));
+  comparison.Majority(
+      Severity::kNote, "host", [](const RankFacts& facts) { return facts.host; }, nullptr, "");
+  EXPECT_EQ(comparison.Take().at(0).severity, Severity::kNote) << "as bad as it is said to be";
   EXPECT_THAT(majority([](int rank) { return rank >= 1 && rank <= 3; }), IsEmpty());
   EXPECT_THAT(majority([](int) { return false; }), IsEmpty());
 }

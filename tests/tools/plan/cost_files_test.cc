@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/files.h"
@@ -63,6 +64,17 @@ TEST_F(CostFilesTest, AFileThatIsNotThereIsNamed) {
     EXPECT_NE(status.message().find(nowhere), absl::string_view::npos) << status;
   }
   EXPECT_FALSE(StoreCosts({.machine = nowhere}, directory_.path()).ok());
+  EXPECT_FALSE(StoreCosts({.profile = nowhere, .machine = both_.machine}, directory_.path()).ok());
+}
+
+TEST_F(CostFilesTest, TheFlagsNameTheFiles) {
+  CLI::App command;
+  CostFiles files;
+  AddCostFlags(command, "for a test", files);
+  command.parse("--profile p --machine m");
+  EXPECT_EQ(files.profile, "p");
+  EXPECT_EQ(files.machine, "m");
+  EXPECT_NE(command.help().find("configs/machines): for a test"), std::string::npos);
 }
 
 TEST_F(CostFilesTest, ARunKeepsTheFilesThatItWasGiven) {

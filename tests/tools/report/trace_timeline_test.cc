@@ -100,14 +100,14 @@ TEST_F(TraceTimelineTest, ShowsTheMiddleStepFromItsFirstEventOn) {
 }
 
 TEST_F(TraceTimelineTest, ARowIsARankInItsOrder) {
-  Add(Event(TraceKind::kForward, 0, 1, 0));
+  Add(Event(TraceKind::kForward, 0, 3.5, 0));
   trace_.ranks.push_back({.events = {Event(TraceKind::kStep, 0.5, 3), Event(TraceKind::kBackward, 2, 3, 0)}});
   const TracedStep traced = Read();
   EXPECT_THAT(traced.timeline.row_names, ElementsAre("rank 0", "rank 1"));
   ASSERT_EQ(traced.timeline.spans.size(), 2u);
   EXPECT_EQ(traced.timeline.spans[0].size(), 1u);
   EXPECT_THAT(Spans(), ElementsAre("B0 backward 2000-3000"));
-  EXPECT_NEAR(traced.timeline.end_seconds, 3, 1e-6);
+  EXPECT_NEAR(traced.timeline.end_seconds, 3.5, 1e-6) << "of the rank that ends last";
 }
 
 TEST(TimelineFromTrace, RefusesWhatIsNoTrace) {

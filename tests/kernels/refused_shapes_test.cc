@@ -1,0 +1,243 @@
+// What the operations refuse before any backend sees it: shapes that do not belong together, outputs that lie on
+// inputs, scratch that is too small. Each with what its dispatcher says, so that no accident further down counts.
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/adam.h"
+#include "kernels/add.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
+#include "kernels/residual_norm.h"
+#include "kernels/sum_of_squares.h"
+#include "kernels/top_candidates.h"
+
+namespace hadal {
+namespace {
+
+// Disjoint memory for every argument.
+class Memory {
+ public:
+  float* Take(int64_t floats) { return (next_ += floats) - floats; }
+  Matrix Of(int64_t rows, int64_t columns) { return {Take(rows * columns), rows, columns}; }
+  Vector Of(int64_t size) { return {Take(size), size}; }
+
+ private:
+  std::vector<float> floats_ = std::vector<float>(100000, 0.5f);
+  float* next_ = floats_.data();
+};
+
+template <typename Args>
+struct Wrong {
+  const char* says;  // a regular expression
+  std::function<void(Args&)> change;
+};
+
+// The operation takes the arguments as they are, and none of the changed ones.
+template <typename Args>
+void ExpectRefused(void (*operation)(const Stream&, const Args&), const Args& good,
+                   const std::vector<Wrong<Args>>& wrongs) {
+  operation(Stream::Cpu(1), good);
+  for (const Wrong<Args>& wrong : wrongs) {
+    Args args = good;
+    wrong.change(args);
+    EXPECT_DEATH(operation(Stream::Cpu(1), args), wrong.says);
+  }
+}
+
+TEST(RefusedShapesDeathTest, OfLinear) {
+  Memory m;
+  const LinearForwardArgs forward{.x = m.Of(2, 3), .weight = m.Of(5, 3), .bias = m.Of(5), .y = m.Of(2, 5)};
+  ExpectRefused<LinearForwardArgs>(LinearForward, forward,
+                                   {{"args.y.columns == args.weight.rows", [](auto& a) { a.y.columns = 4; }},
+                                    {"args.y.rows == args.x.rows", [](auto& a) { a.y.rows = 1; }},
+                                    {"args.bias.size == args.weight.rows", [](auto& a) { a.bias.size = 4; }},
+                                    {"m.stride >= m.columns", [](auto& a) { a.x.stride = 2; }}});
+  const LinearBackwardInputArgs input{
+      .dy = m.Of(2, 5), .weight = forward.weight, .relu_output = m.Of(2, 3), .dx = m.Of(2, 3)};
+  ExpectRefused<LinearBackwardInputArgs>(
+      LinearBackwardInput, input,
+      {{"args.dy.columns == args.weight.rows", [](auto& a) { a.dy.columns = 4; }},
+       {"args.dx.columns == args.weight.columns", [](auto& a) { a.dx.columns = 2; }},
+       {"args.dx.rows == args.dy.rows", [](auto& a) { a.dx.rows = 1; }},
+       {"args.relu_output.rows == args.dx.rows", [](auto& a) { a.relu_output.rows = 1; }},
+       {"args.relu_output.columns == args.dx.columns", [](auto& a) { a.relu_output.columns = 2; }},
+       {"!args.accumulate", [](auto& a) { a.accumulate = true; }}});
+  const LinearBackwardWeightArgs weight{.dy = input.dy, .x = forward.x, .d_weight = m.Of(5, 3), .d_bias = m.Of(5)};
+  ExpectRefused<LinearBackwardWeightArgs>(
+      LinearBackwardWeight, weight,
+      {{"args.d_weight.rows == args.dy.columns", [](auto& a) { a.d_weight.rows = 4; }},
+       {"args.d_weight.columns == args.x.columns", [](auto& a) { a.d_weight.columns = 2; }},
+       {"args.dy.rows == args.x.rows", [](auto& a) { a.dy.rows = 1; }},
+       {"args.d_bias.size == args.dy.columns", [](auto& a) { a.d_bias.size = 4; }}});
+}
+
+TEST(RefusedShapesDeathTest, OfResidualNorm) {
+  Memory m;
+  const ResidualNormForwardArgs forward{.stream = m.Of(2, 3),
+                                        .branch = m.Of(2, 3),
+                                        .bias = m.Of(3),
+                                        .scale = m.Of(3),
+                                        .shift = m.Of(3),
+                                        .sum = m.Of(2, 3),
+                                        .normed = m.Of(2, 3),
+                                        .mean = m.Of(2),
+                                        .rstd = m.Of(2)};
+  ExpectRefused<ResidualNormForwardArgs>(
+      ResidualNormForward, forward,
+      {{"v.size == size", [](auto& a) { a.bias.size = 2; }},
+       {"v.size == size", [](auto& a) { a.rstd.size = 1; }},
+       {"m.columns == width", [](auto& a) { a.normed.columns = 2; }},
+       {"!args.shift.empty.. == norm", [](auto& a) { a.shift = {}; }},
+       {"!args.normed.empty.. == norm", [](auto& a) { a.normed = {}; }},
+       {"!args.mean.empty.. == norm", [](auto& a) { a.mean = {}; }},
+       {"!args.rstd.empty.. == norm", [](auto& a) { a.rstd = {}; }},
+       {"args.normed.data != args.stream.data", [](auto& a) { a.stream.data = a.normed.data; }},
+       {"args.normed.data != args.branch.data", [](auto& a) { a.branch.data = a.normed.data; }},
+       {"args.normed.data != args.sum.data", [](auto& a) { a.sum.data = a.normed.data; }}});
+  const ResidualNormBackwardArgs backward{.d_normed = m.Of(2, 3),
+                                          .sum = forward.sum,
+                                          .mean = forward.mean,
+                                          .rstd = forward.rstd,
+                                          .scale = forward.scale,
+                                          .d_stream = m.Of(2, 3),
+                                          .d_branch = m.Of(2, 3),
+                                          .d_bias = m.Of(3),
+                                          .d_scale = m.Of(3),
+                                          .d_shift = m.Of(3),
+                                          .partials = m.Of(ResidualNormPartials(2, 3))};
+  ExpectRefused<ResidualNormBackwardArgs>(
+      ResidualNormBackward, backward,
+      {{"m.rows == rows", [](auto& a) { a.d_branch.rows = 1; }},
+       {"v.size == size", [](auto& a) { a.d_scale.size = 2; }},
+       {"v.size == size", [](auto& a) { a.mean.size = 1; }},
+       {"!args.sum.empty.. == norm", [](auto& a) { a.sum = {}; }},
+       {"!args.d_shift.empty.. == norm", [](auto& a) { a.d_shift = {}; }},
+       {"!args.d_branch.empty", [](auto& a) { a.d_branch = {}; }},
+       {"args.partials.size >= ", [](auto& a) { --a.partials.size; }},
+       {"args.d_branch.data != args.d_stream.data", [](auto& a) { a.d_branch.data = a.d_stream.data; }}});
+}
+
+TEST(RefusedShapesDeathTest, OfAttention) {
+  Memory m;
+  const std::vector<int32_t> queries = {0, 1, 3}, keys = {0, 2, 4}, from_one = {1, 2, 3}, falling = {0, 4, 3};
+  const AttentionCapacity capacity{.query_rows = 3, .max_length = 2, .heads = 2, .head_width = 2};
+  const Stream stream = Stream::Cpu(1);
+  const AttentionForwardArgs forward{
+      .shape = {.query_offsets = {queries.data(), 3}, .key_offsets = {keys.data(), 3}, .heads = 2},
+      .q = m.Of(3, 4),
+      .k = m.Of(4, 4),
+      .v = m.Of(4, 4),
+      .context = m.Of(3, 4),
+      .log_sum_exp = m.Of(3, 2),
+      .scratch = m.Of(AttentionScratch(stream, capacity))};
+  ExpectRefused<AttentionForwardArgs>(
+      AttentionForward, forward,
+      {{"columns % shape.heads == 0", [](auto& a) { a.shape.heads = 3; }},
+       {"offsets.0. == 0", [&](auto& a) { a.shape.query_offsets.data = from_one.data(); }},
+       {"offsets.n. <= offsets", [&](auto& a) { a.shape.query_offsets.data = falling.data(); }},
+       {"last == rows", [](auto& a) { a.k.rows = a.v.rows = 5; }},
+       {"shape.query_offsets.size == shape.key_offsets.size",
+        [](auto& a) { a.shape.query_offsets.size = 2, a.q.rows = 1; }},
+       {"matrix.rows == rows", [](auto& a) { a.v.rows = 3; }},
+       {"matrix.columns == columns", [](auto& a) { a.log_sum_exp.columns = 1; }},
+       {"matrix.rows == rows", [](auto& a) { a.context.rows = 2; }},
+       {"args.scratch.size >= ", [](auto& a) { --a.scratch.size; }}});
+  const AttentionBackwardArgs backward{.shape = forward.shape,
+                                       .q = forward.q,
+                                       .k = forward.k,
+                                       .v = forward.v,
+                                       .log_sum_exp = forward.log_sum_exp,
+                                       .d_context = m.Of(3, 4),
+                                       .d_q = m.Of(3, 4),
+                                       .d_k = m.Of(4, 4),
+                                       .d_v = m.Of(4, 4),
+                                       .scratch = forward.scratch};
+  ExpectRefused<AttentionBackwardArgs>(AttentionBackward, backward,
+                                       {{"matrix.rows == rows", [](auto& a) { a.d_context.rows = 2; }},
+                                        {"matrix.columns == columns", [](auto& a) { a.d_q.columns = 3; }},
+                                        {"matrix.rows == rows", [](auto& a) { a.d_k.rows = 3; }},
+                                        {"matrix.rows == rows", [](auto& a) { a.d_v.rows = 3; }}});
+}
+
+TEST(RefusedShapesDeathTest, OfTheEmbedding) {
+  Memory m;
+  const std::vector<int32_t> tokens = {1, 4, 0}, offsets = {0, 2, 3}, below = {1, -1, 0}, from_one = {1, 2, 3};
+  const EmbeddingForwardArgs forward{.tokens = {tokens.data(), 3},
+                                     .offsets = {offsets.data(), 3},
+                                     .table = m.Of(5, 4),
+                                     .positions = m.Of(2, 4),
+                                     .x = m.Of(3, 4)};
+  ExpectRefused<EmbeddingForwardArgs>(
+      EmbeddingForward, forward,
+      {{"args.x.rows == args.tokens.size", [](auto& a) { a.x.rows = 2; }},
+       {"args.table.columns == args.x.columns", [](auto& a) { a.table.columns = 3; }},
+       {"args.positions.columns == args.x.columns", [](auto& a) { a.positions.columns = 3; }},
+       {"offsets.0. == 0", [&](auto& a) { a.offsets.data = from_one.data(); }},
+       {"last == rows", [](auto& a) { a.offsets.size = 2; }},
+       {"tokens.row. >= ", [&](auto& a) { a.tokens.data = below.data(); }}});
+  const EmbeddingBackwardArgs backward{.tokens = forward.tokens, .dx = m.Of(3, 4), .d_table = m.Of(5, 4)};
+  ExpectRefused<EmbeddingBackwardArgs>(
+      EmbeddingBackward, backward,
+      {{"args.dx.rows == args.tokens.size", [](auto& a) { a.dx.rows = 2; }},
+       {"args.d_table.columns == args.dx.columns", [](auto& a) { a.d_table.columns = 3; }},
+       {"tokens.row. < rows", [](auto& a) { a.d_table.rows = 4; }}});
+}
+
+TEST(RefusedShapesDeathTest, OfTheLossAndTheCandidates) {
+  Memory m;
+  const std::vector<int32_t> targets = {1, 4};
+  const CrossEntropyArgs loss{
+      .logits = m.Of(2, 5), .targets = {targets.data(), 2}, .gradient_scale = 1, .loss = m.Of(2), .nll = m.Of(2)};
+  ExpectRefused<CrossEntropyArgs>(CrossEntropy, loss,
+                                  {{"args.targets.size == args.logits.rows", [](auto& a) { a.targets.size = 1; }},
+                                   {"args.loss.size == args.logits.rows", [](auto& a) { a.loss.size = 1; }},
+                                   {"args.nll.size == args.logits.rows", [](auto& a) { a.nll.size = 1; }},
+                                   {"args.label_smoothing < 1", [](auto& a) { a.label_smoothing = 1; }}});
+  std::vector<int32_t> tokens(6), best(2);
+  const TopCandidatesArgs candidates{.logits = m.Of(2, 5),
+                                     .also = 4,
+                                     .tokens = {tokens.data(), 2, 3},
+                                     .values = m.Of(2, 3),
+                                     .also_values = m.Of(2),
+                                     .best = {best.data(), 2}};
+  ExpectRefused<TopCandidatesArgs>(
+      TopCandidates, candidates,
+      {{"args.tokens.rows == args.logits.rows", [](auto& a) { a.tokens.rows = 1; }},
+       {"args.values.rows == args.tokens.rows", [](auto& a) { a.values.rows = 1; }},
+       {"args.values.columns == args.tokens.columns", [](auto& a) { a.values.columns = 2; }},
+       {"args.also_values.size == args.logits.rows", [](auto& a) { a.also_values.size = 1; }},
+       {"args.best.size == args.logits.rows", [](auto& a) { a.best.size = 1; }},
+       {"args.also < args.logits.columns", [](auto& a) { a.also = 5; }},
+       {"args.also >= 0", [](auto& a) { a.also = -1; }}});
+}
+
+TEST(RefusedShapesDeathTest, OfTheUpdateAndItsSums) {
+  Memory m;
+  const AdamArgs adam{.parameter = m.Of(3), .gradient = m.Of(3), .first_moment = m.Of(3), .second_moment = m.Of(3)};
+  BFloat16 rounded[3];
+  ExpectRefused<AdamArgs>(
+      AdamStep, adam,
+      {{"args.gradient.size == args.parameter.size", [](auto& a) { a.gradient.size = 2; }},
+       {"args.first_moment.size == args.parameter.size", [](auto& a) { a.first_moment.size = 2; }},
+       {"args.second_moment.size == args.parameter.size", [](auto& a) { a.second_moment.size = 2; }},
+       {"args.beta1 < 1", [](auto& a) { a.beta1 = 1; }},
+       {"args.beta2 < 1", [](auto& a) { a.beta2 = 1; }},
+       {"args.epsilon >= 0", [](auto& a) { a.epsilon = -1e-8; }},
+       {"args.rounded.empty", [&](auto& a) {
+          a.rounded = {rounded, 3};
+        }}});
+  const AddArgs add{.sum = m.Of(3), .values = m.Of(3)};
+  ExpectRefused<AddArgs>(Add, add, {{"args.values.size == args.sum.size", [](auto& a) { a.values.size = 2; }}});
+  const SquaresSlice slices[] = {{.x = add.sum}};
+  double sums[1];
+  const SumsOfSquaresArgs squares{.slices = slices, .sums = sums};
+  ExpectRefused<SumsOfSquaresArgs>(SumsOfSquares, squares,
+                                   {{"args.sums.size.. == args.slices.size", [](auto& a) { a.sums = {}; }}});
+}
+
+}  // namespace
+}  // namespace hadal
