@@ -189,7 +189,9 @@ TEST_F(CheckpointCommandTest, DiffListsTheMostDifferentFirst) {
 TEST_F(CheckpointCommandTest, DiffOfADamagedCheckpointIsExitCode3) {
   const std::string other = SaveStep({.step = 6});
   Damage(other);
-  EXPECT_EQ(Command({"diff", directory_, other}).exit_code, 3);
+  const Outcome outcome = Command({"diff", directory_, other});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
 }
 
 TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
@@ -256,9 +258,18 @@ TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   EXPECT_EQ(Command({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
 }
 
+TEST_F(CheckpointCommandTest, ARunWithoutAWholeCheckpointSaysWhatIsLeftToDo) {
+  std::filesystem::remove(directory_ + "/rank_00001.safetensors");
+  const Outcome outcome = Command({"export", run_.path(), "--out", run_ / "model.safetensors"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("rank_00001.safetensors is missing\n  Put a good copy of one in its place"));
+}
+
 TEST_F(CheckpointCommandTest, AFailedExportLeavesNothing) {
   Damage(directory_);
-  EXPECT_EQ(Command({"export", directory_, "--out", run_ / "out/model.safetensors"}).exit_code, 3);
+  const Outcome damaged = Command({"export", directory_, "--out", run_ / "out/model.safetensors"});
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_THAT(damaged.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
   EXPECT_TRUE(ListDirectory(run_ / "out")->empty());
   Damage(directory_);
   const FileSizeLimit limit(100'000);
@@ -358,6 +369,23 @@ TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   EXPECT_EQ(Command({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
 }
 
+TEST_F(CheckpointAverageTest, OneCheckpointDoesNotCountTwice) {
+  const std::string latest = run_ / "checkpoints/latest";
+  const Outcome outcome = Command({"average", steps_[0], steps_[3], latest, "--out", run_ / "mean"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(steps_[3] + " and " + latest + " are the same checkpoint, of step 40"));
+  EXPECT_FALSE(PathExists(run_ / "mean"));
+}
+
+TEST_F(CheckpointAverageTest, SaysWhichOfARunItLeavesOut) {
+  std::filesystem::remove(steps_[3] + "/rank_00001.safetensors");
+  const Outcome outcome = Command({"average", run_.path(), "--last", "2", "--out", run_ / "last"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(Bias(run_ / "last"), 3);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("left out " + steps_[3] + ": " + steps_[3] + "/rank_00001.safetensors is missing"));
+}
+
 TEST_F(CheckpointAverageTest, OneCheckpointAveragesToItself) {
   ASSERT_EQ(Command({"average", steps_[3], "--out", run_ / "one"}).exit_code, 0);
   EXPECT_EQ(Command({"diff", "--weights-only", steps_[3], run_ / "one"}).exit_code, 0);
@@ -368,7 +396,9 @@ TEST_F(CheckpointAverageTest, OneCheckpointAveragesToItself) {
 
 TEST_F(CheckpointAverageTest, DamageLeavesNothingBehind) {
   Damage(steps_[1]);
-  EXPECT_EQ(Command({"average", steps_[0], steps_[1], "--out", run_ / "mean"}).exit_code, 3);
+  const Outcome damaged = Command({"average", steps_[0], steps_[1], "--out", run_ / "mean"});
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_THAT(damaged.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
   EXPECT_THAT(*ListDirectory(run_.path()), ElementsAre("checkpoints"));
   const FileSizeLimit limit(100'000);
   const Outcome outcome = Command({"average", steps_[0], "--out", run_ / "mean"});
