@@ -6,13 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launch/checkpoint_agreement.h"
-#include "launch/checkpoint_vocabularies.h"
 #include "launch/resume_request.h"
+#include "pipeline/checkpoint/another_checkpoint.h"
 #include "pipeline/checkpoint/checkpoint.h"
 #include "runtime/files.h"
 #include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_list.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
 
@@ -22,9 +23,10 @@ namespace {
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckResumable(const TrainArguments& arguments, const config::RunConfig& config,
                             const std::string& directory, TrainingSinks& sinks) {
-  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
+  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
+  if (!reader.ok()) return AdviseAnotherCheckpoint(reader.status());
   config::RunConfig before;
-  HADAL_RETURN_IF_ERROR(MergeConfigText(reader.manifest().config_text, directory, before));
+  HADAL_RETURN_IF_ERROR(MergeConfigText(reader->manifest().config_text, directory, before));
   HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
@@ -80,7 +82,7 @@ absl::Status Load(const TrainArguments& arguments, const PreparedRun& run, int r
   }
   if (!resumed.empty()) {
     HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(resumed, HostName(), collectives));
-    return trainer.Resume(resumed);
+    return AdviseAnotherCheckpoint(trainer.Resume(resumed));
   }
   if (arguments.init_from.empty()) return absl::OkStatus();
   // A run directory stands for its newest checkpoint.
@@ -89,7 +91,7 @@ absl::Status Load(const TrainArguments& arguments, const PreparedRun& run, int r
                          AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
   HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(given, run, rank, collectives));
   HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
-  return trainer.InitializeFrom(given);
+  return AdviseAnotherCheckpoint(trainer.InitializeFrom(given));
 }
 
 const char* FromEnvironment(const char* name) { return std::getenv(name); }

@@ -26,8 +26,8 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const co
 
 // Agrees on the start, loads it into `trainer`, and notes a --resume that a later start of the job must not repeat.
 // Blocking: all ranks call it together.
-// Errors: rank 0's of FindResume, of CheckVocabularies (checkpoint_vocabularies.h), of looking for --init-from and of
-// the note, on all ranks; AgreeOnCheckpoint's; those of loading and of Communicator::Wait.
+// Errors: rank 0's of FindResume, of CheckVocabularies (tools/checkpoint/checkpoint_vocabularies.h), of looking for
+// --init-from and of the note, on all ranks; AgreeOnCheckpoint's; those of loading and of Communicator::Wait.
 absl::Status BeginRun(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
                       TrainingSinks& sinks, Trainer& trainer);
 

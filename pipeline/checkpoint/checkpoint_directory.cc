@@ -210,8 +210,9 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, con
   for (const RejectedCheckpoint& bad : found.rejected) {
     absl::StrAppend(&reasons, "\n  ", bad.directory, ": ", bad.reason.message());
   }
-  return absl::DataLossError(
-      absl::StrCat("no checkpoint in ", CheckpointsDirectory(run_directory), " can be used:", reasons));
+  return absl::DataLossError(absl::StrCat(
+      "no checkpoint in ", CheckpointsDirectory(run_directory), " can be used:", reasons,
+      "\n  Put a good copy of one in its place; without one, only a new run, in a directory of its own, is left"));
 }
 
 }  // namespace hadal

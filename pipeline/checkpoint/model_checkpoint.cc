@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/another_checkpoint.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/files.h"
@@ -76,6 +77,12 @@ ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const 
 
 absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
   HADAL_ASSIGN_OR_RETURN(const std::string directory, Resolve(path));
+  absl::StatusOr<ModelCheckpoint> checkpoint = OpenDirectory(directory);
+  if (!checkpoint.ok()) return AdviseAnotherCheckpoint(checkpoint.status());
+  return checkpoint;
+}
+
+absl::StatusOr<ModelCheckpoint> ModelCheckpoint::OpenDirectory(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target,
@@ -100,7 +107,7 @@ absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters, cons
       slice.weight = {weight.data + first, std::min(kSliceElements, weight.size - first)};
     }
   }
-  return reader_.ReadSlices(slices, stream.device());
+  return AdviseAnotherCheckpoint(reader_.ReadSlices(slices, stream.device()));
 }
 
 }  // namespace hadal

@@ -36,6 +36,7 @@ class ModelCheckpoint {
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 
  private:
+  static absl::StatusOr<ModelCheckpoint> OpenDirectory(const std::string& directory);
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
   CheckpointReader reader_;

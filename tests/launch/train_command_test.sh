@@ -150,14 +150,18 @@ identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00
 expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
 expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
 expect 1 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
+cp -r unbroken/$last torn; truncate -s -8 torn/rank_00000.safetensors
+for option in --init-from --resume; do
+  expect 3 "${base[@]}" $option torn --run-dir from_torn; says "cut short"; says "hadal checkpoint verify RUN_DIR"
+done
 
 echo "a corpus that was prepared anew has another vocabulary, of the same size"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out anew --vocab-size 300 --vocab-type unigram
 anew=("${base[@]}" --set data.train=anew/train --set data.validation=anew/valid)
-expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with another source vocabulary"; says "unbroken/$last/vocabulary.model"
+expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with another vocabulary than the corpus has"; says "unbroken/$last/vocabulary.model"
 cp -r unbroken other_corpus
-expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with another source vocabulary"
-expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with another source vocabulary"
+expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with another vocabulary than the corpus has"
+expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with another vocabulary than the corpus has"
 expect 0 "${anew[@]}" --set stop.steps=1 --run-dir new_weights
 
 echo "sentences longer than the model's positions are left out, and said"
@@ -180,6 +184,7 @@ expect 0 "$hadal" inspect similarity --checkpoint unbroken --data data/valid --o
 says "decoder, 7 layers"
 for file in alike.json alike.html; do [ -s $file ] || fail "no $file"; done
 expect 1 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
+expect 2 "$hadal" inspect similarity --checkpoint unbroken --data anew/valid; says "trained with another vocabulary than the corpus has"
 
 echo "a reader that goes away"
 "${base[@]}" --run-dir piped 2> piped.log | head -1 > /dev/null

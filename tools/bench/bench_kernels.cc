@@ -194,7 +194,7 @@ absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, 
   for (KernelCase& product : ProductCases(options.shapes, stream)) cases.push_back(std::move(product));
   std::erase_if(cases, [&](const KernelCase& kernel) { return !absl::StartsWith(kernel.kernel, options.only); });
   if (cases.empty()) {
-    return absl::NotFoundError(
+    return absl::InvalidArgumentError(
         absl::StrCat("no kernel's name begins with \"", options.only, "\"; without --only all are measured and named"));
   }
   std::stable_partition(cases.begin(), cases.end(), [](const KernelCase& kernel) { return kernel.has_goal; });

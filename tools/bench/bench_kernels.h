@@ -51,8 +51,8 @@ struct KernelSpeeds {
 
 // Those with a goal come first. `measured`, where given, is called with what there is so far: when the copy is known,
 // and with each case more.
-// Errors: ResourceExhausted, naming the case whose tensors do not fit; NotFound where no kernel's name begins with
-// `only`.
+// Errors: ResourceExhausted, naming the case whose tensors do not fit; InvalidArgument where no kernel's name begins
+// with `only`.
 absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,
                                             const std::function<void(const KernelSpeeds&)>& measured = {});
 

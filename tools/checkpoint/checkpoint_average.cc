@@ -17,6 +17,20 @@
 namespace hadal {
 namespace {
 
+// Refuses the last reader where one before it reads the same checkpoint: by a link (latest and best often mean one), or
+// a copy.
+absl::Status CheckNew(const std::vector<CheckpointReader>& readers) {
+  const CheckpointManifest& last = readers.back().manifest();
+  for (size_t i = 0; i + 1 < readers.size(); ++i) {
+    const CheckpointManifest& other = readers[i].manifest();
+    if (other.attempt != last.attempt || other.progress.step != last.progress.step) continue;
+    return absl::InvalidArgumentError(absl::StrCat(readers[i].directory(), " and ", readers.back().directory(),
+                                                   " are the same checkpoint, of step ", last.progress.step,
+                                                   ", which would count twice; name each once"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::string>& inputs) {
   std::vector<CheckpointReader> readers;
   for (const std::string& input : inputs) {
@@ -30,6 +44,7 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
           absl::StrCat(input, ": its vocabulary is another than that of ", inputs.front(),
                        ": the same ids are other pieces; average checkpoints of one run"));
     }
+    HADAL_RETURN_IF_ERROR(CheckNew(readers));
   }
   return readers;
 }
@@ -105,7 +120,7 @@ absl::Status WriteAverage(std::vector<CheckpointReader>& readers, const std::str
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& run_directory,
-                                                           const CheckpointSelection& selection) {
+                                                           const CheckpointSelection& selection, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   struct Candidate {
     CheckpointEntry entry;
@@ -114,7 +129,10 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   std::vector<Candidate> candidates;
   for (const CheckpointEntry& entry : entries) {
     const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
-    if (!reader.ok()) continue;
+    if (!reader.ok()) {
+      out << "left out " << entry.directory << ": " << reader.status().message() << "\n";
+      continue;
+    }
     const double nll = reader->manifest().progress.validation_nll;
     if (selection.best == 0 || std::isfinite(nll)) candidates.push_back({.entry = entry, .nll = nll});
   }

@@ -18,18 +18,18 @@
 namespace hadal {
 
 // The newest `last`, or the `best` with the lowest validation nll, of a run, oldest first. Exactly one of the two is >
-// 0.
+// 0. Checkpoints that do not open are left out, which `out` is told.
 // Errors: FailedPrecondition when the run has fewer (that open, and for `best` that were validated).
 struct CheckpointSelection {
   int64_t last = 0;
   int64_t best = 0;
 };
 absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& run_directory,
-                                                           const CheckpointSelection& selection);
+                                                           const CheckpointSelection& selection, std::ostream& out);
 
 // Writes the mean of `inputs` (checkpoint directories, at least one) to `directory`, which must not exist and appears
 // whole or not at all. Memory: three slices. Errors: AlreadyExists, FailedPrecondition for different models or
-// vocabularies, those of CheckpointReader.
+// vocabularies, InvalidArgument where two inputs are the same checkpoint, those of CheckpointReader.
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
                                 std::ostream& out);
 

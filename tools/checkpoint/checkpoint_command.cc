@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/another_checkpoint.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_average.h"
@@ -31,7 +32,9 @@ int Diff(const std::string& a, const std::string& b, const CheckpointDiffOptions
   const auto identical = [&]() -> absl::StatusOr<bool> {
     HADAL_ASSIGN_OR_RETURN(const std::string first, ResolveCheckpoint(a));
     HADAL_ASSIGN_OR_RETURN(const std::string second, ResolveCheckpoint(b));
-    return DiffCheckpoints(first, second, options, std::cout);
+    absl::StatusOr<bool> same = DiffCheckpoints(first, second, options, std::cout);
+    if (!same.ok()) return AdviseAnotherCheckpoint(same.status());
+    return same;
   }();
   if (!identical.ok()) return Report(identical.status());
   std::cout << std::flush;
@@ -48,9 +51,10 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
     return absl::InvalidArgumentError(absl::StrCat(
         inputs.front(), " is a run directory; average its newest with --last N, or its best with --best N"));
   }
-  if (!of_a_run) return AverageCheckpoints(inputs, directory, std::cout);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> selected, SelectCheckpoints(inputs.front(), selection));
-  return AverageCheckpoints(selected, directory, std::cout);
+  if (!of_a_run) return AdviseAnotherCheckpoint(AverageCheckpoints(inputs, directory, std::cout));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> selected,
+                         SelectCheckpoints(inputs.front(), selection, std::cout));
+  return AdviseAnotherCheckpoint(AverageCheckpoints(selected, directory, std::cout));
 }
 
 void AddListCommands(Command command, int& exit_code) {
@@ -90,7 +94,7 @@ void AddExportCommand(Command command, int& exit_code) {
   exporting.Runs([=, &exit_code] {
     exit_code = Report([&]() -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));
-      return ExportCheckpoint(*options, std::cout);
+      return AdviseAnotherCheckpoint(ExportCheckpoint(*options, std::cout));
     }());
   });
 }

@@ -20,6 +20,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/report/depth_heat_map.h"
 #include "tools/report/svg.h"
 #include "tools/tool_exit_code.h"
@@ -71,11 +72,20 @@ class LayerOutputs : public DepthObserver {
   std::map<Stack, std::vector<float>> outputs_;  // [layers][rows][d]
 };
 
-absl::Status CheckVocabulary(const char* side, int64_t corpus, int64_t model) {
-  if (corpus == model) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the corpus has a ", side, " vocabulary of ", corpus, " tokens, the model one of ", model,
-                   "; give the corpus the model was trained on, or one prepared like it"));
+// A model reads a corpus of its own kind, whose ids mean what its own do.
+absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus) {
+  const bool pairs = !corpus.manifest().monolingual();
+  if (pairs && !checkpoint.plan().options.has_encoder()) {
+    return absl::InvalidArgumentError(
+        "the corpus has pairs of sentences, and the model is a language model; give plain text, prepared with "
+        "`hadal prepare --monolingual`");
+  }
+  if (!pairs && checkpoint.plan().options.has_encoder()) {
+    return absl::InvalidArgumentError(
+        "the corpus is plain text, and the model translates; give a corpus of pairs, such as the one it was trained "
+        "on");
+  }
+  return CheckVocabularies(checkpoint.directory(), corpus);
 }
 
 absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions& options, Communicator& communicator) {
@@ -83,10 +93,7 @@ absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions
   HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
   const ModelPlan& plan = checkpoint.plan();
-  HADAL_RETURN_IF_ERROR(
-      CheckVocabulary("source", corpus.manifest().source_vocabulary.size, plan.options.source_vocabulary));
-  HADAL_RETURN_IF_ERROR(
-      CheckVocabulary("target", corpus.manifest().target_vocabulary.size, plan.options.target_vocabulary));
+  HADAL_RETURN_IF_ERROR(CheckCorpus(checkpoint, corpus));
   HADAL_ASSIGN_OR_RETURN(
       const ValidationBatches batches,
       MakeValidationBatches(corpus, {options.tokens, options.tokens, plan.options.max_positions}, options.tokens));

@@ -44,7 +44,7 @@ SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity);
 // Of the weights an engine holds, at `update` (1-based).  REQUIRES: the engine is the whole model on one rank.
 absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBatch& batch, int64_t update);
 // Loads, measures, writes both files, and prints the means. Errors: those of the checkpoint, the corpus and the files;
-// InvalidArgument when their vocabularies differ in size or no sentence fits.
+// InvalidArgument when their vocabularies differ or no sentence fits.
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
 
 // Registers the subcommand of `inspect`.  REQUIRES: `inspect` is registered.

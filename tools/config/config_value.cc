@@ -49,8 +49,9 @@ absl::string_view StripQuotes(absl::string_view text) {
 bool SetList(const FieldDescriptor& field, absl::string_view text, ConfigMessage& message) {
   if (absl::ConsumePrefix(&text, "[") && !absl::ConsumeSuffix(&text, "]")) return false;
   std::vector<int32_t> numbers;
-  for (absl::string_view item : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
-    if (!absl::SimpleAtoi(item, &numbers.emplace_back())) return false;
+  const bool is_empty = absl::StripAsciiWhitespace(text).empty();
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    if (!is_empty && !absl::SimpleAtoi(item, &numbers.emplace_back())) return false;
   }
   const Reflection& reflection = *message.GetReflection();
   reflection.ClearField(&message, &field);

@@ -6,6 +6,7 @@
 #include "runtime/data/utf8.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/plain_text.h"
 
 namespace hadal {
 namespace {
@@ -42,6 +43,7 @@ absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::s
     line.clear();
     return false;
   }
+  if (number == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(side.path, line));
   if (number == 1 && line.starts_with(kByteOrderMark)) {
     line.erase(0, sizeof(kByteOrderMark) - 1);
     side.had_byte_order_mark = true;

@@ -37,7 +37,8 @@ class ParallelReader {
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
   // Reads the next pair of lines, of plain text the next line; false at the end. Blocking.
-  // Errors: InvalidArgument when one file ends before the other, with both counts; Internal when reading fails.
+  // Errors: InvalidArgument when one file ends before the other, with both counts, and for what CheckIsPlainText
+  // refuses; Internal when reading fails.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
   // What was taken off so far.

@@ -135,6 +135,17 @@ absl::Status PairUpAll(PrepareArguments& arguments) {
   return absl::OkStatus();
 }
 
+// One side's vocabulary alone would serve the other side too, which nobody says by naming a side.
+absl::Status CheckBothSidesGiven(const PrepareOptions& options) {
+  if (options.monolingual || options.source_vocabulary.empty() == options.target_vocabulary.empty()) {
+    return absl::OkStatus();
+  }
+  const auto [given, missing] = options.target_vocabulary.empty() ? std::pair("--source-vocab", "--target-vocab")
+                                                                  : std::pair("--target-vocab", "--source-vocab");
+  return absl::InvalidArgumentError(absl::StrCat(given, " stands alone; give ", missing,
+                                                 " as well, or --vocab FILE where one vocabulary serves both sides"));
+}
+
 void AddTextOptions(Command command, PrepareArguments& arguments) {
   const auto add = [&](const char* name, std::vector<std::string>& paths, const char* description) {
     command.AddOption(name, paths, description).ValueName("SOURCE TARGET");
@@ -238,8 +249,9 @@ void AddPrepareCommand(Command app, int& exit_code) {
   command.AddOption("--threads", options.threads, "That turn text into ids (default: one a CPU)").InRange(0, 1024);
   command.AddFlag("--overwrite", options.overwrite, "Replace what the output folder holds");
   command.Runs([arguments, &exit_code] {
-    const absl::Status paired = PairUpAll(*arguments);
-    const absl::Status status = paired.ok() ? RunPrepare(arguments->options, std::cout) : paired;
+    absl::Status status = PairUpAll(*arguments);
+    status.Update(CheckBothSidesGiven(arguments->options));
+    if (status.ok()) status = RunPrepare(arguments->options, std::cout);
     if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";
     exit_code = ToolExitCode(status);
   });

@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/data/utf8.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/plain_text.h"
 
 namespace hadal {
 
@@ -15,6 +17,7 @@ absl::StatusOr<bool> TextLines::Next(std::string& line) {
     return false;
   }
   ++lines_;
+  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line));
   if (lines_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, sizeof(kByteOrderMark) - 1);
   if (line.ends_with('\r')) line.pop_back();
   const size_t valid = ValidUtf8Prefix(line);

@@ -17,7 +17,8 @@ class TextLines {
   TextLines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
 
   // The next line; false at the end. Blocking: reads.
-  // Errors: InvalidArgument for a line that is not UTF-8, with its number; Internal when reading fails.
+  // Errors: InvalidArgument for a line that is not UTF-8, with its number, and for what CheckIsPlainText refuses;
+  // Internal when reading fails.
   absl::StatusOr<bool> Next(std::string& line);
   // Lines read so far.
   int64_t lines() const { return lines_; }

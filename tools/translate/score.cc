@@ -79,7 +79,9 @@ class Scoring {
     while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
       if (!more) return absl::OkStatus();
-      if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
+      if (!line.invalid.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
+      }
       std::vector<int32_t> source;
       if (has_source_) source = checkpoint.source_vocabulary().Encode(line.source);
       std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);

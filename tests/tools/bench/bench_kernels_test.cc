@@ -137,7 +137,7 @@ TEST(BenchKernels, SaysThatNoKernelHasTheName) {
   options.only = "softmax";
   std::ostringstream out;
   const absl::Status status = RunBenchKernels(options, Stream::Cpu(1), out);
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("softmax"));
 }
 

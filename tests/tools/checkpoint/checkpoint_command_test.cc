@@ -170,7 +170,9 @@ TEST_F(CheckpointCommandTest, DiffListsTheMostDifferentFirst) {
 TEST_F(CheckpointCommandTest, DiffOfADamagedCheckpointIsExitCode3) {
   const std::string other = SaveStep({.step = 6});
   Damage(other);
-  EXPECT_EQ(Checkpoint({"diff", directory_, other}).exit_code, 3);
+  const CommandResult outcome = Checkpoint({"diff", directory_, other});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
 }
 
 TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
@@ -237,9 +239,18 @@ TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
 }
 
+TEST_F(CheckpointCommandTest, ARunWithoutAWholeCheckpointSaysWhatIsLeftToDo) {
+  std::filesystem::remove(directory_ + "/rank_00001.safetensors");
+  const CommandResult outcome = Checkpoint({"export", run_.path(), "--out", run_ / "model.safetensors"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("rank_00001.safetensors is missing\n  Put a good copy of one in its place"));
+}
+
 TEST_F(CheckpointCommandTest, AFailedExportLeavesNothing) {
   Damage(directory_);
-  EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"}).exit_code, 3);
+  const CommandResult damaged = Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"});
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_THAT(damaged.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
   EXPECT_TRUE(ListDirectory(run_ / "out")->empty());
   Damage(directory_);
   const FileSizeLimit limit(100'000);
@@ -339,6 +350,23 @@ TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
 }
 
+TEST_F(CheckpointAverageTest, OneCheckpointDoesNotCountTwice) {
+  const std::string latest = run_ / "checkpoints/latest";
+  const CommandResult outcome = Checkpoint({"average", steps_[0], steps_[3], latest, "--out", run_ / "mean"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(steps_[3] + " and " + latest + " are the same checkpoint, of step 40"));
+  EXPECT_FALSE(PathExists(run_ / "mean"));
+}
+
+TEST_F(CheckpointAverageTest, SaysWhichOfARunItLeavesOut) {
+  std::filesystem::remove(steps_[3] + "/rank_00001.safetensors");
+  const CommandResult outcome = Checkpoint({"average", run_.path(), "--last", "2", "--out", run_ / "last"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(Bias(run_ / "last"), 3);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("left out " + steps_[3] + ": " + steps_[3] + "/rank_00001.safetensors is missing"));
+}
+
 TEST_F(CheckpointAverageTest, OneCheckpointAveragesToItself) {
   ASSERT_EQ(Checkpoint({"average", steps_[3], "--out", run_ / "one"}).exit_code, 0);
   EXPECT_EQ(Checkpoint({"diff", "--weights-only", steps_[3], run_ / "one"}).exit_code, 0);
@@ -349,7 +377,9 @@ TEST_F(CheckpointAverageTest, OneCheckpointAveragesToItself) {
 
 TEST_F(CheckpointAverageTest, DamageLeavesNothingBehind) {
   Damage(steps_[1]);
-  EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--out", run_ / "mean"}).exit_code, 3);
+  const CommandResult damaged = Checkpoint({"average", steps_[0], steps_[1], "--out", run_ / "mean"});
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_THAT(damaged.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
   EXPECT_THAT(*ListDirectory(run_.path()), ElementsAre("checkpoints"));
   const FileSizeLimit limit(100'000);
   const CommandResult outcome = Checkpoint({"average", steps_[0], "--out", run_ / "mean"});

@@ -75,6 +75,10 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   EXPECT_EQ(run(both), 0) << out_.str();
   EXPECT_EQ(Read("out/source.txt"), Read("en.txt"));
   EXPECT_EQ(Read("out/target.txt"), Read("de.txt"));
+  for (const char* side : {"--source-vocab ", "--target-vocab "}) {
+    EXPECT_EQ(run(absl::StrCat(side, Path("en.txt"))), 2);
+    EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(side, "stands alone; give --")));
+  }
   const std::string more = absl::StrCat(" --test ", Path("train.en"), " ", Path("train.de"));
   EXPECT_EQ(run(absl::StrCat("--vocab ", Path("de.txt"), more)), 0) << out_.str();
   EXPECT_EQ(Read("out/vocabulary.txt"), Read("de.txt"));

@@ -53,6 +53,13 @@ TEST_F(PrepareTest, InvalidUtf8IsAnErrorWithItsLineOrACountedSkip) {
   EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 3 (33.3%): 1 not UTF-8"));
 }
 
+// Nothing of it is text, so that no line can be left out.
+TEST_F(PrepareTest, ACompressedFileIsAnErrorAlsoWhereBadLinesAreSkipped) {
+  options_.on_invalid = BadLine::kSkip;
+  Write("train.de", "\x1F\x8B\x08 \xFF\n\xFF\n\xFF\n");
+  ExpectError({"train.de is compressed with gzip", "gzip -dc"});
+}
+
 TEST_F(PrepareTest, ABadLineInTheLastFileIsFoundBeforeAnythingIsWritten) {
   Write("test.en", "fine\nb\xFF\n");
   Write("test.de", "gut\nb\n");

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -67,6 +68,28 @@ TEST(TextLines, WhatIsNotUtf8IsNamedByLineAndByteOfTheLineAsItIs) {
   const absl::Status status = lines.Next(line).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("talk.de:2: not UTF-8 from byte 5"));
+}
+
+// One line each, as the programs write it.
+TEST(TextLines, ACompressedFileAndUtf16AreNamed) {
+  const std::pair<std::string, const char*> kinds[] = {
+      {std::string("\x1F\x8B\x08\0\0\0\0\0", 8), "talk.de is compressed with gzip"},
+      {"BZh91AY&SY\x8B", "bzip2 -dc"},
+      {std::string("\xFD\x37zXZ\0", 6), "xz -dc"},
+      {"\x28\xB5\x2F\xFD", "zstd -dc"},
+      {std::string("\xFF\xFE"
+                   "a\0",
+                   4),
+       "talk.de is UTF-16"},
+      {std::string("\xFE\xFF\0a", 4), "iconv -f UTF-16 -t UTF-8"}};
+  for (const auto& [bytes, said] : kinds) {
+    std::istringstream in(bytes + "\nmore\n");
+    TextLines lines(in, "talk.de");
+    std::string line;
+    const absl::Status status = lines.Next(line).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(said));
+  }
 }
 
 // A folder can be opened, but not read.

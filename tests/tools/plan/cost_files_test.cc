@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/command_line.h"
 
 namespace hadal {
 namespace {
@@ -68,13 +68,13 @@ TEST_F(CostFilesTest, AFileThatIsNotThereIsNamed) {
 }
 
 TEST_F(CostFilesTest, TheFlagsNameTheFiles) {
-  CLI::App command;
+  CommandLine line("train", "");
   CostFiles files;
-  AddCostFlags(command, "for a test", files);
-  command.parse("--profile p --machine m");
+  AddCostFlags(line.program(), "for a test", files);
+  ASSERT_EQ(line.Run({"--profile", "p", "--machine", "m"}), CommandLine::Outcome::kRan);
   EXPECT_EQ(files.profile, "p");
   EXPECT_EQ(files.machine, "m");
-  EXPECT_NE(command.help().find("configs/machines): for a test"), std::string::npos);
+  EXPECT_NE(line.Help().find("configs/machines): for a test"), std::string::npos);
 }
 
 TEST_F(CostFilesTest, ARunKeepsTheFilesThatItWasGiven) {

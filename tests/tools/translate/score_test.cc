@@ -115,6 +115,13 @@ TEST_F(ScoreTest, ALinesScoreDependsOnTheModelAlone) {
   }
 }
 
+TEST_F(ScoreTest, ALineThatIsNotUtf8IsNamedWithWhatToTry) {
+  const ScoreOptions options = Options("a dog\na c\xFFt\n");
+  EXPECT_THAT(
+      std::string(Score(options).status().message()),
+      HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on; convert it, for example with iconv"));
+}
+
 TEST_F(ScoreTest, LinesLongerThanTheModelAreAnErrorOrCounted) {
   std::string longest;
   for (int i = 0; i < 80; ++i) longest += "mat ";

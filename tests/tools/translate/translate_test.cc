@@ -27,6 +27,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::vector<std::string>& Sentences() {
@@ -276,6 +277,11 @@ TEST_F(TranslateTest, NamesWhatIsWrong) {
   TranslateOptions options = Options();
   options.checkpoint = directory_ / "nothing";
   EXPECT_THAT(message(options, ""), HasSubstr("neither a checkpoint"));
+  options = Options();
+  std::filesystem::copy(directory_ / "run", directory_ / "hurt", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(directory_ / "hurt/checkpoints/step_00000120/rank_00000.safetensors");
+  options.checkpoint = directory_ / "hurt/checkpoints/step_00000120";
+  EXPECT_THAT(message(options, ""), AllOf(HasSubstr("rank_00000.safetensors is missing"), HasSubstr("verify RUN_DIR")));
   options = Options();
   options.nbest = 5;
   EXPECT_THAT(message(options, ""), HasSubstr("--nbest 5"));

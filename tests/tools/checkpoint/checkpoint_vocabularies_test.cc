@@ -1,5 +1,5 @@
 // Whether a checkpoint may go on with a corpus, by the vocabularies of both.
-#include "launch/checkpoint_vocabularies.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
 
 #include <string>
 #include <vector>
@@ -68,7 +68,7 @@ TEST_F(CheckpointVocabulariesTest, AnotherOfTheSameSizeIsRefused) {
   const absl::Status status = CheckVocabularies(checkpoint, CorpusOfVocabularies(others_, others_));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(checkpoint), HasSubstr("another source vocabulary than data.train has"),
+              AllOf(HasSubstr(checkpoint), HasSubstr("another vocabulary than the corpus has"),
                     HasSubstr("`hadal prepare --vocab`"), HasSubstr(checkpoint + "/vocabulary.txt")));
   const absl::Status one_side = CheckVocabularies(checkpoint, CorpusOfVocabularies(words_, others_));
   EXPECT_THAT(std::string(one_side.message()), HasSubstr("another target vocabulary"));

@@ -9,8 +9,8 @@
 
 namespace hadal {
 
-// Compares the vocabularies that the checkpoint carries with the corpus's, which is the config's data.train: by their
-// checksums, and where these differ piece by piece. A checkpoint without vocabularies is taken as it is.
+// Compares the vocabularies that the checkpoint carries with the corpus's: by their checksums, and where these differ
+// piece by piece. A checkpoint without vocabularies is taken as it is.
 // Blocking: reads the manifest, and vocabularies that differ.
 // Errors: InvalidArgument where an id means two pieces; those of reading.
 absl::Status CheckVocabularies(const std::string& checkpoint, const Corpus& corpus);

@@ -1,4 +1,4 @@
-#include "launch/checkpoint_vocabularies.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/another_checkpoint.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
@@ -35,32 +36,36 @@ bool SamePieces(const Vocabulary& a, const Vocabulary& b) {
   return true;
 }
 
-absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const VocabularyReference& reference,
-                       const Vocabulary& vocabulary) {
+// `side`: "source" or "target".
+absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const CorpusManifest& corpus,
+                       const VocabularyReference& reference, const Vocabulary& vocabulary) {
   const AttachedFile* const file = FileOf(reader.manifest(), side + ".vocabulary");
   if (file == nullptr || file->crc32c == reference.crc32c) return absl::OkStatus();
   const std::string path = JoinPath(reader.directory(), file->name);
   HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file->name));
   HADAL_ASSIGN_OR_RETURN(const Vocabulary carried, Vocabulary::Parse(std::move(contents), path));
   if (SamePieces(carried, vocabulary)) return absl::OkStatus();
+  const bool shared = corpus.shares_vocabulary() && absl::StartsWith(file->name, "vocabulary.");
   return absl::InvalidArgumentError(
-      absl::StrCat(reader.directory(), " was trained with another ", side, " vocabulary than data.train has (",
-                   file->name, " there, ", reference.file,
+      absl::StrCat(reader.directory(), " was trained with another ", shared ? "" : side + " ",
+                   "vocabulary than the corpus has (", file->name, " there, ", reference.file,
                    " here): its ids would become other pieces. Prepare the "
                    "corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ",
-                   path, "), or start from new weights."));
+                   path, "), or take the corpus that it was trained on, or new weights."));
 }
 
 }  // namespace
 
 absl::Status CheckVocabularies(const std::string& checkpoint, const Corpus& corpus) {
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(checkpoint));
+  absl::StatusOr<CheckpointReader> opened = CheckpointReader::Open(checkpoint);
+  if (!opened.ok()) return AdviseAnotherCheckpoint(opened.status());
+  CheckpointReader& reader = *opened;
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
   const CorpusManifest& manifest = corpus.manifest();
   if (!manifest.monolingual()) {
-    HADAL_RETURN_IF_ERROR(CheckSide(reader, "source", manifest.source_vocabulary, vocabularies.source));
+    HADAL_RETURN_IF_ERROR(CheckSide(reader, "source", manifest, manifest.source_vocabulary, vocabularies.source));
   }
-  return CheckSide(reader, "target", manifest.target_vocabulary, vocabularies.target);
+  return CheckSide(reader, "target", manifest, manifest.target_vocabulary, vocabularies.target);
 }
 
 }  // namespace hadal

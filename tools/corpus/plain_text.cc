@@ -1,0 +1,37 @@
+#include "tools/corpus/plain_text.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace hadal {
+namespace {
+
+// A kind of file, the bytes that it begins with, and the command that makes text of it.
+struct FileKind {
+  absl::string_view name, first_bytes, to_text;
+};
+
+constexpr FileKind kNotText[] = {
+    {"compressed with gzip", "\x1F\x8B\x08", "gzip -dc"},
+    {"compressed with bzip2", "BZh91AY&SY", "bzip2 -dc"},
+    {"compressed with xz",
+     "\xFD"
+     "7zXZ",
+     "xz -dc"},
+    {"compressed with zstd", "\x28\xB5\x2F\xFD", "zstd -dc"},
+    {"UTF-16", "\xFF\xFE", "iconv -f UTF-16 -t UTF-8"},
+    {"UTF-16", "\xFE\xFF", "iconv -f UTF-16 -t UTF-8"},
+};
+
+}  // namespace
+
+absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_line) {
+  for (const FileKind& kind : kNotText) {
+    if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, " is ", kind.name, "; text in UTF-8 is wanted: make it with `",
+                                                   kind.to_text, " FILE > TEXT`, and give that"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hadal
