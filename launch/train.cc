@@ -40,6 +40,8 @@ namespace {
 constexpr absl::Duration kFarewellTimeout = absl::Seconds(60);
 // How long a rank that could not read its config waits for the others.
 constexpr double kDefaultTimeoutSeconds = 600;
+// How long ranks may take to find each other, however short their later waits: hosts load the program one by one.
+constexpr absl::Duration kShortestStartTimeout = absl::Minutes(1);
 
 // What every step of a run has at hand.
 struct RankOfRun {
@@ -187,7 +189,9 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
 int RunTrain(const TrainArguments& arguments) {
   // Threads come from the config; a config that cannot be read is reported once the ranks know each other.
   const absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
-  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(config.ok() ? config->pipeline().threads() : 1);
+  const double wait_seconds = config.ok() ? config->pipeline().wait_timeout_seconds() : kDefaultTimeoutSeconds;
+  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(
+      config.ok() ? config->pipeline().threads() : 1, std::max(kShortestStartTimeout, absl::Seconds(wait_seconds)));
   if (!world.ok()) return ReportNoWorld("train", world.status());
   if ((*world)->size() == 1) IgnoreClosedPipes();
   RankDevice device;

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -22,7 +24,8 @@ namespace {
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckResumable(const TrainArguments& arguments, const config::RunConfig& config,
-                            const std::string& directory, TrainingSinks& sinks) {
+                            const std::vector<CheckpointParameter>& model, const std::string& directory,
+                            TrainingSinks& sinks) {
   const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
   if (!reader.ok()) return AdviseAnotherCheckpoint(reader.status());
   config::RunConfig before;
@@ -33,9 +36,20 @@ absl::Status CheckResumable(const TrainArguments& arguments, const config::RunCo
     sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "this run would resume from ", directory, " with other settings:\n", difference,
-      "Give --accept-changes to resume all the same, --resume never to start over, or another --run-dir."));
+  const absl::Status fits = CompareParameters(reader->manifest().parameters, model);
+  const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
+                                       : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
+  return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
+                                                 difference, way_on,
+                                                 ", --resume never to start over, or another --run-dir."));
+}
+
+// Refuses a checkpoint whose parameters are not the model's.
+absl::Status CheckModel(const std::string& directory, const std::vector<CheckpointParameter>& model) {
+  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
+  if (!reader.ok()) return AdviseAnotherCheckpoint(reader.status());
+  const absl::Status fits = CompareParameters(reader->manifest().parameters, model);
+  return fits.ok() ? fits : absl::InvalidArgumentError(absl::StrCat(directory, ": ", fits.message()));
 }
 
 // The directory that `look` finds on rank 0, on all ranks.  Errors: look's, on all ranks.
@@ -49,11 +63,17 @@ absl::StatusOr<std::string> AsRankZeroFinds(const std::function<absl::StatusOr<s
   return directory;
 }
 
-// Rank 0 compares a checkpoint's vocabularies with the corpus's.  Errors: those of the comparison, on all ranks.
-absl::Status AgreeOnVocabularies(const std::string& checkpoint, const PreparedRun& run, int rank,
-                                 Collectives& collectives) {
-  return collectives.AllOk(rank == 0 ? CheckVocabularies(checkpoint, *run.train) : absl::OkStatus(),
-                           "comparing vocabularies");
+// Rank 0 compares a checkpoint's vocabularies with the corpus's, and its parameters with the model's.
+// Errors: those of the comparisons, on all ranks.
+absl::Status AgreeOnFit(const std::string& checkpoint, const PreparedRun& run,
+                        const std::vector<CheckpointParameter>& model, int rank, Collectives& collectives) {
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(rank == 0 ? CheckVocabularies(checkpoint, *run.train) : absl::OkStatus(),
+                                          "comparing vocabularies"));
+  return collectives.AllOk(rank == 0 ? CheckModel(checkpoint, model) : absl::OkStatus(), "comparing parameters");
+}
+
+std::vector<CheckpointParameter> ModelOf(Trainer& trainer) {
+  return DescribeParameters(trainer.engine().state().plan());
 }
 
 // Goes on from the run's newest checkpoint, which `found` was when rank 0 looked.
@@ -63,20 +83,24 @@ absl::Status ResumeNewest(const TrainArguments& arguments, const PreparedRun& ru
   // Reading may have refused the one that was found, and gone on to an older one, of other settings.
   const std::string loaded =
       JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
-  const bool ask = rank == 0 && loaded != found;
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(ask ? CheckResumable(arguments, run.config, loaded, sinks) : absl::OkStatus(),
-                                          "comparing settings"));
-  if (loaded != found) HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(loaded, run, rank, collectives));
+  if (loaded != found) {
+    const std::vector<CheckpointParameter> model = ModelOf(trainer);
+    const absl::Status resumable =
+        rank == 0 ? CheckResumable(arguments, run.config, model, loaded, sinks) : absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(resumable, "comparing settings"));
+    HADAL_RETURN_IF_ERROR(AgreeOnFit(loaded, run, model, rank, collectives));
+  }
   return AgreeOnCheckpoint(loaded, HostName(), collectives);
 }
 
 // Loads what `arguments` ask for into `trainer`; where they ask for nothing it stays at step 0.
 absl::Status Load(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
                   TrainingSinks& sinks, Trainer& trainer) {
-  const auto resume = [&] { return FindResume(arguments, run.config, sinks); };
+  const std::vector<CheckpointParameter> model = ModelOf(trainer);
+  const auto resume = [&] { return FindResume(arguments, run.config, model, sinks); };
   HADAL_ASSIGN_OR_RETURN(const std::string resumed,
                          AsRankZeroFinds(resume, rank, collectives, "looking for a checkpoint", "where to resume"));
-  if (!resumed.empty()) HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(resumed, run, rank, collectives));
+  if (!resumed.empty()) HADAL_RETURN_IF_ERROR(AgreeOnFit(resumed, run, model, rank, collectives));
   if (!resumed.empty() && arguments.resume == "auto") {
     return ResumeNewest(arguments, run, resumed, rank, collectives, sinks, trainer);
   }
@@ -89,7 +113,7 @@ absl::Status Load(const TrainArguments& arguments, const PreparedRun& run, int r
   const auto resolve = [&] { return ResolveCheckpoint(arguments.init_from); };
   HADAL_ASSIGN_OR_RETURN(const std::string given,
                          AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
-  HADAL_RETURN_IF_ERROR(AgreeOnVocabularies(given, run, rank, collectives));
+  HADAL_RETURN_IF_ERROR(AgreeOnFit(given, run, model, rank, collectives));
   HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
   return AdviseAnotherCheckpoint(trainer.InitializeFrom(given));
 }
@@ -99,7 +123,7 @@ const char* FromEnvironment(const char* name) { return std::getenv(name); }
 }  // namespace
 
 absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
-                                       TrainingSinks& sinks) {
+                                       const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
   if (arguments.resume == "never") return std::string();
   std::string directory = arguments.resume;
   if (arguments.resume == "auto") {
@@ -108,7 +132,7 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const co
     HADAL_RETURN_IF_ERROR(found.status());
     directory = found->checkpoint.directory;
   }
-  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, config, directory, sinks));
+  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, config, model, directory, sinks));
   return directory;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launch/exit_code.h"
+#include "launch/start_deadline.h"
 #include "launch/task_launcher.h"
 #include "runtime/compute_thread.h"
 #include "runtime/process_cpus.h"
@@ -15,10 +16,23 @@
 
 namespace hadal {
 
-absl::StatusOr<std::unique_ptr<World>> World::Start(int threads) {
+namespace {
+
+// "rank 3", as the launcher says it.
+std::string RankByLauncher(const Environment& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* rank = environment(name); rank != nullptr) return absl::StrCat("rank ", rank);
+  }
+  return "a rank";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration patience) {
   std::unique_ptr<World> world(new World());
   const Environment environment = [](const char* name) { return std::getenv(name); };
   if (StartedForMpi(environment)) {
+    const StartDeadline deadline(RankByLauncher(environment), patience);
     HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
     HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;

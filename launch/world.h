@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/mpi_communicator.h"
@@ -17,9 +18,10 @@ namespace hadal {
 
 class World {
  public:
-  // `threads`: CPU threads of a rank; 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it.
+  // `threads`: CPU threads of a rank; 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it; a
+  // process that has waited for them for `patience` exits with kExitHang (start_deadline.h).
   // Errors: CheckTasks's (task_launcher.h), with a message on one of the processes; MPI's.
-  static absl::StatusOr<std::unique_ptr<World>> Start(int threads);
+  static absl::StatusOr<std::unique_ptr<World>> Start(int threads, absl::Duration patience = absl::Minutes(10));
 
   Communicator& communicator() { return *communicator_; }
   const Stream& stream() const { return stream_; }

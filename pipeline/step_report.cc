@@ -10,8 +10,9 @@
 
 namespace hadal {
 
-void StepReport::Restart(int64_t first_step) {
-  first_step_ = first_step;
+void StepReport::Restart(const TrainingProgress& from) {
+  first_step_ = from.step;
+  first_epochs_ = from.epochs_done;
   session_.Restart();
 }
 
@@ -28,16 +29,22 @@ StageMemory StepReport::MeasureMemory(Engine& engine) {
           .graph_bytes = engine.graph_bytes()};
 }
 
-std::optional<double> StepReport::SecondsLeft(int64_t step) const {
+std::optional<double> StepReport::SecondsLeft(const TrainingProgress& progress) const {
   std::optional<double> left;
+  const auto limit = [&left](double seconds) {
+    seconds = std::max(0.0, seconds);
+    left = std::min(left.value_or(seconds), seconds);
+  };
+  const double seconds = session_.Seconds();
   if (options_.stop.steps > 0) {
-    const double per_step = session_.Seconds() / static_cast<double>(step - first_step_);
-    left = per_step * static_cast<double>(options_.stop.steps - step);
+    const double per_step = seconds / static_cast<double>(progress.step - first_step_);
+    limit(per_step * static_cast<double>(options_.stop.steps - progress.step));
   }
-  if (options_.stop.minutes > 0) {
-    const double of_time = std::max(0.0, options_.stop.minutes * 60 - session_.Seconds());
-    left = std::min(left.value_or(of_time), of_time);
+  if (options_.stop.epochs > 0 && progress.epochs_done > first_epochs_) {
+    const double per_epoch = seconds / (progress.epochs_done - first_epochs_);
+    limit(per_epoch * (options_.stop.epochs - progress.epochs_done));
   }
+  if (options_.stop.minutes > 0) limit(options_.stop.minutes * 60 - seconds);
   return left;
 }
 
@@ -65,7 +72,7 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress.epochs_done,
                       .skipped = !result.applied,
-                      .eta_seconds = SecondsLeft(progress.step),
+                      .eta_seconds = SecondsLeft(progress),
                       .stages = std::move(stages.times),
                       .memory = std::move(stages.memory),
                       .analytic_bubble = pipeline_.analytic_bubble};

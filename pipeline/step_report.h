@@ -37,8 +37,8 @@ class StepReport {
              MetricsSink* sink)
       : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {}
 
-  // The run starts or continues with this step; elapsed time counts from here.
-  void Restart(int64_t first_step);
+  // The run starts or continues with what `from` has done; elapsed time counts from here.
+  void Restart(const TrainingProgress& from);
   double Seconds() const { return session_.Seconds(); }
 
   // Reports the step that `progress` has just counted.  Every rank calls it.  Errors: those of Communicator::Wait.
@@ -48,7 +48,7 @@ class StepReport {
   // This process's memory. Its held bytes are measured at most every ten seconds; the largest value counts.
   StageMemory MeasureMemory(Engine& engine);
   // Time until the first of the run's limits; empty if it has none.
-  std::optional<double> SecondsLeft(int64_t step) const;
+  std::optional<double> SecondsLeft(const TrainingProgress& progress) const;
 
   const TrainOptions& options_;
   const ModelPlan& plan_;
@@ -56,6 +56,7 @@ class StepReport {
   Collectives& collectives_;
   MetricsSink* const sink_;
   int64_t first_step_ = 0;
+  double first_epochs_ = 0;
   Stopwatch session_;
   int64_t held_bytes_ = 0;
   Stopwatch since_measured_;

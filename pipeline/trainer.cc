@@ -239,7 +239,7 @@ void Trainer::Announce() {
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
-  report_.Restart(progress_.step);
+  report_.Restart(progress_);
   saves_->Restart(progress_.step);
   if (IsMain()) Announce();
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());

@@ -72,13 +72,18 @@ void SaveCycle::OnSaved(const SavedCheckpoint& saved) {
                        .interval_seconds = interval_seconds_});
 }
 
+std::string SaveCycle::LastGoodText() const {
+  if (!last_directory_.empty()) return absl::StrCat("the last good checkpoint is ", last_directory_);
+  if (last_saved_step_ > 0) return absl::StrCat("the last good checkpoint is that of step ", last_saved_step_);
+  return "the run has no checkpoint yet";
+}
+
 absl::Status SaveCycle::OnFailed(int64_t step, const absl::Status& status) {
   if (EndsTheRun(status)) return status;
   if (sink_ != nullptr) {
-    sink_->OnText(step, TextKind::kWarning,
-                  absl::StrCat("NO CHECKPOINT of step ", step_, ": ", status.message(),
-                               ". Training goes on; the last good checkpoint is ",
-                               last_directory_.empty() ? std::string("of an earlier start") : last_directory_));
+    sink_->OnText(
+        step, TextKind::kWarning,
+        absl::StrCat("NO CHECKPOINT of step ", step_, ": ", status.message(), ". Training goes on; ", LastGoodText()));
   }
   return absl::OkStatus();
 }

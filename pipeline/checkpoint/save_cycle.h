@@ -47,6 +47,7 @@ class SaveCycle {
   void Start(const TrainingProgress& progress, bool is_best);
   void OnSaved(const SavedCheckpoint& saved);
   absl::Status OnFailed(int64_t step, const absl::Status& status);
+  std::string LastGoodText() const;  // what the run could go back to
 
   TrainingCheckpoints& checkpoints_;
   MetricsSink* const sink_;

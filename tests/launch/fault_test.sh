@@ -134,6 +134,13 @@ grep -q "Z end: exit code 5: " stopped/logs/rank_0000[02].log || fail "no log ha
 grep -q "watchdog.* rank 1, " out || fail "no rank waits for the stopped one"  # the others may wait for those that do
 row "SIGSTOP of a rank (timeout 4 s)" "every other rank says what it waits for, from whom, since when, and its place; exit code 5" "$seconds"
 
+# Before MPI is up nobody can be asked who is missing, and MPI itself would wait for ever.
+job "${mpi[@]}" 2 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir unborn : -n 1 bash -c 'kill -STOP $$'
+clock; finish 5; until_ nobody_left unborn
+says "^hadal \[rank [01]\]: gave up after 1m.* waiting for all ranks to start"
+[ ! -e unborn ] || fail "a run directory of a run that never began"
+row "SIGSTOP of a rank before MPI is up" "the others say that not all ranks have started; exit code 5" "$seconds"
+
 job "${mpi[@]}" 2 "${train[@]}" --run-dir slow
 until_ steps_of slow 30; slow=$(rank slow 1); clock; kill -STOP "$slow"; sleep 1.5; kill -CONT "$slow"
 finish 0; identical slow

@@ -96,6 +96,15 @@ expect 2 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=12 --run-di
 says accept-changes; says learning_rate.peak
 expect 0 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --accept-changes --run-dir broken
 
+echo "a checkpoint of another model is bad usage, whatever is accepted"
+expect 2 "${base[@]}" --set model.d_ff=65 --set stop.steps=12 --run-dir broken
+says "model.d_ff: .* -> 65"; says "It cannot: the checkpoint is of another model: its parameter"
+lacks accept-changes
+expect 2 "${base[@]}" --set model.d_ff=65 --set stop.steps=12 --accept-changes --run-dir broken
+says "broken/checkpoints/step_00000011: the checkpoint is of another model: its parameter"
+expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.d_ff=65 --init-from broken --run-dir from_narrower
+says "broken/checkpoints/step_00000011: the checkpoint is of another model: its parameter"
+
 echo "a damaged newest checkpoint is refused loudly and the older one used"
 cp -r unbroken damaged
 file=damaged/$last/rank_00000.safetensors

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,7 +37,7 @@ class TrainStartTest : public ::testing::Test {
   std::string Checkpoint(int64_t step) const { return CheckpointsDirectory(run()) + "/" + CheckpointName(step); }
   void Damage(int64_t step) const { std::filesystem::remove(Checkpoint(step) + "/rank_00000.safetensors"); }
   absl::StatusOr<std::string> Find(const std::string& settings = kSettings) {
-    return FindResume(arguments_, Parsed(settings), sinks_);
+    return FindResume(arguments_, Parsed(settings), model_, sinks_);
   }
   // What people have been told.
   std::string Told() {
@@ -46,6 +47,7 @@ class TrainStartTest : public ::testing::Test {
 
   const TemporaryDirectory directory_;
   TrainArguments arguments_;
+  std::vector<CheckpointParameter> model_ = SmallParameters();
   TrainingSinks sinks_{{.rank = 0, .ranks = 1}, directory_ / "run"};
 };
 
@@ -81,6 +83,16 @@ TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
   arguments_.accept_changes = true;
   EXPECT_EQ(*Find(kChanged), Checkpoint(10));
   EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
+}
+
+TEST_F(TrainStartTest, NothingIsOfferedForAnotherModel) {
+  model_.pop_back();
+  const absl::Status status = Find("learning_rate { peak: 2e-3 } stop { steps: 20 }").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("learning_rate.peak: 0.001 -> "), HasSubstr("It cannot: the checkpoint is of another model"),
+            HasSubstr("Give the settings of before, --resume never"), Not(HasSubstr("--accept-changes"))));
 }
 
 TEST_F(TrainStartTest, WhatAResumedRunMayChangeIsNot) {

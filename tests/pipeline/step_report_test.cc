@@ -48,7 +48,7 @@ struct Told {
 
 // Reports `progress` after each other, the result changed for each rank by its wait.
 Told Report(const TrainOptions& options, const StepResult& result, const std::vector<TrainingProgress>& progress,
-            const std::vector<double>& wait_seconds = {0}, int64_t first_step = 0) {
+            const std::vector<double>& wait_seconds = {0}, const TrainingProgress& from = {}) {
   const ModelPlan plan = Plan();
   Told told;
   InProcessWorld world(static_cast<int>(wait_seconds.size()));
@@ -68,7 +68,7 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
     StepReport report(options, plan, pipeline, collectives, rank == 0 ? &listener : nullptr);
     absl::SleepFor(absl::Milliseconds(5));
     const Stopwatch since_restart;
-    report.Restart(first_step);
+    report.Restart(from);
     absl::SleepFor(absl::Milliseconds(5));
     const double of_session = report.Seconds();
     EXPECT_LE(of_session, since_restart.Seconds()) << "what was before does not count";
@@ -171,13 +171,22 @@ TEST(StepReport, ItIsTheOptionThatSaysHowOftenStagesAreTold) {
 // From the steps of this session alone: 20 were done before it.
 TEST(StepReport, TheTimeLeftGoesByTheSessionsSpeedToTheLastStep) {
   const TrainOptions options{.stop = {.steps = 100}, .log_every_steps = 1000};
-  const Told told = Report(options, Result(), {{.step = 25}}, {0}, /*first_step=*/20);
+  const Told told = Report(options, Result(), {{.step = 25}}, {0}, /*from=*/{.step = 20});
   ASSERT_THAT(told.steps, SizeIs(1));
   EXPECT_EQ(told.steps[0].total_steps, 100);
   EXPECT_GE(told.steps[0].elapsed_seconds, told.seconds_before);
   EXPECT_LE(told.steps[0].elapsed_seconds, told.seconds_after);
   EXPECT_GE(told.steps[0].eta_seconds.value(), told.seconds_before / 5 * 75 * (1 - 1e-12));
   EXPECT_LE(told.steps[0].eta_seconds.value(), told.seconds_after / 5 * 75 * (1 + 1e-12));
+}
+
+TEST(StepReport, EpochsAreALimitToo) {
+  const TrainOptions options{.stop = {.steps = 1'000'000'000, .epochs = 3}, .log_every_steps = 1000};
+  const Told told = Report(options, Result(), {{.step = 25, .epochs_done = 1.5}}, {0}, {.step = 20, .epochs_done = 1});
+  EXPECT_GE(told.steps.at(0).eta_seconds.value(), told.seconds_before / 0.5 * 1.5 * (1 - 1e-12));
+  EXPECT_LE(told.steps.at(0).eta_seconds.value(), told.seconds_after / 0.5 * 1.5 * (1 + 1e-12));
+  const Told over = Report(options, Result(), {{.step = 25, .epochs_done = 3.1}}, {0}, {.step = 20, .epochs_done = 1});
+  EXPECT_EQ(over.steps.at(0).eta_seconds.value(), 0);
 }
 
 TEST(StepReport, TheFirstLimitCounts) {

@@ -1,6 +1,7 @@
 // The report of `hadal plan` as JSON.
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_replace.h"
 #include "kernels/device/own_memory.h"
 #include "pipeline/memory_fit.h"
 #include "tools/plan/plan_report.h"
@@ -34,7 +35,9 @@ Json MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
     memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
     memory["pinned_host_bytes"] = layout.host_bytes() + cuda::OwnMemory::kHostBytes;
   }
-  for (const auto& [name, bytes] : BytesByName(layout)) memory[name + "_bytes"] = bytes;
+  for (const auto& [name, bytes] : BytesByName(layout)) {
+    memory[absl::StrReplaceAll(name, {{" ", "_"}}) + "_bytes"] = bytes;
+  }
   memory["overlaid_bytes"] = layout.overlaid_bytes();  // counted twice among these
   return memory;
 }

@@ -188,7 +188,15 @@ TEST_F(SaveCycleTest, AFailureThatAPollFindsIsAWarningToo) {
     absl::SleepFor(absl::Milliseconds(1));
   }
   EXPECT_THAT(listener_.warnings,
-              ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("of an earlier start"))));
+              ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("the run has no checkpoint yet"))));
+}
+
+TEST_F(SaveCycleTest, AResumedRunStillHasTheCheckpointThatItCameFrom) {
+  saves_.Restart(2);
+  const FileSizeLimit full(100);
+  ASSERT_TRUE(saves_.Begin(At(3), false).ok());
+  EXPECT_TRUE(saves_.Finish(4).ok());
+  EXPECT_THAT(listener_.warnings, ElementsAre(HasSubstr("the last good checkpoint is that of step 2")));
 }
 
 // As on every rank but 0.

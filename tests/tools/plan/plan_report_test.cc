@@ -275,6 +275,15 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
   EXPECT_FALSE(MakePlanReport(options, 2, Stream::Cpu(1), kRate).ok()) << message;
 }
 
+TEST(PlanReport, JsonNamesMemoryInWordsWithoutSpaces) {
+  TrainOptions options = SmallRun();
+  options.pipeline.save_buffer_bytes = 1 << 20;
+  const auto report = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+  EXPECT_GT(json["memory"][0]["checkpoint_buffer_bytes"], 0);
+}
+
 TEST(PlanReport, TextAndJsonHoldTheSame) {
   const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate);
   ASSERT_TRUE(report.ok()) << report.status();
