@@ -109,18 +109,21 @@ std::string LargestDepth(const Fit& fit, PipelineOptions options) {
       DepthName(Shallower(plan, fitting).options), ".");
 }
 
-std::string Gib(int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30)); }
+std::string InWords(int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  const std::string rounded = mib < 1024 ? absl::StrFormat("%.1f MiB", mib) : absl::StrFormat("%.2f GiB", mib / 1024);
+  return absl::StrCat(rounded, " (", bytes, " bytes)");
+}
 
 // `fullest`: of the rank that does not fit; `nearest`: the best that `options` with other checkpointing comes to.
 absl::Status DoesNotFit(const Fit& fit, PipelineOptions options, const Fullest& fullest, const Choice& nearest) {
   options.checkpoint_every = nearest.checkpoint_every;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", fullest.rank, " needs ", Gib(fullest.bytes), " (", fullest.bytes, " bytes), but the limit is ",
-      fit.limit(), " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
+      "rank ", fullest.rank, " needs ", InWords(fullest.bytes), ", but the limit is ", fit.limit(),
+      " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
       fit.stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
                                             : "its share of what its GPU has free, less what the driver takes",
-      "). Nearest: pipeline.checkpoint_every = ", nearest.checkpoint_every, " needs ", Gib(nearest.fullest.bytes), " (",
-      nearest.fullest.bytes, " bytes)",
+      "). Nearest: pipeline.checkpoint_every = ", nearest.checkpoint_every, " needs ", InWords(nearest.fullest.bytes),
       nearest.fullest.bytes <= fit.limit()
           ? ", which fits."
           : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",

@@ -3,8 +3,10 @@
 #include "pipeline/memory_fit.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "layers/purpose.h"
@@ -65,6 +67,16 @@ TEST_F(MemoryFitTest, ALimitIsHeldToTheByte) {
     EXPECT_EQ(Fit({.checkpoint_every = k}, Bytes(k))->checkpoint_every, k);
     EXPECT_EQ(Fit({.checkpoint_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
   }
+}
+
+// "0.00 GiB" would be no help.
+TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
+  const std::string message(Fit({}, Bytes(0) - 1).status().message());
+  EXPECT_EQ(message.find("GiB"), std::string::npos) << message;
+  EXPECT_NE(
+      message.find(absl::StrFormat(" needs %.1f MiB (%d bytes)", static_cast<double>(Bytes(0)) / (1 << 20), Bytes(0))),
+      std::string::npos)
+      << message;
 }
 
 TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
