@@ -35,7 +35,7 @@ absl::StatusOr<TimeLimit> TimeLimit::Make(const std::string& stop_after) {
     }
     at = TimeFromEnvironment(kJobStart).value_or(absl::Now()) + duration;
   }
-  if (const std::optional<absl::Time> end = TimeFromEnvironment(kSlurmEnd)) {
+  if (const std::optional<absl::Time> end = TimeFromEnvironment(kSlurmEnd); end > absl::Now()) {
     const absl::Duration length = *end - TimeFromEnvironment(kSlurmStart).value_or(absl::Now());
     at = std::min(at, *end - std::min(kLongestMargin, length / 10));
   }

@@ -2,7 +2,7 @@
 //
 // The limit is the earlier of two times: `--stop-after 3h55m` after the job's start; and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
-// job, the first start counts.
+// job, the first start counts. An end that is past is that of another job, from whose terminal this one was started.
 // Unlike stop.minutes, which ends a run as done (exit code 0), this asks for the run to be continued.
 // Limitation: it is checked where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h).
 // So the margin must cover the longest interval between these, a step or a validation, and a save.

@@ -126,6 +126,12 @@ absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const co
                                        const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
   if (arguments.resume == "never") return std::string();
   std::string directory = arguments.resume;
+  if (directory != "auto" && !arguments.init_from.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume ", directory, " and --init-from ", arguments.init_from,
+                     " both name a checkpoint to begin from; give --resume to go on with its moments and its place in "
+                     "the corpus, or --init-from to take its weights alone"));
+  }
   if (arguments.resume == "auto") {
     const absl::StatusOr<FoundCheckpoint> found = FindLatest(arguments.run_directory, {.need_moments = true});
     if (absl::IsNotFound(found.status())) return std::string();

@@ -21,7 +21,8 @@ namespace hadal {
 
 // The checkpoint to resume from according to --resume; empty: start at step 0. `model`: the parameters of the model
 // that `config` describes. Prints the differences that the user has accepted.  Blocking: reads manifests.
-// Errors: InvalidArgument, with the fields, if settings have changed; those of FindLatest, and of reading a checkpoint
+// Errors: InvalidArgument, with the fields, if settings have changed, or where a checkpoint to resume and another
+// to begin from are named; those of FindLatest, and of reading a checkpoint
 // that was named.
 absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
                                        const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);

@@ -71,6 +71,13 @@ TEST_F(TimeLimitTest, TheEarlierOfTwoLimitsCounts) {
   EXPECT_NEAR(Ahead("10m"), 600, 60);
 }
 
+TEST_F(TimeLimitTest, TheEndOfAJobThatIsOverIsNone) {
+  Set("SLURM_JOB_START_TIME", absl::Now() - absl::Hours(5));
+  Set("SLURM_JOB_END_TIME", absl::Now() - absl::Seconds(2));
+  EXPECT_EQ(TimeLimit::Make("").value().at(), absl::InfiniteFuture());
+  EXPECT_NEAR(Ahead("2h"), 7200, 60);
+}
+
 TEST_F(TimeLimitTest, AShortSlurmJobKeepsATenthOfItsTime) {
   Set("SLURM_JOB_START_TIME", absl::Now() - absl::Seconds(1000));
   Set("SLURM_JOB_END_TIME", absl::Now() + absl::Seconds(1000));

@@ -85,6 +85,17 @@ TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
   EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
 }
 
+TEST_F(TrainStartTest, OneCheckpointIsNamedToBeginFrom) {
+  arguments_.init_from = "elsewhere";
+  EXPECT_EQ(*Find(), Checkpoint(10)) << "a run that has begun goes on";
+  arguments_.resume = Checkpoint(5);
+  const absl::Status status = Find().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Checkpoint(5)), HasSubstr("--init-from elsewhere")));
+  arguments_.resume = "never";
+  EXPECT_EQ(*Find(), "");
+}
+
 TEST_F(TrainStartTest, NothingIsOfferedForAnotherModel) {
   model_.pop_back();
   const absl::Status status = Find("learning_rate { peak: 2e-3 } stop { steps: 20 }").status();
