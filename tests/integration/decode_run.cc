@@ -122,6 +122,7 @@ DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32
 
 std::string FirstDifference(const std::vector<Translation>& a, const std::vector<Translation>& b) {
   if (a.size() != b.size()) return absl::StrCat(a.size(), " vs. ", b.size(), " translations");
+  if (a.empty()) return "nothing was translated";
   for (size_t s = 0; s < a.size(); ++s) {
     if (a[s].size() != b[s].size()) return absl::StrCat("sentence ", s, ": different numbers of hypotheses");
     for (size_t h = 0; h < a[s].size(); ++h) {
@@ -130,7 +131,8 @@ std::string FirstDifference(const std::vector<Translation>& a, const std::vector
       if (x.tokens != y.tokens) return absl::StrCat(where, ": different tokens");
       if (!SameBits(&x.score, &y.score, sizeof(double)))
         return absl::StrCat(where, ": scores ", x.score, " vs. ", y.score);
-      if (!SameBits(x.token_log_probabilities.data(), y.token_log_probabilities.data(),
+      if (x.token_log_probabilities.size() != y.token_log_probabilities.size() ||
+          !SameBits(x.token_log_probabilities.data(), y.token_log_probabilities.data(),
                     x.token_log_probabilities.size() * sizeof(float))) {
         return absl::StrCat(where, ": different log-probabilities");
       }

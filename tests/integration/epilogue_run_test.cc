@@ -32,6 +32,8 @@ RunSpec SmallRun(bool epilogues) {
 TEST(EpilogueRunTest, TheLossIsTheSameWithoutThem) {
   const Corpus corpus = RandomCorpus(60, 9, kVocabulary, 5);
   const RunOutcome with = Train(SmallRun(true), corpus), without = Train(SmallRun(false), corpus);
+  ASSERT_FALSE(with.loss.empty());
+  ASSERT_EQ(with.loss.size(), without.loss.size());
   for (size_t step = 0; step < with.loss.size(); ++step) {
     EXPECT_NEAR(with.loss[step] / without.loss[step], 1, 2e-3) << "step " << step;
     // Of each of two micro-batches: six products with a bias, two masks of a ReLU. The hidden biases' gradients then

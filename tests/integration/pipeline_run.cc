@@ -269,7 +269,11 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
 
 std::string FirstDifferenceOf(const char* what, const std::vector<std::vector<float>>& a,
                               const std::vector<std::vector<float>>& b) {
+  if (a.size() != b.size()) return absl::StrCat(what, " of ", a.size(), " vs. ", b.size(), " parameters");
   for (size_t p = 0; p < a.size(); ++p) {
+    if (a[p].size() != b[p].size()) {
+      return absl::StrCat(what, " of parameter ", p, ": ", a[p].size(), " vs. ", b[p].size(), " elements");
+    }
     for (size_t i = 0; i < a[p].size(); ++i) {
       if (std::memcmp(&a[p][i], &b[p][i], sizeof(float)) == 0) continue;
       return absl::StrCat(what, " of parameter ", p, " differ at element ", i, ": ", a[p][i], " vs. ", b[p][i]);
@@ -304,8 +308,9 @@ RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& co
 }
 
 std::string FirstDifference(const RunOutcome& a, const RunOutcome& b) {
+  if (a.loss.size() != b.loss.size()) return absl::StrCat(a.loss.size(), " vs. ", b.loss.size(), " steps");
+  if (a.loss.empty() || a.weights.empty()) return "nothing was trained";
   for (size_t step = 0; step < a.loss.size(); ++step) {
-    if (step >= b.loss.size()) return "runs of different length";
     if (a.loss[step] != b.loss[step]) {
       return absl::StrCat("losses of step ", step, " differ: ", a.loss[step], " vs. ", b.loss[step]);
     }

@@ -69,7 +69,7 @@ absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus)
 // slices, zeros elsewhere.
 RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator);
 
-// "" when both are the same bits, else the first difference.
+// "" when both are the same bits, else the first difference. Runs without a step are none to compare.
 std::string FirstDifference(const RunOutcome& a, const RunOutcome& b);
 
 }  // namespace hadal::testing
