@@ -65,14 +65,14 @@ void CheckShared(const Stream& stream, const Args& args) {
 
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
   CheckShared(stream, args);
-  CheckMatrix(args.context, args.q.rows, args.q.columns);
+  CheckMatrix(args.output, args.q.rows, args.q.columns);
   if (stream.device() != nullptr) return stream.device()->kernels().attention_forward(stream, args);
   cpu::AttentionForward(stream, args);
 }
 
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) {
   CheckShared(stream, args);
-  CheckMatrix(args.d_context, args.q.rows, args.q.columns);
+  CheckMatrix(args.d_output, args.q.rows, args.q.columns);
   CheckMatrix(args.d_q, args.q.rows, args.q.columns);
   CheckMatrix(args.d_k, args.k.rows, args.q.columns);
   CheckMatrix(args.d_v, args.k.rows, args.q.columns);

@@ -1,7 +1,7 @@
 // Multi-head scaled dot-product attention over packed sentences, without a score tensor in memory.
 //
 // For each sentence n and head h, with queries Q = q[query rows of n, h·D .. h·D+D) and keys, values alike:
-//   P = softmax(Q·Kᵀ / sqrt(D) + mask)      context = dropout(P)·V
+//   P = softmax(Q·Kᵀ / sqrt(D) + mask)      output = dropout(P)·V
 // mask: none, or causal (key position ≤ query position; then queries and keys are the same sentences).
 // Why its own op: sentences are short and heads narrow (32 tokens by 16 columns). A head's scores fit in a core's
 // caches and never reach memory, and packed sentences need no padding. attention.md derives the backward.
@@ -9,11 +9,11 @@
 // 2205.14135).
 // Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). offsets[n] .. offsets[n+1] are
 // the rows of sentence n. q, k, v and their gradients may be column ranges of one fused matrix; their strides are free.
-// Storage: q, k, v, context and their gradients share one type, fp32 or on a device bf16; everything else is fp32.
+// Storage: q, k, v, output and their gradients share one type, fp32 or on a device bf16; everything else is fp32.
 // Numerics: fp32. One thread computes a (sentence, head) pair from start to end, keys in ascending order, queries in
 // ascending order. So the number of threads, other sentences, the place in the batch and alignment change no bit (a
-// dropout mask depends on the packed row). A NaN in a sentence shows in its context and gradients. A sentence with
-// queries and no keys has context 0, log-sum-exp -inf and no gradient; either length may be 0.
+// dropout mask depends on the packed row). A NaN in a sentence shows in its output and gradients. A sentence with
+// queries and no keys has output 0, log-sum-exp -inf and no gradient; either length may be 0.
 // Dropout: see random.h (the query row is the packed row).
 // REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats
 // (aborts otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing.
@@ -39,23 +39,23 @@ struct AttentionForwardArgs {
   ConstAnyMatrix q;     // [Rq, H·D]
   ConstAnyMatrix k, v;  // [Rk, H·D]
   Dropout dropout;      // on the probabilities
-  AnyMatrix context;    // [Rq, H·D] (=)
+  AnyMatrix output;     // [Rq, H·D] (=)
   Matrix log_sum_exp;   // [Rq, H]   (=) natural, of the scaled scores, kept for backward
   Vector scratch;       // AttentionScratch(...) floats; contents do not matter
 };
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 
-// The forward's context is not an argument: FlashAttention computes Σ_d d_context·context from it; here P gives that
+// The forward's output is not an argument: FlashAttention computes Σ_d d_output·output from it; here P gives that
 // sum.
 struct AttentionBackwardArgs {
   AttentionShape shape;
-  ConstAnyMatrix q, k, v;    // as in forward
-  ConstMatrix log_sum_exp;   // [Rq, H]
-  ConstAnyMatrix d_context;  // [Rq, H·D]
-  Dropout dropout;           // as in forward
-  AnyMatrix d_q;             // [Rq, H·D] (=)
-  AnyMatrix d_k, d_v;        // [Rk, H·D] (=)
-  Vector scratch;            // as in forward
+  ConstAnyMatrix q, k, v;   // as in forward
+  ConstMatrix log_sum_exp;  // [Rq, H]
+  ConstAnyMatrix d_output;  // [Rq, H·D]
+  Dropout dropout;          // as in forward
+  AnyMatrix d_q;            // [Rq, H·D] (=)
+  AnyMatrix d_k, d_v;       // [Rk, H·D] (=)
+  Vector scratch;           // as in forward
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 

@@ -11,9 +11,9 @@ void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
   HADAL_CHECK_GE(args.heads, 1);
   HADAL_CHECK_EQ(args.q.columns % args.heads, 0);
   HADAL_CHECK_EQ(args.cache.columns, 2 * args.q.columns);
-  HADAL_CHECK(args.cache.storage == args.q.storage && args.context.storage == args.q.storage);
-  HADAL_CHECK_EQ(args.context.rows, rows);
-  HADAL_CHECK_EQ(args.context.columns, args.q.columns);
+  HADAL_CHECK(args.cache.storage == args.q.storage && args.output.storage == args.q.storage);
+  HADAL_CHECK_EQ(args.output.rows, rows);
+  HADAL_CHECK_EQ(args.output.columns, args.q.columns);
   HADAL_CHECK_EQ(args.lengths.size, rows);
   HADAL_CHECK_GE(args.index.size, rows * args.index_stride);
   for (int64_t i = 0; i < rows; ++i) {

@@ -2,12 +2,12 @@
 //
 // Row i has the query q[i] and sees lengths[i] cached positions. Position p is cache row index[i · index_stride + p].
 // Beam search reorders this index, never the cache.
-//   context[i, h] = Σ_p softmax_p(q[i,h]·key(p,h) / sqrt(D)) · value(p,h)
+//   output[i, h] = Σ_p softmax_p(q[i,h]·key(p,h) / sqrt(D)) · value(p,h)
 // Why its own op: a step has one query a hypothesis, so the cost is one read of the cached rows; nothing is gathered or
 // copied.
 // Source: Vaswani et al. 2017 eq. 1.
 // Shapes: B hypotheses, H heads of width D; a cache row is [key (H·D) | value (H·D)].
-// Storage: q, cache and context share one type, fp32 or on a device bf16.
+// Storage: q, cache and output share one type, fp32 or on a device bf16.
 // Numerics: fp32. On a CPU one thread computes a row, positions in ascending order; for a device see
 // cuda/cached_attention.h. A row's result depends neither on the other rows nor on where in the cache its entries are.
 // REQUIRES: 1 ≤ lengths[i] ≤ index_stride; every index read is a cache row (aborts otherwise). On a CPU blocking;
@@ -28,8 +28,8 @@ struct CachedAttentionArgs {
   const int32_t* index_place = nullptr;  // where a device finds index and lengths; null: the launch brings them
   const int32_t* lengths_place = nullptr;
   int32_t heads = 1;
-  AnyMatrix context;  // [B, H·D] (=)
-  Vector scratch;     // threads · index_stride floats; not on a device
+  AnyMatrix output;  // [B, H·D] (=)
+  Vector scratch;    // threads · index_stride floats; not on a device
 };
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
 

@@ -22,12 +22,12 @@ void CheckSize(const ConstVector& v, int64_t size) {
 }  // namespace
 
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args) {
-  const int64_t rows = args.stream.rows, width = args.stream.columns;
+  const int64_t rows = args.residual.rows, width = args.residual.columns;
   if (rows == 0) return;
-  HADAL_CHECK(!args.stream.empty());
+  HADAL_CHECK(!args.residual.empty());
   HADAL_CHECK_GE(width, 1);
   for (const ConstAnyMatrix& m :
-       {args.stream, args.branch, args.skip, ConstAnyMatrix(args.sum), ConstAnyMatrix(args.normed)}) {
+       {args.residual, args.branch, args.skip, ConstAnyMatrix(args.sum), ConstAnyMatrix(args.normed)}) {
     CheckShape(m, rows, width);
   }
   const bool norm = !args.scale.empty();
@@ -40,7 +40,7 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
   CheckSize(args.learned_branch_gain, 1);
   for (const ConstVector& v : {ConstVector(args.mean), ConstVector(args.rstd)}) CheckSize(v, rows);
   if (norm) {
-    HADAL_CHECK_NE(args.normed.data, args.stream.data);
+    HADAL_CHECK_NE(args.normed.data, args.residual.data);
     HADAL_CHECK_NE(args.normed.data, args.branch.data);
     HADAL_CHECK_NE(args.normed.data, args.sum.data);
   }
@@ -49,11 +49,11 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
 }
 
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
-  const int64_t rows = args.d_stream.rows, width = args.d_stream.columns;
+  const int64_t rows = args.d_residual.rows, width = args.d_residual.columns;
   if (rows == 0) return;
-  HADAL_CHECK(!args.d_stream.empty());
+  HADAL_CHECK(!args.d_residual.empty());
   HADAL_CHECK_GE(width, 1);
-  for (const ConstAnyMatrix& m : {args.d_normed, args.d_sum, args.sum, args.stream, args.branch,
+  for (const ConstAnyMatrix& m : {args.d_normed, args.d_sum, args.sum, args.residual, args.branch,
                                   ConstAnyMatrix(args.d_branch), ConstAnyMatrix(args.d_skip)}) {
     CheckShape(m, rows, width);
   }
@@ -77,12 +77,12 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   HADAL_CHECK_EQ(!args.d_learned_residual_gain.empty(), learned_residual);
   HADAL_CHECK_EQ(!args.d_learned_branch_gain.empty(), learned_branch);
   HADAL_CHECK(!args.d_branch.empty() || (!learned_residual && !learned_branch));
-  HADAL_CHECK(!args.stream.empty() || !learned_residual);
+  HADAL_CHECK(!args.residual.empty() || !learned_residual);
   HADAL_CHECK(!args.branch.empty() || !learned_branch);
   if (norm || !args.d_bias.empty() || learned_residual || learned_branch) {
     HADAL_CHECK_GE(args.partials.size, ResidualNormPartials(rows, width));
   }
-  HADAL_CHECK_NE(args.d_branch.data, args.d_stream.data);
+  HADAL_CHECK_NE(args.d_branch.data, args.d_residual.data);
   if (stream.device() != nullptr) return stream.device()->kernels().residual_norm_backward(stream, args);
   cpu::ResidualNormBackward(stream, args);
 }

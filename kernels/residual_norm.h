@@ -3,16 +3,16 @@
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
 //   n = scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift             [R, W]
 //
-// Post-norm: n is the next stream (x' = n). Pre-norm: s is the next stream and n is the next sublayer's input, so one
-// kernel does the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no branch,
-// s = x) and gives the same bits.
+// Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
+// one kernel does the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no
+// branch, s = x) and gives the same bits.
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
 // learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm: biased variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
-// Storage: x, e, s and their gradients (d_stream, d_sum) share one type. y, n and their gradients, which products read
-// or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h lists
-// the pairs). Everything else is fp32.
+// Storage: x, e, s and their gradients (d_residual, d_sum) share one type. y, n and their gradients, which products
+// read or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h
+// lists the pairs). Everything else is fp32.
 // Numerics: sums and statistics in fp32. Mean and variance of a row take two passes over the row, which stays in cache;
 // the sums of the vector lanes are combined in a fixed order. Column sums (the vectors d_bias, d_scale, d_shift, d_ω)
 // run over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order. So the number
@@ -29,9 +29,9 @@ namespace hadal {
 inline constexpr float kLayerNormEpsilon = 1e-5f;
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
-// `stream` is the residual stream, a tensor. The functions' argument of type Stream says where the kernel runs.
+// `residual` is the residual stream, a tensor; the argument `stream` says where the kernel runs.
 struct ResidualNormForwardArgs {
-  ConstAnyMatrix stream;       // x [R, W]
+  ConstAnyMatrix residual;     // x [R, W]
   ConstAnyMatrix branch;       // y [R, W]; empty: the norm alone (s = x; gains, bias, dropout and skip are not used)
   ConstVector bias;            // [W] added to y, or empty
   ConstAnyMatrix skip;         // e [R, W], or empty
@@ -43,18 +43,18 @@ struct ResidualNormForwardArgs {
   ConstVector learned_branch_gain;           // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
-  AnyMatrix sum;             // s [R, W] (=); empty where only n is wanted; may alias `branch` or `stream`
-  AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias stream, branch or sum
+  AnyMatrix sum;             // s [R, W] (=); empty where only n is wanted; may alias `branch` or `residual`
+  AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias residual, branch or sum
   Vector mean, rstd;         // [R] (=), kept for backward; empty without norm
 };
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
 
 // With ds = LayerNorm'(d_normed) + d_sum:
-//   d_stream = r·ω ⊙ ds    d_branch = b·g·mask·ds    d_skip += a·ds    d_bias += Σ_rows d_branch
+//   d_residual = r·ω ⊙ ds    d_branch = b·g·mask·ds    d_skip += a·ds    d_bias += Σ_rows d_branch
 //   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's
 struct ResidualNormBackwardArgs {
   ConstAnyMatrix d_normed;  // [R, W]; empty without norm
-  ConstAnyMatrix d_sum;     // [R, W] gradient that arrives at s directly (pre-norm's stream), or empty
+  ConstAnyMatrix d_sum;     // [R, W] gradient that arrives at s directly (pre-norm's residual stream), or empty
   ConstAnyMatrix sum;       // s of the forward; with mean, rstd, scale: empty without norm
   ConstVector mean, rstd;   // [R]
   ConstVector scale;        // [W]
@@ -63,12 +63,12 @@ struct ResidualNormBackwardArgs {
   const float* branch_gain_place = nullptr;
   float skip_gain = 1.0f;
   ConstVector learned_residual_gain, learned_branch_gain;
-  ConstAnyMatrix stream;  // x of the forward; read for d_learned_residual_gain
-  ConstAnyMatrix branch;  // y and bias of the forward; read for d_learned_branch_gain
-  ConstVector bias;       // may be empty
+  ConstAnyMatrix residual;  // x of the forward; read for d_learned_residual_gain
+  ConstAnyMatrix branch;    // y and bias of the forward; read for d_learned_branch_gain
+  ConstVector bias;         // may be empty
   Dropout dropout;
-  AnyMatrix d_stream;              // [R, W] (=); may alias d_normed or d_sum
-  AnyMatrix d_branch;              // [R, W] (=), or empty: the norm alone (d_stream = ds); may not alias d_stream
+  AnyMatrix d_residual;            // [R, W] (=); may alias d_normed or d_sum
+  AnyMatrix d_branch;              // [R, W] (=), or empty: the norm alone (d_residual = ds); may not alias d_residual
   Matrix d_skip;                   // [R, W] (+=), or empty
   Vector d_bias;                   // [W] (+=), or empty
   Vector d_learned_residual_gain;  // [W] (+=), with learned_residual_gain

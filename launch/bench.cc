@@ -119,7 +119,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
 int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
   if (!world.ok()) return ReportNoWorld("bench", world.status());
-  const absl::Status status = CatchErrors((*world)->communicator(), [&] { return measure(**world); });
+  const absl::Status status = WithdrawOnException((*world)->communicator(), [&] { return measure(**world); });
   if (status.ok()) return kExitDone;
   const bool together = ReportError("bench", status, (*world)->communicator(), std::cerr);
   if (!together) (*world)->communicator().Abort(ExitCodeOf(status));
@@ -235,7 +235,7 @@ void AddBenchCommand(Command app, int& exit_code) {
   command.AddOption("--schedule", arguments->schedule, "Of the pipeline: gpipe, 1f1b or interleaved_1f1b")
       .ShowDefault();
   command.AddOption("--chunks", step.chunks, "Chunks a rank").InRange(1, 64).ShowDefault();
-  command.AddOption("--checkpoint-every", step.checkpoint_every, "Activation checkpointing every k sublayers; 0: off")
+  command.AddOption("--recompute-every", step.recompute_every, "Recomputation every k sublayers; 0: off")
       .InRange(0, 1 << 20)
       .ShowDefault();
   command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")

@@ -29,7 +29,7 @@ absl::Status AgreeOnCheckpoint(const std::string& directory, const std::string& 
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, collectives.AllGather(host, "the ranks' hosts"));
   for (size_t other = 1; other < all.size(); ++other) {
     if (all[other] == all[0]) continue;
-    return AsShared(absl::InvalidArgumentError(
+    return AsCommonError(absl::InvalidArgumentError(
         absl::StrCat(directory, ": rank ", other, " (host ", hosts[other], ") has another checkpoint there (",
                      all[other], ") than rank 0 on ", hosts[0], " (", all[0],
                      "); copy it from one host to all, or put it where all hosts see it")));
@@ -37,8 +37,8 @@ absl::Status AgreeOnCheckpoint(const std::string& directory, const std::string& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ShareCheckpoint(const std::string& path, const std::string& host, int rank,
-                                            Collectives& collectives) {
+absl::StatusOr<std::string> BroadcastCheckpoint(const std::string& path, const std::string& host, int rank,
+                                                Collectives& collectives) {
   std::string directory;
   absl::Status found;
   if (rank == 0) {

@@ -21,7 +21,7 @@ absl::Status AgreeOnCheckpoint(const std::string& directory, const std::string& 
 // Rank 0 resolves `path`, a checkpoint or a run directory (ModelCheckpoint::Open), and broadcasts the directory; then
 // all ranks call AgreeOnCheckpoint. Returns the directory.
 // Errors: rank 0's if it finds none; AgreeOnCheckpoint's.
-absl::StatusOr<std::string> ShareCheckpoint(const std::string& path, const std::string& host, int rank,
-                                            Collectives& collectives);
+absl::StatusOr<std::string> BroadcastCheckpoint(const std::string& path, const std::string& host, int rank,
+                                                Collectives& collectives);
 
 }  // namespace hadal

@@ -98,7 +98,7 @@ absl::Status AgreeOnCorpus(const std::string& field, const std::string& prefix, 
     HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, collectives.AllGather(contents, "the ranks' corpora"));
     std::vector<CorpusCopy> copies;
     for (size_t rank = 0; rank < all.size(); ++rank) copies.push_back({hosts[rank], all[rank]});
-    return AsShared(CompareCopies(field, copies));
+    return AsCommonError(CompareCopies(field, copies));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> places,
                          collectives.AllGather(place, "the places of the ranks' corpora"));

@@ -64,7 +64,7 @@ int RunDoctor(const DoctorArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
   if (!world.ok()) return ReportNoWorld("doctor", world.status());
   const absl::StatusOr<int> code =
-      CatchErrors((*world)->communicator(), [&] { return DoctorInWorld(arguments, **world); });
+      WithdrawOnException((*world)->communicator(), [&] { return DoctorInWorld(arguments, **world); });
   if (code.ok()) return *code;
   const bool together = ReportError("doctor", code.status(), (*world)->communicator(), std::cerr);
   if (!together) (*world)->communicator().Abort(ExitCodeOf(code.status()));

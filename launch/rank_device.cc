@@ -66,8 +66,9 @@ absl::StatusOr<std::string> ConnectDevices(const ModelPlan& plan, const Pipeline
   if (device.transport.nccl == nullptr) return std::string();
   const int64_t free_before = device.chosen.device->FreeBytes();
   const std::vector<RankPair> pairs = TransferPairs(plan, pipeline);
-  HADAL_ASSIGN_OR_RETURN(device.devices, NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device,
-                                                                  world.communicator(), pairs, timeout));
+  HADAL_ASSIGN_OR_RETURN(
+      device.device_communicator,
+      NcclCommunicator::Create(*device.transport.nccl, *device.chosen.device, world.communicator(), pairs, timeout));
   const int links = MostLinks(pairs);
   const std::string took_more = NcclTookMore(free_before - device.chosen.device->FreeBytes(), links, world.rank());
   const std::string streams = world.rank() == 0 ? MoreStreamsThanQueues(links) : "";

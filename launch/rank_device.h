@@ -25,7 +25,7 @@ namespace hadal {
 struct RankDevice {
   ChosenDevice chosen;
   ChosenTransport transport;
-  std::unique_ptr<NcclCommunicator> devices;  // null: ranks exchange through host memory
+  std::unique_ptr<NcclCommunicator> device_communicator;  // null: ranks exchange through host memory
 };
 
 // Returns ModelPlan::relu_masks for a run in bf16: rank 0's answer, so that all ranks have the same layout. A rank

@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
   TrainingSinks& sinks = rank.sinks;
   TrainingSurroundings surroundings{
       .communicator = rank.world.communicator(),
-      .devices = rank.device.devices.get(),
+      .device_communicator = rank.device.device_communicator.get(),
       .stream = layout.stream,
       .train = *prepared.train,
       .validation = prepared.validation ? &*prepared.validation : nullptr,
@@ -177,7 +177,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
                          LayOutRun(arguments, world, collectives, prepared.options.train, device));
   HADAL_RETURN_IF_ERROR(Connect(rank, prepared, layout, agreed));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<ValidationBleu> bleu,
-                         ShareValidationBleu(prepared, layout, collectives, sinks));
+                         MakeValidationBleu(prepared, layout, collectives, sinks));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, prepared, layout, bleu.get()));
   HADAL_RETURN_IF_ERROR(TellPlacement(rank, layout.pipeline.grid));
   HADAL_RETURN_IF_ERROR(BeginRun(arguments, prepared, world.rank(), collectives, sinks, *trainer));
@@ -201,9 +201,10 @@ int RunTrain(const TrainArguments& arguments) {
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
   absl::StatusOr<int> code =
-      CatchErrors((*world)->communicator(), [&] { return TrainInWorld(arguments, **world, device, sinks); });
+      WithdrawOnException((*world)->communicator(), [&] { return TrainInWorld(arguments, **world, device, sinks); });
   const auto part = [&device] {
-    return device.devices == nullptr ? absl::OkStatus() : device.devices->Close(kFarewellTimeout);
+    return device.device_communicator == nullptr ? absl::OkStatus()
+                                                 : device.device_communicator->Close(kFarewellTimeout);
   };
   if (code.ok()) {
     if (const absl::Status parted = part(); !parted.ok()) code = parted;

@@ -17,7 +17,7 @@ namespace hadal {
 struct RunLayout {
   ModelPlan plan;           // the same on all ranks
   RankResources resources;  // what the ranks were found to have
-  PipelinePlan pipeline;    // of this rank's replica, with the activation checkpointing that fits
+  PipelinePlan pipeline;    // of this rank's replica, with the recomputation that fits
   Stream stream;            // on the rank's device, or on the CPU
 };
 

@@ -25,9 +25,8 @@ absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const Prepare
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const PreparedRun& prepared,
-                                                                    const RunLayout& layout, Collectives& collectives,
-                                                                    TrainingSinks& sinks) {
+absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const PreparedRun& prepared, const RunLayout& layout,
+                                                                   Collectives& collectives, TrainingSinks& sinks) {
   absl::StatusOr<std::unique_ptr<ValidationBleu>> bleu = MakeValidationBleu(prepared, layout);
   HADAL_RETURN_IF_ERROR(collectives.AllOk(bleu.status(), "preparing BLEU"));
   if (*bleu != nullptr && (*bleu)->skipped() > 0) {

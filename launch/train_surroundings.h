@@ -18,9 +18,8 @@ namespace hadal {
 // BLEU at validations; null if the config does not ask for it. Prints which sentences it leaves out, and what its BLEU
 // does not cover. `prepared` and `layout` must outlive it.
 // Blocking: all ranks call it together.  Errors: any rank's of reading the vocabularies; those of Communicator::Wait.
-absl::StatusOr<std::unique_ptr<ValidationBleu>> ShareValidationBleu(const PreparedRun& prepared,
-                                                                    const RunLayout& layout, Collectives& collectives,
-                                                                    TrainingSinks& sinks);
+absl::StatusOr<std::unique_ptr<ValidationBleu>> MakeValidationBleu(const PreparedRun& prepared, const RunLayout& layout,
+                                                                   Collectives& collectives, TrainingSinks& sinks);
 
 // The steps of --trace, whose trace is written into the run directory; without --trace none. `arguments` and `sinks`
 // must outlive it.

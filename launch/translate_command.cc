@@ -31,7 +31,7 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   const absl::StatusOr<std::string> agreed = AgreeWithRanks(**world, collectives);
   if (agreed.ok() && !agreed->empty()) std::cerr << *agreed << "\n";
   const absl::Status status =
-      agreed.ok() ? CatchErrors((*world)->communicator(), [&] { return body(**world); }) : agreed.status();
+      agreed.ok() ? WithdrawOnException((*world)->communicator(), [&] { return body(**world); }) : agreed.status();
   if (status.ok()) return kExitDone;
   const int exit_code = ExitCodeOf(status);
   const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
@@ -44,7 +44,7 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
 absl::StatusOr<std::string> CheckpointFor(const std::string& path, World& world) {
   if (world.size() == 1) return path;
   Collectives collectives(world.communicator(), absl::Minutes(10));
-  return ShareCheckpoint(path, HostName(), world.rank(), collectives);
+  return BroadcastCheckpoint(path, HostName(), world.rank(), collectives);
 }
 
 // The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations

@@ -11,7 +11,7 @@ namespace hadal {
 // Returns body(), an absl::Status or StatusOr. If body() throws, withdraws the communicator's transfers, whose buffers
 // are gone, and returns the exception as an error.
 template <typename Body>
-auto CatchErrors(Communicator& communicator, const Body& body) -> decltype(body()) {
+auto WithdrawOnException(Communicator& communicator, const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (...) {

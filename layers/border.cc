@@ -16,18 +16,18 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
   const int64_t entries = history ? next.layer + 1 : 1;
   const Storage compute = plan.compute_storage;
   const auto stream = [&](Stack stack) {
-    const Storage storage = plan.stream_storage(stack);
+    const Storage storage = plan.residual_storage(stack);
     const Storage gradient = history ? Storage::kFloat32 : storage;  // several layers add to a history's gradient
-    return Edge{EdgeKind::kStream, stack, entries, plan.ends_stack(position) ? compute : storage, gradient};
+    return Edge{EdgeKind::kResidual, stack, entries, plan.ends_stack(position) ? compute : storage, gradient};
   };
   if (position < plan.target_embedding()) return {stream(Stack::kEncoder)};
   if (position == plan.target_embedding()) {
-    return {{EdgeKind::kStream, Stack::kEncoder, entries, compute, Storage::kFloat32}};
+    return {{EdgeKind::kResidual, Stack::kEncoder, entries, compute, Storage::kFloat32}};
   }
   std::vector<Edge> edges = {stream(Stack::kDecoder)};
   for (int32_t s = position; s < plan.output_head(); ++s) {
     if (plan.sublayers[s].kind != SublayerKind::kCrossAttention) continue;
-    edges.push_back({EdgeKind::kMemory, Stack::kEncoder, 1, compute, Storage::kFloat32});
+    edges.push_back({EdgeKind::kEncoderOutput, Stack::kEncoder, 1, compute, Storage::kFloat32});
     break;
   }
   return edges;

@@ -1,16 +1,16 @@
 // What crosses a cut of the model's list: an ordered list of edges, declared by the plan.
 //
-//   cut inside the encoder            stream [source rows, d]
-//   between the stacks                stream [source rows, d] = the encoder's memory
-//   cut inside the decoder            stream [target rows, d], and memory [source rows, d] while a cross-attention
+//   cut inside the encoder            residual [source rows, d]
+//   between the stacks                residual [source rows, d] = the encoder's output
+//   cut inside the decoder            residual [target rows, d], and encoder output [source rows, d] while a cross-attention
 //   still follows
-// A model without an encoder has one edge everywhere: stream [target rows, d].
-// In a stack that combines its layers' outputs (layer_combination.h) the stream is the stack's history: before layer l,
-// counted from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].
-// Forward carries the tensors, backward their gradients, each in the type in which it is stored. The stream is stored
-// as ModelPlan::stream_storage says. What products read (the memory, the head's input) is stored as compute_storage.
-// The memory is relayed from stage to stage. Several readers add to its gradient, so that is always fp32; on the way
-// back they add in descending sublayer order.
+// A model without an encoder has one edge everywhere: residual [target rows, d].
+// In a stack that combines its layers' outputs (layer_combination.h) the residual stream is the stack's history: before
+// layer l, counted from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].
+// Forward carries the tensors, backward their gradients, each in the type in which it is stored. The residual stream is
+// stored as ModelPlan::residual_storage says. What products read (the encoder's output, the head's input) is stored as
+// compute_storage. The encoder's output is relayed from stage to stage. Several readers add to its gradient, so that is
+// always fp32; on the way back they add in descending sublayer order.
 // Thread safety: pure.
 #pragma once
 
@@ -22,10 +22,10 @@
 
 namespace hadal {
 
-enum class EdgeKind : int32_t { kStream, kMemory };
+enum class EdgeKind : int32_t { kResidual, kEncoderOutput };
 
 struct Edge {
-  EdgeKind kind = EdgeKind::kStream;
+  EdgeKind kind = EdgeKind::kResidual;
   Stack rows = Stack::kEncoder;  // whether rows are counted on the source or on the target side
   int64_t entries = 1;           // tensors of `rows` rows on top of each other
   Storage values = Storage::kFloat32;

@@ -29,7 +29,7 @@ class Branch {
   virtual int64_t SavedBytes(const ActivationCapacity& capacity) const = 0;
   // y = F(x) without the last bias (=).
   virtual void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const = 0;
-  // d_x (+)= F'ᵀ·d_y; cross-attention also adds to context.d_memory.
+  // d_x (+)= F'ᵀ·d_y; cross-attention also adds to context.d_encoder_output.
   virtual void BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
                              bool accumulate, AnyMatrix d_x) const = 0;
   // Adds to the gradients of the branch's weights and inner biases.

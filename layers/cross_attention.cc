@@ -49,12 +49,12 @@ int64_t CrossAttention::SavedBytes(const ActivationCapacity& capacity) const {
 
 void CrossAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(saved, x.rows, context.memory.rows);
+  const Saved<std::byte> s = Views(saved, x.rows, context.encoder_output.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, x, s.shifted),
                                  .weight = parameters.ProductWeight(query_weight_),
                                  .bias = parameters.ProductBias(query_bias_),
                                  .y = s.query});
-  LinearForward(context.stream, {.x = context.memory,
+  LinearForward(context.stream, {.x = context.encoder_output,
                                  .weight = parameters.ProductWeight(key_value_weight_, 2),
                                  .bias = parameters.ProductBias(key_value_bias_, 2),
                                  .y = s.key_value});
@@ -63,7 +63,7 @@ void CrossAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, s
                                     .k = s.key_value.Columns(0, d_model_),
                                     .v = s.key_value.Columns(d_model_, d_model_),
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
-                                    .context = s.attended,
+                                    .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
   LinearForward(context.stream, {.x = s.attended, .weight = parameters.ProductWeight(output_weight_), .y = y});
@@ -72,10 +72,10 @@ void CrossAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, s
 void CrossAttention::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
                                    bool accumulate, AnyMatrix d_x) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows, context.memory.rows);
+  const Saved<const std::byte> s = Views(saved, d_y.rows, context.encoder_output.rows);
   const AnyMatrix d_attended = context.workspace.context_gradient(d_y.rows);
   const AnyMatrix d_query = context.workspace.query_gradient(d_y.rows);
-  const AnyMatrix d_key_value = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_);
+  const AnyMatrix d_key_value = context.workspace.inner_gradient(context.encoder_output.rows, 2 * d_model_);
   LinearBackwardInput(context.stream,
                       {.dy = d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
   AttentionBackward(context.stream, {.shape = ShapeOf(context, heads_),
@@ -83,7 +83,7 @@ void CrossAttention::BackwardInput(const SublayerContext& context, ConstAnyMatri
                                      .k = s.key_value.Columns(0, d_model_),
                                      .v = s.key_value.Columns(d_model_, d_model_),
                                      .log_sum_exp = s.log_sum_exp,
-                                     .d_context = d_attended,
+                                     .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
                                      .d_q = d_query,
                                      .d_k = d_key_value.Columns(0, d_model_),
@@ -94,22 +94,23 @@ void CrossAttention::BackwardInput(const SublayerContext& context, ConstAnyMatri
   LinearBackwardInput(context.stream, {.dy = d_key_value,
                                        .weight = parameters.ProductWeight(key_value_weight_, 2),
                                        .accumulate = true,
-                                       .dx = context.d_memory});
+                                       .dx = context.d_encoder_output});
 }
 
 void CrossAttention::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
                                     const std::byte* saved) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows, context.memory.rows);
+  const Saved<const std::byte> s = Views(saved, d_y.rows, context.encoder_output.rows);
   LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
   LinearBackwardWeight(context.stream, {.dy = context.workspace.query_gradient(d_y.rows),
                                         .x = shift_.Read(x, s.shifted),
                                         .d_weight = parameters.Gradient(query_weight_),
                                         .d_bias = parameters.GradientVector(query_bias_)});
-  LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(context.memory.rows, 2 * d_model_),
-                                        .x = context.memory,
-                                        .d_weight = parameters.FusedGradient(key_value_weight_, 2),
-                                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2)});
+  LinearBackwardWeight(context.stream,
+                       {.dy = context.workspace.inner_gradient(context.encoder_output.rows, 2 * d_model_),
+                        .x = context.encoder_output,
+                        .d_weight = parameters.FusedGradient(key_value_weight_, 2),
+                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2)});
 }
 
 }  // namespace hadal

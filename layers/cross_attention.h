@@ -1,12 +1,13 @@
-// Cross-attention: queries from the stream, keys and values from the encoder's memory m (not normalised again).
+// Cross-attention: queries from the residual stream, keys and values from the encoder's output m (not normalised
+// again).
 //   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
 // Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
 // Source: Vaswani et al. 2017 section 3.2.
 // R-Fixup subtracts a scalar from the queries' input (input_shift.h).
 // Saved: q [Rt, d], k|v [Rs, 2d], attended [Rt, d] (the heads' outputs), log-sum-exp [Rt, H], the shifted input [Rt,
 // d].
-// The memory's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything else:
-// branch.h, kernels/attention.h.
+// The encoder output's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything
+// else: branch.h, kernels/attention.h.
 #pragma once
 
 #include "layers/branch.h"

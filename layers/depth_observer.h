@@ -7,13 +7,13 @@
 //   forward    kNormInput           input of the LayerNorm: s (post-norm) or x (pre-norm)
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]
 //              kBranch              F(x), without its last bias
-//              kOutput              the stream after the sublayer (post-norm: after its norm); an embedding's output
+//              kOutput              the residual stream after the sublayer (post-norm: after its norm); an embedding's output
 //              kModelOutput         what the output head reads
 //   backward   kOutputGradient      ∂L/∂kOutput, everything added up
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
 //              kNormInputGradient   ∂L/∂kNormInput, post-norm only (pre-norm: kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
-// A recomputation (activation checkpointing) reports nothing. Each tensor of each micro-batch is reported once, with
+// A recomputation (recomputation) reports nothing. Each tensor of each micro-batch is reported once, with
 // the same bits for every layout. Where a tensor exists only multiplied by a gain, `factor` is that gain.
 // Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one
 // compute thread.
@@ -46,7 +46,7 @@ struct DepthObservation {
   int32_t sublayer = 0;
   ConstAnyMatrix values;  // fp32 when an observer gets it
   float factor = 1;       // the tensor is values / factor; not 0
-  ConstAnyMatrix before;  // kOutput of a residual sublayer: the stream before it
+  ConstAnyMatrix before;  // kOutput of a residual sublayer: the residual stream before it
 };
 
 class DepthObserver {

@@ -1,5 +1,5 @@
-// Makes a stack's stream out of a micro-batch, by embedding tokens (token_embedding.h). Frames of speech would be
-// another front end.
+// Makes a stack's residual stream out of a micro-batch, by embedding tokens (token_embedding.h). Frames of speech would
+// be another front end.
 // Thread safety: const; one micro-batch at a time a workspace.
 #pragma once
 

@@ -16,7 +16,7 @@ namespace hadal {
 IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream,
                                        ArenaLayout& layout)
     : storage_(plan.compute_storage),
-      stream_storage_(plan.stream_storage(Stack::kDecoder)),
+      residual_storage_(plan.residual_storage(Stack::kDecoder)),
       rows_(capacity.rows),
       width_(plan.options.d_model),
       attention_floats_(stream.threads() * capacity.longest) {
@@ -26,12 +26,12 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   };
   const auto reserve_floats = [&](int64_t floats) { return reserve(floats, Storage::kFloat32); };
   inner_slice_ = reserve(
-      std::max(rows * std::max<int64_t>(3 * width_, plan.options.d_ff), capacity.memory_rows * 2 * width_), storage_);
+      std::max(rows * std::max<int64_t>(3 * width_, plan.options.d_ff), capacity.encoder_rows * 2 * width_), storage_);
   attended_slice_ = reserve(rows * width_, storage_);
   branch_slice_ = reserve(rows * width_, storage_);
   normed_slice_ = reserve(rows * width_, storage_);
-  if (stream_storage_ != storage_) sum_slice_ = reserve(rows * width_, stream_storage_);
-  if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, stream_storage_);
+  if (residual_storage_ != storage_) sum_slice_ = reserve(rows * width_, residual_storage_);
+  if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, residual_storage_);
   if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
     normed_hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
   statistics_slice_ = reserve_floats(2 * rows);
@@ -55,8 +55,8 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       record_(plan.sublayers[sublayer]),
       kind_(record_.kind),
       storage_(plan.compute_storage),
-      stream_storage_(plan.stream_storage(Stack::kDecoder)),
-      out_storage_(plan.ends_stack(sublayer + 1) && !plan.Combines(Stack::kDecoder) ? storage_ : stream_storage_),
+      residual_storage_(plan.residual_storage(Stack::kDecoder)),
+      out_storage_(plan.ends_stack(sublayer + 1) && !plan.Combines(Stack::kDecoder) ? storage_ : residual_storage_),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
       heads_(plan.options.heads),
@@ -84,13 +84,13 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   HADAL_CHECK_GE(std::min(input_weight_, output_weight_), 0);
 }
 
-void IncrementalSublayer::CacheMemory(const Stream& stream, const ParameterStore& parameters,
-                                      const IncrementalScratch& scratch, ConstAnyMatrix memory, const CacheRows& rows,
-                                      AnyMatrix cache) const {
+void IncrementalSublayer::CacheEncoderOutput(const Stream& stream, const ParameterStore& parameters,
+                                             const IncrementalScratch& scratch, ConstAnyMatrix encoder_output,
+                                             const CacheRows& rows, AnyMatrix cache) const {
   HADAL_CHECK(kind_ == SublayerKind::kCrossAttention);
-  HADAL_CHECK_GE(memory.rows, kFewestDecodeRows);
-  const AnyMatrix key_value = scratch.inner(memory.rows, 2 * d_model_);
-  LinearForward(stream, {.x = memory,
+  HADAL_CHECK_GE(encoder_output.rows, kFewestDecodeRows);
+  const AnyMatrix key_value = scratch.inner(encoder_output.rows, 2 * d_model_);
+  LinearForward(stream, {.x = encoder_output,
                          .weight = parameters.ProductWeight(key_value_weight_, 2),
                          .bias = parameters.ProductBias(key_value_bias_, 2),
                          .y = key_value});
@@ -108,7 +108,7 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
                                    .index_place = index.indices_place,
                                    .lengths_place = index.lengths_place,
                                    .heads = heads_,
-                                   .context = attended,
+                                   .output = attended,
                                    .scratch = context.scratch.attention()});
   if (head_scale_ >= 0) {
     HeadScaleForward(context.stream,
@@ -147,7 +147,7 @@ void IncrementalSublayer::CrossAttention(const IncrementalContext& context, Cons
                                  .weight = context.parameters.ProductWeight(input_weight_),
                                  .bias = context.parameters.ProductBias(input_bias_),
                                  .y = query});
-  Attend(context, query, cache, context.rows.memory, y);
+  Attend(context, query, cache, context.rows.encoder_output, y);
 }
 
 void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const {
@@ -174,7 +174,7 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
                                AnyMatrix normed) const {
-  ResidualNormForward(context.stream, {.stream = x,
+  ResidualNormForward(context.stream, {.residual = x,
                                        .scale = context.parameters.WeightVector(norm_scale),
                                        .shift = context.parameters.WeightVector(norm_scale + 1),
                                        .normed = normed,
@@ -203,8 +203,8 @@ ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& contex
 void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch,
                                    AnyMatrix out) const {
   const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : norm_behind_;
-  const bool sum_is_output = norm < 0 && out.storage == stream_storage_;
-  ResidualNormForwardArgs args{.stream = x,
+  const bool sum_is_output = norm < 0 && out.storage == residual_storage_;
+  ResidualNormForwardArgs args{.residual = x,
                                .branch = branch,
                                .residual_gain = record_.residual_gain,
                                .branch_gain = BranchGain(record_, context.update),

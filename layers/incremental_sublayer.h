@@ -2,7 +2,7 @@
 // earlier tokens.
 //
 //   self-attention    q|k|v = x·W_qkvᵀ + b; k|v are appended to the cache; attends over the hypothesis's own path
-//   cross-attention   q = x·W_qᵀ + b; attends over the encoder memory's k|v, cached once a sentence by CacheMemory
+//   cross-attention   q = x·W_qᵀ + b; attends over the encoder's output's k|v, cached once a sentence by CacheEncoderOutput
 //   feed-forward      as in training
 // Then follow the residual connection and norm of layers/segment.h, one sublayer at a time: a pre-norm sublayer's norm
 // runs alone before the branch, with the same bits as the fused norm. Where layers combine the outputs of all layers
@@ -12,8 +12,8 @@
 // Cache: one matrix a decoder layer, for self- and cross-attention alike; a row is [k | v], 2d numbers. A row is
 // written once and never moved. An index says which rows a hypothesis sees (kernels/cached_attention.h), so reordering
 // a beam moves integers only.
-// Storage: weights, caches and what products read and write as ModelPlan::compute_storage, the stream as
-// stream_storage, as in training (layers/segment.h). With bf16 the fp32 masters are not read; norms, learned scalars
+// Storage: weights, caches and what products read and write as ModelPlan::compute_storage, the residual stream as
+// residual_storage, as in training (layers/segment.h). With bf16 the fp32 masters are not read; norms, learned scalars
 // and the biases of residual_norm are fp32.
 // A device may find at places in its memory what changes from step to step (pipeline/decode/decode_blocks.h). Then
 // every step launches the same kernels.
@@ -55,12 +55,12 @@ struct CacheRows {
 
 // One step's rows.
 struct IncrementalRows {
-  ConstTokens tokens;     // [B] the decoder's input
-  ConstTokens positions;  // [B] positions of the tokens in their hypotheses, from 0
-  CacheRows cache_rows;   // [B] where k|v of this step go
-  CacheIndex self;        // the path of each hypothesis, this step included
-  CacheIndex memory;      // the memory rows of each hypothesis's sentence
-  TokenPlaces places;     // where a device finds tokens and positions; empty: launches bring them
+  ConstTokens tokens;         // [B] the decoder's input
+  ConstTokens positions;      // [B] positions of the tokens in their hypotheses, from 0
+  CacheRows cache_rows;       // [B] where k|v of this step go
+  CacheIndex self;            // the path of each hypothesis, this step included
+  CacheIndex encoder_output;  // the rows of the encoder output of each hypothesis's sentence
+  TokenPlaces places;         // where a device finds tokens and positions; empty: launches bring them
 
   int64_t rows() const { return tokens.size; }
 };
@@ -69,9 +69,9 @@ struct IncrementalRows {
 class IncrementalScratch {
  public:
   struct Capacity {
-    int64_t rows = 0;         // of a step
-    int64_t memory_rows = 0;  // of the source sentences of one group
-    int64_t longest = 0;      // positions in a path or a memory
+    int64_t rows = 0;          // of a step
+    int64_t encoder_rows = 0;  // of the source sentences of one group
+    int64_t longest = 0;       // positions in a path or a source sentence
   };
   IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena);
@@ -81,16 +81,17 @@ class IncrementalScratch {
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
   AnyMatrix normed(int64_t rows) const { return {normed_, rows, width_, storage_}; }
   AnyMatrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns, storage_}; }
-  // For a sum that is not the sublayer's output, stored as the stream. It is branch() where both are stored alike.
-  AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, stream_storage_}; }
-  // The input of the current layer, stored as the stream; used where the layer's last sum adds its input.
-  AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, stream_storage_}; }
+  // For a sum that is not the sublayer's output, stored as the residual stream. It is branch() where both are stored
+  // alike.
+  AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
+  // The input of the current layer, stored as the residual stream; used where the layer's last sum adds its input.
+  AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, residual_storage_}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
   Vector rstd(int64_t rows) const { return {statistics_ + rows_, rows}; }
   Vector attention() const { return {attention_, attention_floats_}; }
 
  private:
-  Storage storage_, stream_storage_;
+  Storage storage_, residual_storage_;
   int64_t rows_ = 0, width_ = 0, attention_floats_ = 0;
   ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, sum_slice_,
       layer_input_slice_, statistics_slice_, attention_slice_;
@@ -118,14 +119,14 @@ class IncrementalSublayer {
 
   SublayerKind kind() const { return kind_; }
 
-  // Cross-attention: writes keys and values of memory [R, d] to the rows of `cache` that `rows` [R] names.
+  // Cross-attention: writes keys and values of `encoder_output` [R, d] to the rows of `cache` that `rows` [R] names.
   // REQUIRES: R ≥ kFewestDecodeRows.
-  void CacheMemory(const Stream& stream, const ParameterStore& parameters, const IncrementalScratch& scratch,
-                   ConstAnyMatrix memory, const CacheRows& rows, AnyMatrix cache) const;
+  void CacheEncoderOutput(const Stream& stream, const ParameterStore& parameters, const IncrementalScratch& scratch,
+                          ConstAnyMatrix encoder_output, const CacheRows& rows, AnyMatrix cache) const;
 
-  // x' = the sublayer with its residual connection. x, out [B, d], stored as the stream; after the last sublayer of a
-  // stack that does not combine its layers, `out` is stored as products read it (out_storage()). `out` may not alias x.
-  // `cache` [cache rows, 2d]: the layer's.
+  // x' = the sublayer with its residual connection. x, out [B, d], stored as the residual stream; after the last
+  // sublayer of a stack that does not combine its layers, `out` is stored as products read it (out_storage()). `out`
+  // may not alias x. `cache` [cache rows, 2d]: the layer's.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
   Storage out_storage() const { return out_storage_; }
 
@@ -148,7 +149,7 @@ class IncrementalSublayer {
   const int32_t sublayer_;
   const SublayerRecord record_;
   SublayerKind kind_;
-  Storage storage_, stream_storage_, out_storage_;
+  Storage storage_, residual_storage_, out_storage_;
   int64_t d_model_, d_ff_;
   int32_t heads_;
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input

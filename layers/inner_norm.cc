@@ -5,7 +5,7 @@
 namespace hadal {
 
 void InnerNorm::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
-  ResidualNormForward(context.stream, {.stream = x,
+  ResidualNormForward(context.stream, {.residual = x,
                                        .scale = context.parameters.WeightVector(scale_),
                                        .shift = context.parameters.WeightVector(scale_ + 1),
                                        .normed = normed,
@@ -20,7 +20,7 @@ void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const
                                         .mean = {statistics, x.rows},
                                         .rstd = {statistics + x.rows, x.rows},
                                         .scale = context.parameters.WeightVector(scale_),
-                                        .d_stream = d_x,
+                                        .d_residual = d_x,
                                         .d_scale = context.parameters.GradientVector(scale_),
                                         .d_shift = context.parameters.GradientVector(scale_ + 1),
                                         .partials = context.workspace.norm_partials()});

@@ -12,7 +12,7 @@ LayerCombination::LayerCombination(const ModelPlan& plan, int32_t sublayer, int6
       entries_(0),
       rows_(rows),
       d_model_(plan.options.d_model),
-      stream_storage_(plan.stream_storage(plan.sublayers[sublayer].stack)) {
+      residual_storage_(plan.residual_storage(plan.sublayers[sublayer].stack)) {
   HADAL_CHECK_GE(weights_, 0);
   entries_ = plan.parameters[weights_].elements();
   const SublayerRecord& record = plan.sublayers[sublayer];
@@ -28,7 +28,7 @@ LayerCombination::Saved<Byte> LayerCombination::Views(Byte* saved, int64_t rows)
   Saved<Byte> s;
   if (norm_scale_ < 0) return s;
   SavedTensors<Byte> tensors(saved);
-  s.sum = tensors.Take(stream_storage_, rows, d_model_);
+  s.sum = tensors.Take(residual_storage_, rows, d_model_);
   s.mean = {tensors.TakeFloats(1, rows).data, rows};
   s.rstd = {tensors.TakeFloats(1, rows).data, rows};
   s.bytes = tensors.bytes();
@@ -42,7 +42,7 @@ void LayerCombination::Forward(const Stream& stream, const ParameterStore& param
   const AnyMatrix sum = norm_scale_ < 0 ? out : s.sum;
   WeightedSumForward(stream, {.x = history, .weights = parameters.WeightVector(weights_), .y = sum});
   if (norm_scale_ < 0) return;
-  ResidualNormForward(stream, {.stream = sum,
+  ResidualNormForward(stream, {.residual = sum,
                                .scale = parameters.WeightVector(norm_scale_),
                                .shift = parameters.WeightVector(norm_scale_ + 1),
                                .normed = out,
@@ -59,7 +59,7 @@ void LayerCombination::Backward(const SublayerContext& context, ConstAnyMatrix h
                                           .mean = s.mean,
                                           .rstd = s.rstd,
                                           .scale = context.parameters.WeightVector(norm_scale_),
-                                          .d_stream = d_out,
+                                          .d_residual = d_out,
                                           .d_scale = context.parameters.GradientVector(norm_scale_),
                                           .d_shift = context.parameters.GradientVector(norm_scale_ + 1),
                                           .partials = context.workspace.norm_partials()});

@@ -13,8 +13,8 @@
 //
 // z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Several
 // layers read the history; they add to its gradient in descending order.
-// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's stream, its
-// gradient in fp32, because several layers add to it.
+// Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's residual
+// stream, its gradient in fp32, because several layers add to it.
 // Thread safety: const after construction.
 #pragma once
 
@@ -36,11 +36,12 @@ class LayerCombination {
   // Bytes that Forward keeps for Backward at full capacity.
   int64_t saved_bytes() const { return Views<std::byte>(nullptr, rows_).bytes; }
 
-  // out = the sum after its norm (=), stored as the stream, or after the stack as products read it. May not alias the
-  // history.
+  // out = the sum after its norm (=), stored as the residual stream, or after the stack as products read it. May not
+  // alias the history.
   void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
                AnyMatrix out) const;
-  // d_out is the gradient of `out`, stored as the stream; overwritten. Adds to d_history and to parameter gradients.
+  // d_out is the gradient of `out`, stored as the residual stream; overwritten. Adds to d_history and to parameter
+  // gradients.
   void Backward(const SublayerContext& context, ConstAnyMatrix history, const std::byte* saved, AnyMatrix d_out,
                 Matrix d_history) const;
 
@@ -58,7 +59,7 @@ class LayerCombination {
   int32_t weights_;     // parameter
   int32_t norm_scale_;  // parameter; its shift follows. -1: no norm
   int64_t entries_, rows_, d_model_;
-  Storage stream_storage_;
+  Storage residual_storage_;
 };
 
 }  // namespace hadal

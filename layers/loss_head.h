@@ -1,5 +1,5 @@
-// Makes a loss and its gradients from the decoder's stream, with a softmax over the vocabulary (output_head.h). An
-// adaptive softmax would be another loss head.
+// Makes a loss and its gradients from the decoder's residual stream, with a softmax over the vocabulary
+// (output_head.h). An adaptive softmax would be another loss head.
 //
 // The loss's scale (1 / target tokens of the step) is known beforehand, so the forward also makes the gradients, and
 // backward only has to pass dx on. Weight gradients are added up in ascending micro-batch order in every schedule,
@@ -35,9 +35,9 @@ class LossHead {
  public:
   virtual ~LossHead() = default;
 
-  // x [target rows, d] as ModelPlan::compute_storage, d_x as the decoder's stream. In training writes the gradient to
-  // d_x (=) and adds to the gradients of the head's parameters; otherwise d_x is not touched and may be empty. Leaves
-  // each row's loss in the workspace. Asynchronous on a device.
+  // x [target rows, d] as ModelPlan::compute_storage, d_x as the decoder's residual stream. In training writes the
+  // gradient to d_x (=) and adds to the gradients of the head's parameters; otherwise d_x is not touched and may be
+  // empty. Leaves each row's loss in the workspace. Asynchronous on a device.
   virtual void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const = 0;
   // Adds up the losses that Forward has left for the same batch, in double, in row order. Blocking. `row_nll`, unless
   // empty, receives each row's nll [target rows without padding].

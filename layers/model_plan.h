@@ -160,8 +160,8 @@ struct ModelPlan {
   }
   bool ReadByProductsAlone(int32_t parameter) const;
   // How a run stores a stack's residual stream and its gradient. Where a norm ends every sublayer: as compute_storage.
-  // Where the stream is a sum over the whole depth (pre-norm, no norm): in fp32.
-  Storage stream_storage(Stack stack) const {
+  // Where the residual stream is a sum over the whole depth (pre-norm, no norm): in fp32.
+  Storage residual_storage(Stack stack) const {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;
   }

@@ -202,8 +202,8 @@ class PlanBuilder {
     AddCombination(/*last_of_stack=*/false);
   }
 
-  // q's weight alone, because queries come from the stream. k and v come from the encoder's memory and follow each
-  // other.
+  // q's weight alone, because queries come from the residual stream. k and v come from the encoder's output and follow
+  // each other.
   void AddCrossAttention(int32_t layer) {
     AddSublayer(SublayerKind::kCrossAttention, Stack::kDecoder, layer);
     const StackMethod& method = options_.decoder;

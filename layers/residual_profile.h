@@ -3,9 +3,9 @@
 //
 //   ω of a stack's first sublayer = 1;   ω_{i+1} = sqrt(Var(r·ω_i·x_i) + Var(s_i − r·ω_i·x_i))
 //
-// where x_i is the stream before sublayer i and s_i its sum, in one micro-batch with dropout on. The root is of the
-// variance that s_i would have if stream and branch were independent. The model is as initialised. A segment whose
-// context has a profile sets each ω just before it uses it.
+// where x_i is the residual stream before sublayer i and s_i its sum, in one micro-batch with dropout on. The root is
+// of the variance that s_i would have if residual and branch were independent. The model is as initialised. A segment
+// whose context has a profile sets each ω just before it uses it.
 // Shapes: x, s [R, d]; all packed rows are real tokens and count.
 // Numerics: variances over all elements in double, in row order, on one thread: a function of the bits of x and s
 // alone.

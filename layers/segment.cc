@@ -20,8 +20,8 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
       d_model_(plan.options.d_model),
       dropout_(plan.options.dropout),
       compute_storage_(plan.compute_storage),
-      stream_storage_(plan.stream_storage(stack_)),
-      output_storage_(plan.ends_stack(last) && !plan.Combines(stack_) ? compute_storage_ : stream_storage_) {
+      residual_storage_(plan.residual_storage(stack_)),
+      output_storage_(plan.ends_stack(last) && !plan.Combines(stack_) ? compute_storage_ : residual_storage_) {
   HADAL_CHECK_LT(first, last);
   const int64_t rows = capacity.rows(stack_);
   // Every offset is on 16 bytes, because on a device a product's bits depend on the alignment of its rows.
@@ -31,13 +31,13 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     return offset;
   };
   const int64_t floats = BytesOf(Storage::kFloat32);
-  const int64_t of_stream = rows * d_model_ * BytesOf(stream_storage_);
+  const int64_t of_residual = rows * d_model_ * BytesOf(residual_storage_);
   const int64_t of_product = rows * d_model_ * BytesOf(compute_storage_);
   if (plan.Combines(stack_)) {
     HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
     combination_.emplace(plan, first, rows);
     combination_saved_ = reserve(combination_->saved_bytes());
-    combined_ = reserve(of_stream);
+    combined_ = reserve(of_residual);
   }
   const size_t count = last - first;
   skipped_from_.assign(count, false);
@@ -48,13 +48,13 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input has a place in `saved`, except at joint 0, where it is x. A sum that is the segment's output is
     // written to `out`.
-    const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == stream_storage_;
-    if (j > 0 && (has_norm || !sum_is_output)) joint.sum = reserve(of_stream);
+    const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == residual_storage_;
+    if (j > 0 && (has_norm || !sum_is_output)) joint.sum = reserve(of_residual);
     if (has_norm) {
       if (!is_output || NormedApart()) joint.normed = reserve(of_product);
       joint.mean = reserve(rows * floats);
       joint.rstd = reserve(rows * floats);
-    } else if (!is_output && !pre_norm_ && stream_storage_ != compute_storage_) {
+    } else if (!is_output && !pre_norm_ && residual_storage_ != compute_storage_) {
       joint.rounded = reserve(of_product);
     }
     joints_.push_back(joint);
@@ -97,23 +97,23 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   return joint;
 }
 
-ConstAnyMatrix Segment::StreamAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
+ConstAnyMatrix Segment::ResidualAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
   if (index == 0) return x;
   const Joint& joint = joints_[index];
-  return StreamAt(saved, joint.output_is_normed ? joint.normed : joint.sum, x.rows);
+  return ResidualAt(saved, joint.output_is_normed ? joint.normed : joint.sum, x.rows);
 }
 
 ConstAnyMatrix Segment::BranchInput(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
   const Joint& joint = joints_[index];
   if (pre_norm_) return ProductAt(saved, joint.normed, x.rows);
-  return joint.rounded >= 0 ? ProductAt(saved, joint.rounded, x.rows) : StreamAfter(index, x, saved);
+  return joint.rounded >= 0 ? ProductAt(saved, joint.rounded, x.rows) : ResidualAfter(index, x, saved);
 }
 
 AnyMatrix Segment::SumOf(size_t index, std::byte* saved, AnyMatrix out) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0 &&
-                         output_storage_ == stream_storage_;
-  return is_output ? out : StreamAt(saved, joint.sum, out.rows);
+                         output_storage_ == residual_storage_;
+  return is_output ? out : ResidualAt(saved, joint.sum, out.rows);
 }
 
 void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
@@ -122,9 +122,9 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
   const bool is_output = index == branches_.size();
   const bool has_norm = joint.norm_scale >= 0;
   const int64_t rows = x.rows;
-  ResidualNormForwardArgs args{.stream = x};
+  ResidualNormForwardArgs args{.residual = x};
   if (index > 0) {
-    args.stream = StreamAfter(index - 1, x, saved);
+    args.residual = ResidualAfter(index - 1, x, saved);
     const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.branch = branch;
@@ -138,7 +138,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     args.branch_gain_place = context.branch_gain_place(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
-      args.skip = StreamAfter(joint.skip_from, x, saved);
+      args.skip = ResidualAfter(joint.skip_from, x, saved);
       args.skip_gain = record.skip_gain;
     }
     args.sum = SumOf(index, saved, out);
@@ -153,9 +153,9 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
   if (index > 0 || has_norm) ResidualNormForward(context.stream, args);
   if (is_output && has_norm && NormedApart()) Convert(context.stream, {.from = args.normed, .to = out});
   if (joint.rounded >= 0) {
-    Convert(context.stream, {.from = StreamAfter(index, x, saved), .to = ProductAt(saved, joint.rounded, rows)});
+    Convert(context.stream, {.from = ResidualAfter(index, x, saved), .to = ProductAt(saved, joint.rounded, rows)});
   }
-  if (is_output && !has_norm && joint.closing_shift < 0 && output_storage_ != stream_storage_) {
+  if (is_output && !has_norm && joint.closing_shift < 0 && output_storage_ != residual_storage_) {
     Convert(context.stream, {.from = args.sum, .to = out});
   }
   if (joint.closing_shift >= 0) {
@@ -172,20 +172,20 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, Const
   const Joint& joint = joints_[index];
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const bool is_output = index == branches_.size();
-  const ConstAnyMatrix sum = index == 0 ? x : StreamAt(saved, joint.sum, x.rows);
+  const ConstAnyMatrix sum = index == 0 ? x : ResidualAt(saved, joint.sum, x.rows);
   const bool has_norm = joint.norm_scale >= 0;
   if (!pre_norm_ && has_norm) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed, .values = sum});
   }
   if (index > 0) {
-    // Before a closing norm the sum is the stream.
-    const bool sum_is_stream = pre_norm_ && joint.output_is_normed;
+    // Before a closing norm the sum is the residual stream.
+    const bool sum_is_residual = pre_norm_ && joint.output_is_normed;
     context.Observe({.tensor = DepthTensor::kOutput,
                      .sublayer = closed,
-                     .values = sum_is_stream ? sum
-                               : is_output   ? out
-                                             : StreamAfter(index, x, saved),
-                     .before = StreamAfter(index - 1, x, saved)});
+                     .values = sum_is_residual ? sum
+                               : is_output     ? out
+                                               : ResidualAfter(index, x, saved),
+                     .before = ResidualAfter(index - 1, x, saved)});
   }
   if (pre_norm_ && !is_output) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed + 1, .values = sum});
@@ -193,13 +193,13 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, Const
 }
 
 ConstAnyMatrix Segment::Input(ConstAnyMatrix x, const std::byte* saved, int64_t rows) const {
-  return combination_ ? ConstAnyMatrix(StreamAt(saved, combined_, rows)) : x;
+  return combination_ ? ConstAnyMatrix(ResidualAt(saved, combined_, rows)) : x;
 }
 
 void Segment::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
   if (combination_) {
     combination_->Forward(context.stream, context.parameters, x, saved + combination_saved_,
-                          StreamAt(saved, combined_, out.rows));
+                          ResidualAt(saved, combined_, out.rows));
   }
   ForwardLayers(context, Input(x, saved, out.rows), saved, out);
 }
@@ -218,7 +218,7 @@ void Segment::ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, st
     ForwardJoint(context, i + 1, x, branch, saved, out);
     if (profiles) {
       const int64_t rows = context.sentence_rows(stack_);
-      context.profile->End(context.stream, context.plan().sublayers[sublayer], StreamAfter(i, x, saved).Rows(0, rows),
+      context.profile->End(context.stream, context.plan().sublayers[sublayer], ResidualAfter(i, x, saved).Rows(0, rows),
                            SumOf(i + 1, saved, out).Rows(0, rows));
     }
     context.Progress();

@@ -1,4 +1,4 @@
-// A run of consecutive residual sublayers of one stack: the unit whose activations activation checkpointing drops and
+// A run of consecutive residual sublayers of one stack: the unit whose activations recomputation drops and
 // computes again.
 //
 // Between sublayers are *joints*. Joint j (j ≥ 1) ends sublayer j−1: one kernel (kernels/residual_norm.h) computes
@@ -41,7 +41,8 @@ class Segment {
 
   // Bytes that Forward keeps for Backward at full capacity.
   int64_t saved_bytes() const { return saved_.bytes(); }
-  // How `out` is stored: after a stack that does not combine its layers as products read it, else as the stream.
+  // How `out` is stored: after a stack that does not combine its layers as products read it, else as the residual
+  // stream.
   Storage output_storage() const { return output_storage_; }
   Stack stack() const { return stack_; }
   // Whether x is a history; entries() is its number of entries.
@@ -50,20 +51,22 @@ class Segment {
 
   // out = the segment's output (=); `saved` keeps what Backward reads. `out` may not alias x.
   void Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;
-  // On entry d_stream is the gradient of the output. On return it is the gradient of x, or, where x is a history, of
-  // the combination; then the history's gradient is added to d_history [l·R, d], which is empty otherwise. d_stream is
-  // stored as the stream. Also adds to parameter gradients and to context.d_memory.
-  void Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_stream,
+  // On entry d_residual is the gradient of the output. On return it is the gradient of x, or, where x is a history, of
+  // the combination; then the history's gradient is added to d_history [l·R, d], which is empty otherwise. d_residual
+  // is stored as the residual stream. Also adds to parameter gradients and to context.d_encoder_output.
+  void Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_residual,
                 Matrix d_history) const;
 
  private:
-  // Offsets in bytes into `saved`. The tensors are [rows, d]; mean and rstd are [rows]. `sum` is stored as the stream;
-  // `branch`, `normed` (in post-norm sublayers the stream) and `rounded` as products read and write them.
+  // Offsets in bytes into `saved`. The tensors are [rows, d]; mean and rstd are [rows]. `sum` is stored as the residual
+  // stream; `branch`, `normed` (in post-norm sublayers the residual stream) and `rounded` as products read and write
+  // them.
   struct Joint {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     bool output_is_normed = true;
     int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
-    int64_t rounded = -1;    // the stream as products read it; only where no norm follows and the two types differ
+    int64_t rounded =
+        -1;  // the residual stream as products read it; only where no norm follows and the two types differ
     int64_t branch = -1;     // the branch's output; kept only where its gain is learned
     int32_t skip_from = -1;  // the sublayer of this segment whose input is added as well; -1: none
     int32_t omega = -1;      // parameter; -1: none
@@ -76,7 +79,7 @@ class Segment {
   // Everything except the combination. x: the combination's result.
   void ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const;
   void BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved,
-                      AnyMatrix d_stream) const;
+                      AnyMatrix d_residual) const;
   Joint MakeJoint(const ModelPlan& plan, size_t index);
   // Whether the norm that ends the segment writes another type than the output has: the norm of a pre-norm layer's
   // output, which goes into a history.
@@ -85,29 +88,29 @@ class Segment {
   void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
                     std::byte* saved, AnyMatrix out) const;
   void BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
-                     ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_stream, AnyMatrix d_branch) const;
+                     ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_residual, AnyMatrix d_branch) const;
   // The sum of joint `index`; `out`: the segment's output.
   AnyMatrix SumOf(size_t index, std::byte* saved, AnyMatrix out) const;
   // The gradient of the last norm's output, as products store it; empty where no norm ends the segment.
-  ConstAnyMatrix OutputGradient(const SublayerContext& context, AnyMatrix d_stream) const;
-  // Backward of the closing scalars; changes d_stream in place.
-  void BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_stream) const;
+  ConstAnyMatrix OutputGradient(const SublayerContext& context, AnyMatrix d_residual) const;
+  // Backward of the closing scalars; changes d_residual in place.
+  void BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_residual) const;
   // Tells the observer what joint `index` has made. `out`: see Forward.
   void ObserveForward(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
                       ConstAnyMatrix out) const;
   // Tells the observer the gradients around joint `index`, before and after its backward.
   void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
-                             ConstAnyMatrix d_stream) const;
-  void ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_stream,
+                             ConstAnyMatrix d_residual) const;
+  void ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_residual,
                             ConstAnyMatrix d_branch) const;
-  // The stream after joint `index` (index 0: x).
-  ConstAnyMatrix StreamAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
+  // The residual stream after joint `index` (index 0: x).
+  ConstAnyMatrix ResidualAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
   // What sublayer `index` of this segment reads.
   ConstAnyMatrix BranchInput(size_t index, ConstAnyMatrix x, const std::byte* saved) const;
-  // Views of `rows` rows at an offset into `saved`: stored as the stream, or as products read and write.
+  // Views of `rows` rows at an offset into `saved`: stored as the residual stream, or as products read and write.
   template <typename Byte>
-  SavedMatrix<Byte> StreamAt(Byte* saved, int64_t offset, int64_t rows) const {
-    return {saved + offset, rows, d_model_, stream_storage_};
+  SavedMatrix<Byte> ResidualAt(Byte* saved, int64_t offset, int64_t rows) const {
+    return {saved + offset, rows, d_model_, residual_storage_};
   }
   template <typename Byte>
   SavedMatrix<Byte> ProductAt(Byte* saved, int64_t offset, int64_t rows) const {
@@ -119,7 +122,7 @@ class Segment {
   bool pre_norm_;
   int64_t d_model_;
   double dropout_;
-  Storage compute_storage_, stream_storage_, output_storage_;
+  Storage compute_storage_, residual_storage_, output_storage_;
   SavedTensors<std::byte> saved_{nullptr};  // only measures
   std::optional<LayerCombination> combination_;
   int64_t combination_saved_ = 0, combined_ = 0;  // byte offsets of what the combination keeps, and of its result

@@ -12,39 +12,39 @@ const float* FloatsAt(const std::byte* saved, int64_t offset) { return reinterpr
 
 }  // namespace
 
-ConstAnyMatrix Segment::OutputGradient(const SublayerContext& context, AnyMatrix d_stream) const {
+ConstAnyMatrix Segment::OutputGradient(const SublayerContext& context, AnyMatrix d_residual) const {
   if (!joints_.back().output_is_normed) return {};
-  if (compute_storage_ == stream_storage_) return d_stream;
-  const AnyMatrix d_normed = context.workspace.branch_input_gradient(d_stream.rows);
-  Convert(context.stream, {.from = d_stream, .to = d_normed});
+  if (compute_storage_ == residual_storage_) return d_residual;
+  const AnyMatrix d_normed = context.workspace.branch_input_gradient(d_residual.rows);
+  Convert(context.stream, {.from = d_residual, .to = d_normed});
   return d_normed;
 }
 
-void Segment::BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_stream) const {
+void Segment::BackwardClosing(const SublayerContext& context, const std::byte* saved, AnyMatrix d_residual) const {
   const Joint& joint = joints_.back();
   if (joint.closing_shift < 0) return;
-  ShiftScaleBackward(context.stream, {.dy = d_stream,
-                                      .x = StreamAt(saved, joint.sum, d_stream.rows),
+  ShiftScaleBackward(context.stream, {.dy = d_residual,
+                                      .x = ResidualAt(saved, joint.sum, d_residual.rows),
                                       .shift = context.parameters.WeightVector(joint.closing_shift),
                                       .scale = context.parameters.WeightVector(joint.closing_scale),
-                                      .dx = d_stream,
+                                      .dx = d_residual,
                                       .d_shift = context.parameters.GradientVector(joint.closing_shift),
                                       .d_scale = context.parameters.GradientVector(joint.closing_scale),
                                       .partials = context.workspace.norm_partials()});
 }
 
 void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
-                            ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_stream,
+                            ConstAnyMatrix d_normed, ConstAnyMatrix d_sum, AnyMatrix d_residual,
                             AnyMatrix d_branch) const {
   const Joint& joint = joints_[index];
-  const int64_t rows = d_stream.rows;
-  ResidualNormBackwardArgs args{.d_normed = d_normed, .d_sum = d_sum, .d_stream = d_stream};
+  const int64_t rows = d_residual.rows;
+  ResidualNormBackwardArgs args{.d_normed = d_normed, .d_sum = d_sum, .d_residual = d_residual};
   if (index > 0) {
     const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.residual_gain = record.residual_gain;
     if (joint.omega >= 0) {
-      args.stream = StreamAfter(index - 1, x, saved);
+      args.residual = ResidualAfter(index - 1, x, saved);
       args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
@@ -68,7 +68,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
     }
   }
   if (joint.norm_scale >= 0) {
-    args.sum = index == 0 ? x : StreamAt(saved, joint.sum, rows);
+    args.sum = index == 0 ? x : ResidualAt(saved, joint.sum, rows);
     args.mean = {FloatsAt(saved, joint.mean), rows};
     args.rstd = {FloatsAt(saved, joint.rstd), rows};
     args.scale = context.parameters.WeightVector(joint.norm_scale);
@@ -80,10 +80,10 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
 }
 
 void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
-                                    ConstAnyMatrix d_stream) const {
+                                    ConstAnyMatrix d_residual) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   if (!pre_norm_) {
-    context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = closed, .values = d_stream});
+    context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = closed, .values = d_residual});
     if (joints_[index].norm_scale < 0) return;
     context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = closed, .values = d_normed});
   } else if (index < branches_.size()) {
@@ -91,7 +91,7 @@ void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index
   }
 }
 
-void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_stream,
+void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, ConstAnyMatrix d_residual,
                                    ConstAnyMatrix d_branch) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
@@ -100,45 +100,45 @@ void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index,
   if (gain != 0 && joints_[index].omega < 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
     context.Observe({.tensor = pre_norm_ ? DepthTensor::kOutputGradient : DepthTensor::kNormInputGradient,
                      .sublayer = closed,
-                     .values = d_stream,
+                     .values = d_residual,
                      .factor = gain});
   }
   context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = closed, .values = d_branch});
 }
 
-void Segment::Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_stream,
+void Segment::Backward(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved, AnyMatrix d_residual,
                        Matrix d_history) const {
-  BackwardLayers(context, Input(x, saved, d_stream.rows), saved, d_stream);
+  BackwardLayers(context, Input(x, saved, d_residual.rows), saved, d_residual);
   if (combination_) {
-    combination_->Backward(context, x, saved + combination_saved_, d_stream, d_history);
+    combination_->Backward(context, x, saved + combination_saved_, d_residual, d_history);
   }
   context.MarkComplete(first_);
 }
 
 void Segment::BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, const std::byte* saved,
-                             AnyMatrix d_stream) const {
+                             AnyMatrix d_residual) const {
   const AnyMatrix d_branch = context.workspace.branch(x.rows);
   const AnyMatrix d_input = context.workspace.branch_input_gradient(x.rows);
-  BackwardClosing(context, saved, d_stream);
-  const ConstAnyMatrix d_output = OutputGradient(context, d_stream);
+  BackwardClosing(context, saved, d_residual);
+  const ConstAnyMatrix d_output = OutputGradient(context, d_residual);
   for (size_t i = branches_.size(); i > 0; --i) {
     const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i) - 1);
-    const bool normed_output = joints_[i].output_is_normed;  // d_stream is the gradient of the norm's output
+    const bool normed_output = joints_[i].output_is_normed;  // d_residual is the gradient of the norm's output
     const bool follows_branch = pre_norm_ && i < branches_.size();
     const ConstAnyMatrix d_normed = follows_branch          ? ConstAnyMatrix(d_input)
                                     : i == branches_.size() ? d_output
-                                    : normed_output         ? ConstAnyMatrix(d_stream)
+                                    : normed_output         ? ConstAnyMatrix(d_residual)
                                                             : ConstAnyMatrix();
-    if (context.observer != nullptr) ObserveBackwardBefore(context, i, d_normed, d_stream);
-    BackwardJoint(context, i, x, saved, d_normed, normed_output ? AnyMatrix() : d_stream, d_stream, d_branch);
-    if (context.observer != nullptr) ObserveBackwardAfter(context, i, d_stream, d_branch);
+    if (context.observer != nullptr) ObserveBackwardBefore(context, i, d_normed, d_residual);
+    BackwardJoint(context, i, x, saved, d_normed, normed_output ? AnyMatrix() : d_residual, d_residual, d_branch);
+    if (context.observer != nullptr) ObserveBackwardAfter(context, i, d_residual, d_branch);
     const Branch& branch = *branches_[i - 1];
     const std::byte* branch_saved = saved + branch_saved_[i - 1];
-    branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_stream);
-    if (skipped_from_[i - 1]) {  // d_stream += the gradient through the skip
+    branch.BackwardInput(context, d_branch, branch_saved, /*accumulate=*/!pre_norm_, pre_norm_ ? d_input : d_residual);
+    if (skipped_from_[i - 1]) {  // d_residual += the gradient through the skip
       ResidualNormForward(
           context.stream,
-          {.stream = d_stream, .branch = context.workspace.layer_input_gradient(x.rows), .sum = d_stream});
+          {.residual = d_residual, .branch = context.workspace.layer_input_gradient(x.rows), .sum = d_residual});
     }
     branch.BackwardWeight(context, BranchInput(i - 1, x, saved), d_branch, branch_saved);
     // Sublayer i − 1 is not complete yet: its norm's backward may be in the joint before it.
@@ -146,8 +146,8 @@ void Segment::BackwardLayers(const SublayerContext& context, ConstAnyMatrix x, c
     context.Progress();
   }
   if (pre_norm_) {
-    if (context.observer != nullptr) ObserveBackwardBefore(context, 0, d_input, d_stream);
-    BackwardJoint(context, 0, x, saved, d_input, d_stream, d_stream, {});
+    if (context.observer != nullptr) ObserveBackwardBefore(context, 0, d_input, d_residual);
+    BackwardJoint(context, 0, x, saved, d_input, d_residual, d_residual, {});
   }
 }
 

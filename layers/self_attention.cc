@@ -50,7 +50,7 @@ void SelfAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, st
                                     .k = s.qkv.Columns(d_model_, d_model_),
                                     .v = s.qkv.Columns(2 * d_model_, d_model_),
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
-                                    .context = s.attended,
+                                    .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
   output_.Forward(context, s.attended, s.output, y);
@@ -72,7 +72,7 @@ void SelfAttention::BackwardInput(const SublayerContext& context, ConstAnyMatrix
                                      .k = s.qkv.Columns(d_model_, d_model_),
                                      .v = s.qkv.Columns(2 * d_model_, d_model_),
                                      .log_sum_exp = s.log_sum_exp,
-                                     .d_context = d_attended,
+                                     .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
                                      .d_q = d_qkv.Columns(0, d_model_),
                                      .d_k = d_qkv.Columns(d_model_, d_model_),

@@ -104,8 +104,8 @@ struct SublayerContext {
   const PackedBatch& batch;
   StepScalars scalars;
   const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
-  ConstAnyMatrix memory;                // the encoder's output [source rows, d]; only where there is cross-attention
-  Matrix d_memory;                      // gradient of `memory` (+=), in backward: fp32
+  ConstAnyMatrix encoder_output;        // the encoder's output [source rows, d]; only where there is cross-attention
+  Matrix d_encoder_output;              // gradient of `encoder_output` (+=), in backward: fp32
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   TraceBuffer* trace = nullptr;                     // where recomputation is recorded
   ResidualProfile* profile = nullptr;               // set in a forward pass that profiles the residual stream

@@ -55,8 +55,8 @@ void Chunk::LoadInputs(const SublayerContext& context, std::span<const ConstAnyM
   HADAL_CHECK_EQ(inputs.size(), input_edges_.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Piece& first = pieces_.front();
-    AnyMatrix place = MemoryView(context.batch);  // also where the cut lies right before the target embedding
-    if (input_edges_[i].kind != EdgeKind::kMemory) {
+    AnyMatrix place = EncoderOutputView(context.batch);  // also where the cut lies right before the target embedding
+    if (input_edges_[i].kind != EdgeKind::kEncoderOutput) {
       if (first.kind == Piece::Kind::kSegment) place = InputOf(first, context.batch);
       if (first.kind == Piece::Kind::kHead) place = HeadInput(context.batch);
     }
@@ -101,7 +101,7 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix
   const ScopedTimer timer(times.forward_seconds);
   if (batches_) context.places = &batches_->Fill(context);
   LoadInputs(context, inputs);
-  context.memory = MemoryView(context.batch);
+  context.encoder_output = EncoderOutputView(context.batch);
   RunPhase(context, context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation,
            [this](SublayerContext& c) { ForwardPieces(c); });
   WaitForDevice(context);
@@ -132,36 +132,37 @@ void Chunk::ForwardPieces(SublayerContext& context) {
     }
     context.Progress();
   }
-  CopyMemoryOut(context);
+  CopyEncoderOutput(context);
 }
 
-void Chunk::CopyMemoryOut(const SublayerContext& context) {
+void Chunk::CopyEncoderOutput(const SublayerContext& context) {
   const PackedBatch& batch = context.batch;
   for (size_t i = 0; i < output_edges_.size(); ++i) {
-    if (output_edges_[i].kind == EdgeKind::kMemory) Copy(context.stream, MemoryView(batch), output(i, batch));
+    if (output_edges_[i].kind == EdgeKind::kEncoderOutput)
+      Copy(context.stream, EncoderOutputView(batch), output(i, batch));
   }
 }
 
-void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times) {
+void Chunk::BackwardSegment(SublayerContext& context, const Piece& piece, AnyMatrix d_residual, StageTimes& times) {
   const AnyMatrix x = InputOf(piece, context.batch);
   std::byte* saved = SavedOf(piece, context.batch);
-  if (spec_.checkpoint_every > 0) {
+  if (spec_.recompute_every > 0) {
     const ScopedTimer timer(times.recompute_seconds);
     const TraceScope scope(context.trace, {.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch});
     SublayerContext unobserved = context;
     unobserved.observer = nullptr;
-    piece.segment->Forward(unobserved, x, saved, shared_.discard(d_stream.rows, piece.segment->output_storage()));
+    piece.segment->Forward(unobserved, x, saved, shared_.discard(d_residual.rows, piece.segment->output_storage()));
   }
   const ScopedTimer timer(times.backward_seconds);
-  piece.segment->Backward(context, x, saved, d_stream, HistoryGradientOf(piece, context.batch));
+  piece.segment->Backward(context, x, saved, d_residual, HistoryGradientOf(piece, context.batch));
 }
 
 // The first reader, going back, of all entries.
-void Chunk::BackwardCombination(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times) {
+void Chunk::BackwardCombination(SublayerContext& context, const Piece& piece, AnyMatrix d_residual, StageTimes& times) {
   const ScopedTimer timer(times.backward_seconds);
   const Matrix d_history = HistoryGradientOf(piece, context.batch);
   context.stream.Clear(d_history.data, AnyMatrix(d_history).bytes());
-  piece.combination->Backward(context, InputOf(piece, context.batch), SavedOf(piece, context.batch), d_stream,
+  piece.combination->Backward(context, InputOf(piece, context.batch), SavedOf(piece, context.batch), d_residual,
                               d_history);
 }
 
@@ -180,13 +181,13 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> o
   const Stopwatch watch;
   const PackedBatch& batch = context.batch;
   if (batches_) context.places = &batches_->Of(batch);
-  // The memory's gradient, which the decoder's readers add to first, is the encoder's incoming gradient: one buffer,
-  // or, where the encoder's stream is not fp32, rounded into the other.
-  const Matrix d_memory = shared_.memory_gradient(batch.source_rows());
-  if (memory_) context.stream.Clear(d_memory.data, AnyMatrix(d_memory).bytes());
+  // The encoder output's gradient, which the decoder's readers add to first, is the encoder's incoming gradient: one
+  // buffer, or, where the encoder's residual stream is not fp32, rounded into the other.
+  const Matrix d_encoder_output = shared_.encoder_output_gradient(batch.source_rows());
+  if (encoder_output_) context.stream.Clear(d_encoder_output.data, AnyMatrix(d_encoder_output).bytes());
   LoadOutputGradients(context.stream, output_gradients, batch);
-  context.memory = MemoryView(batch);
-  context.d_memory = d_memory;
+  context.encoder_output = EncoderOutputView(batch);
+  context.d_encoder_output = d_encoder_output;
   StageTimes parts;
   const GraphPhase phase = context.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward;
   RunPhase(context, phase, [&](SublayerContext& c) { BackwardPieces(c, parts); });
@@ -201,24 +202,25 @@ void Chunk::BackwardPieces(SublayerContext& context, StageTimes& times) {
   const PackedBatch& batch = context.batch;
   for (size_t i = pieces_.size(); i-- > 0;) {
     const Piece& piece = pieces_[i];
-    const AnyMatrix d_stream = OutputGradientOf(i, batch);
-    if (MakesMemory(i) && shared_.memory_apart()) Convert(context.stream, {.from = context.d_memory, .to = d_stream});
-    if (EntryOf(i) >= 0 && d_stream.storage != Storage::kFloat32) {
-      Convert(context.stream, {.from = EntryGradient(i, batch), .to = d_stream});
+    const AnyMatrix d_residual = OutputGradientOf(i, batch);
+    if (MakesEncoderOutput(i) && shared_.encoder_output_apart())
+      Convert(context.stream, {.from = context.d_encoder_output, .to = d_residual});
+    if (EntryOf(i) >= 0 && d_residual.storage != Storage::kFloat32) {
+      Convert(context.stream, {.from = EntryGradient(i, batch), .to = d_residual});
     }
     switch (piece.kind) {
       case Piece::Kind::kHead:
-        Copy(context.stream, SlotView(*head_gradient_, batch), d_stream);
+        Copy(context.stream, SlotView(*head_gradient_, batch), d_residual);
         break;
       case Piece::Kind::kCombination:
-        BackwardCombination(context, piece, d_stream, times);
+        BackwardCombination(context, piece, d_residual, times);
         break;
       case Piece::Kind::kSegment:
-        BackwardSegment(context, piece, d_stream, times);
+        BackwardSegment(context, piece, d_residual, times);
         break;
       case Piece::Kind::kEmbedding: {
         const ScopedTimer timer(times.backward_seconds);
-        piece.embedding->Backward(context, d_stream);
+        piece.embedding->Backward(context, d_residual);
         break;
       }
     }

@@ -6,8 +6,8 @@
 //   inputs (border edges) → slot → piece → piece → … → outputs (border edges) or the loss
 //
 // Slots: micro-batch m uses slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how
-// many slots are needed). A slot stores the input of every segment and the encoder's memory; without activation
-// checkpointing also what every segment saved. With activation checkpointing, a segment's saved tensors are recomputed
+// many slots are needed). A slot stores the input of every segment and the encoder's output; without
+// recomputation also what every segment saved. With recomputation, a segment's saved tensors are recomputed
 // from its input, bit for bit, in a region that all segments of the rank share. Where layers combine the outputs of all
 // earlier layers, segments read and write the stack's history (layer_history.h), which also crosses the border.
 // Output buffers: one per direction. The engine sends (copies) them before the chunk's next compute in that direction.
@@ -41,9 +41,9 @@
 namespace hadal {
 
 struct ChunkSpec {
-  int32_t first = 0, last = 0;   // sublayers [first, last) of the plan
-  int32_t slots = 1;             // micro-batches live at once
-  int32_t checkpoint_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no activation checkpointing
+  int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
+  int32_t slots = 1;            // micro-batches live at once
+  int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
   Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
   bool graphs = false;            // the device launches graphs
@@ -114,20 +114,21 @@ class Chunk {
   AnyMatrix EdgeView(Stack rows, Storage storage, std::byte* data, const PackedBatch& batch) const;
   std::byte* Slot(const PackedBatch& batch) const { return slots_ + batch.micro_batch % spec_.slots * slot_bytes_; }
   AnyMatrix SlotView(const SlotTensor& tensor, const PackedBatch& batch) const;
-  AnyMatrix MemoryView(const PackedBatch& batch) const;
+  AnyMatrix EncoderOutputView(const PackedBatch& batch) const;
   AnyMatrix HeadInput(const PackedBatch& batch) const {
     return {head_input_, batch.target_rows(), d_model_, plan_.compute_storage};
   }
   std::byte* SavedOf(const Piece& piece, const PackedBatch& batch) const;
-  // Whether an edge of the border before sublayer `border` is the encoder's memory.
-  bool IsMemory(const Edge& edge, int32_t border) const {
-    return edge.kind == EdgeKind::kMemory || border == plan_.target_embedding();
+  // Whether an edge of the border before sublayer `border` is the encoder's output.
+  bool IsEncoderOutput(const Edge& edge, int32_t border) const {
+    return edge.kind == EdgeKind::kEncoderOutput || border == plan_.target_embedding();
   }
-  // Whether the output of piece `index` is the encoder's memory.
-  bool MakesMemory(size_t index) const;
+  // Whether the output of piece `index` is the encoder's output.
+  bool MakesEncoderOutput(size_t index) const;
   // The buffer of a border edge's gradient during the chunk's backward.
   AnyMatrix EdgeGradient(const Edge& edge, int32_t border, int64_t rows) const {
-    return IsMemory(edge, border) ? AnyMatrix(shared_.memory_gradient(rows)) : shared_.gradient(edge.rows, rows);
+    return IsEncoderOutput(edge, border) ? AnyMatrix(shared_.encoder_output_gradient(rows))
+                                         : shared_.gradient(edge.rows, rows);
   }
   const LayerHistory& HistoryOf(const Piece& piece) const { return *histories_[static_cast<size_t>(piece.stack)]; }
   // What a segment or a combination reads, and the gradient of the history that it reads (empty if it reads none).
@@ -135,10 +136,12 @@ class Chunk {
   Matrix HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const;
   // The entry of the history that piece `index` writes; −1: none.
   int64_t EntryOf(size_t index) const;
-  // Where piece `index` writes the stream: the next segment's input, the memory, the head's input or the border.
+  // Where piece `index` writes the residual stream: the next segment's input, the encoder's output, the head's input or
+  // the border.
   AnyMatrix OutputOf(size_t index, const PackedBatch& batch) const;
-  // The buffer for the gradient of that output, stored as the stream. If the stream is fp32 and the piece writes an
-  // entry of the history: that entry's gradient. Else: the stream gradient that all pieces share.
+  // The buffer for the gradient of that output, stored as the residual stream. If the residual stream is fp32 and the
+  // piece writes an entry of the history: that entry's gradient. Else: the residual stream gradient that all pieces
+  // share.
   AnyMatrix OutputGradientOf(size_t index, const PackedBatch& batch) const;
   // The fp32 gradient of the history's entry that piece `index` writes.  REQUIRES: EntryOf(index) ≥ 0.
   AnyMatrix EntryGradient(size_t index, const PackedBatch& batch) const;
@@ -151,11 +154,11 @@ class Chunk {
   void ForwardPieces(SublayerContext& context);
   void BackwardPieces(SublayerContext& context, StageTimes& times);
   void LoadInputs(const SublayerContext& context, std::span<const ConstAnyMatrix> inputs);
-  void CopyMemoryOut(const SublayerContext& context);
+  void CopyEncoderOutput(const SublayerContext& context);
   void LoadOutputGradients(const Stream& stream, std::span<const ConstAnyMatrix> output_gradients,
                            const PackedBatch& batch);
-  void BackwardSegment(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times);
-  void BackwardCombination(SublayerContext& context, const Piece& piece, AnyMatrix d_stream, StageTimes& times);
+  void BackwardSegment(SublayerContext& context, const Piece& piece, AnyMatrix d_residual, StageTimes& times);
+  void BackwardCombination(SublayerContext& context, const Piece& piece, AnyMatrix d_residual, StageTimes& times);
   void StoreInputGradients(const SublayerContext& context);
 
   const ModelPlan& plan_;
@@ -166,8 +169,8 @@ class Chunk {
   std::vector<Piece> pieces_;
   std::optional<LayerHistory> histories_[2];  // [stacks]
   bool starts_in_history_ = false, ends_in_history_ = false;
-  std::optional<SlotTensor> memory_;         // the encoder's output, if a cross-attention or a later border needs it
-  std::optional<SlotTensor> head_gradient_;  // gradient of the head's input; the head's forward computes it
+  std::optional<SlotTensor> encoder_output_;  // if a cross-attention or a later border needs it
+  std::optional<SlotTensor> head_gradient_;   // gradient of the head's input; the head's forward computes it
   int64_t slot_bytes_ = 0;
   std::optional<BatchSlots> batches_;   // on a device
   std::unique_ptr<GraphCache> graphs_;  // on a device, or null

@@ -34,7 +34,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
     if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.replicas));
   }
   const auto reserve = [&](const Edge& edge, Storage storage, bool in_history) {
-    const bool has_place = in_history && edge.kind == EdgeKind::kStream;
+    const bool has_place = in_history && edge.kind == EdgeKind::kResidual;
     return layout.ReserveBytes("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_ * BytesOf(storage));
   };
   starts_in_history_ = !input_edges_.empty() && pieces_.front().history_entries > 0;
@@ -67,12 +67,12 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   if (spec_.first == plan_.source_embedding()) add_embedding(plan_.source_embedding(), Stack::kEncoder);
   AddHistory(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, layout);
   AddSegments(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, shared);
-  // The memory is needed by cross-attention here, or by a border behind the target embedding.
+  // The encoder's output is needed by cross-attention here, or by a border behind the target embedding.
   const bool inside_decoder = spec_.last > target;
   const bool received = std::any_of(input_edges_.begin(), input_edges_.end(),
-                                    [](const Edge& edge) { return edge.kind == EdgeKind::kMemory; });
+                                    [](const Edge& edge) { return edge.kind == EdgeKind::kEncoderOutput; });
   if (plan_.options.has_encoder() && inside_decoder && (spec_.first <= target || received)) {
-    memory_ = ReserveInSlot(Stack::kEncoder, plan_.compute_storage, capacity);
+    encoder_output_ = ReserveInSlot(Stack::kEncoder, plan_.compute_storage, capacity);
   }
   if (spec_.first <= target && target < spec_.last) add_embedding(target, Stack::kDecoder);
   AddHistory(std::max(spec_.first, target + 1), std::min(spec_.last, plan_.output_head()), capacity, layout);
@@ -85,7 +85,7 @@ void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& sha
   head_input_slice_ =
       layout.ReserveBytes("workspace", capacity.target_rows * d_model_ * BytesOf(plan_.compute_storage));
   if (spec_.purpose == Purpose::kTraining) {
-    head_gradient_ = ReserveInSlot(Stack::kDecoder, plan_.stream_storage(Stack::kDecoder), capacity);
+    head_gradient_ = ReserveInSlot(Stack::kDecoder, plan_.residual_storage(Stack::kDecoder), capacity);
   }
 }
 
@@ -101,7 +101,7 @@ void Chunk::AddHistory(int32_t first, int32_t last, const ActivationCapacity& ca
                          .entries = only_embedding ? 1 : plan_.sublayers[last - 1].layer + 2,
                          .rows = capacity.rows(stack),
                          .width = d_model_,
-                         .storage = plan_.stream_storage(stack),
+                         .storage = plan_.residual_storage(stack),
                          .slots = spec_.slots,
                          .purpose = spec_.purpose},
       layout);
@@ -121,7 +121,7 @@ void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& c
   if (first >= last) return;
   const bool combines = plan_.Combines(plan_.sublayers[first].stack);
   // With a history a segment is a layer: its input is kept in any case.
-  const int32_t length = combines ? 1 : spec_.checkpoint_every > 0 ? spec_.checkpoint_every : last - first;
+  const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
     end = plan_.NextCut(std::min(begin + length, last));
     Piece& piece = pieces_.emplace_back();
@@ -131,9 +131,9 @@ void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& c
     if (combines) {
       piece.history_entries = piece.segment->entries();
     } else {
-      piece.input = ReserveInSlot(piece.stack, plan_.stream_storage(piece.stack), capacity);
+      piece.input = ReserveInSlot(piece.stack, plan_.residual_storage(piece.stack), capacity);
     }
-    if (spec_.checkpoint_every > 0) {
+    if (spec_.recompute_every > 0) {
       shared.Require(piece.segment->saved_bytes());
     } else {
       piece.saved_offset = ReserveInSlot(piece.segment->saved_bytes());
@@ -164,11 +164,11 @@ AnyMatrix Chunk::SlotView(const SlotTensor& tensor, const PackedBatch& batch) co
   return EdgeView(tensor.rows, tensor.storage, Slot(batch) + tensor.offset, batch);
 }
 
-AnyMatrix Chunk::MemoryView(const PackedBatch& batch) const {
-  return memory_ ? SlotView(*memory_, batch) : AnyMatrix();
+AnyMatrix Chunk::EncoderOutputView(const PackedBatch& batch) const {
+  return encoder_output_ ? SlotView(*encoder_output_, batch) : AnyMatrix();
 }
 
-bool Chunk::MakesMemory(size_t index) const {
+bool Chunk::MakesEncoderOutput(size_t index) const {
   if (pieces_[index].kind == Piece::Kind::kEmbedding || pieces_[index].stack != Stack::kEncoder) return false;
   if (index + 1 == pieces_.size()) return spec_.last == plan_.target_embedding();
   return pieces_[index + 1].kind == Piece::Kind::kEmbedding;
@@ -205,7 +205,7 @@ AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
     case Piece::Kind::kCombination:
       return InputOf(next, batch);
     case Piece::Kind::kEmbedding:
-      return MemoryView(batch);
+      return EncoderOutputView(batch);
     case Piece::Kind::kHead:
       return HeadInput(batch);
   }
@@ -214,7 +214,8 @@ AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
 
 AnyMatrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
   const Piece& piece = pieces_[index];
-  if (plan_.stream_storage(piece.stack) == Storage::kFloat32 && EntryOf(index) >= 0) return EntryGradient(index, batch);
+  if (plan_.residual_storage(piece.stack) == Storage::kFloat32 && EntryOf(index) >= 0)
+    return EntryGradient(index, batch);
   return shared_.gradient(piece.stack, piece.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
 }
 

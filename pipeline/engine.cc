@@ -22,12 +22,12 @@ Engine::Engine(const EngineSetup& setup)
                  .parts = parts_,
                  .tail = tail_,
                  .world = setup.world,
-                 .transfers = setup.devices != nullptr ? *setup.devices : setup.world,
+                 .transfers = setup.device_communicator != nullptr ? *setup.device_communicator : setup.world,
                  .trace = trace_,
                  .timeout = setup.timeout}) {
   HADAL_CHECK_EQ(grid_.replica(), pipeline_.replica);
-  HADAL_CHECK_EQ(setup.devices != nullptr, pipeline_.device_transfers);
-  if (setup.devices != nullptr) device_grid_.emplace(*setup.devices, pipeline_.grid);
+  HADAL_CHECK_EQ(setup.device_communicator != nullptr, pipeline_.device_transfers);
+  if (setup.device_communicator != nullptr) device_grid_.emplace(*setup.device_communicator, pipeline_.grid);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineSetup& setup) {
@@ -135,15 +135,15 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
     HADAL_RETURN_IF_ERROR(executor_.Run(program, inputs, result));
     HADAL_RETURN_IF_ERROR(profile.Drain());
   }
-  return profile.Share(stage().stream(), stage().parameters(), collectives_);
+  return profile.Gather(stage().stream(), stage().parameters(), collectives_);
 }
 
-absl::Status Engine::ShareWeights() {
+absl::Status Engine::DistributeWeights() {
   stage().parameters().RoundMasters(stage().stream());
   if (parts_.state.masters_are_spread()) {
     HADAL_RETURN_IF_ERROR(parts_.reduction.GatherWeights(stage().stream(), timeout_));
   }
-  return parts_.tied.ShareWeights(stage().stream(), stage().parameters(), timeout_);
+  return parts_.tied.DistributeWeights(stage().stream(), stage().parameters(), timeout_);
 }
 
 }  // namespace hadal

@@ -40,7 +40,7 @@ struct EngineSetup {
   absl::Duration timeout;  // of each wait for a peer
   // The communicator of the same ranks for device memory, connected as TransferPairs says (transfer_pairs.h). Null if
   // messages are in host memory (no pipeline.device_transfers).
-  Communicator* devices = nullptr;
+  Communicator* device_communicator = nullptr;
 };
 
 class Engine {
@@ -93,7 +93,7 @@ class Engine {
   // To be called after initialisation and after a load, which fill a rank's fp32 weights. Rounds the weights that
   // products read in bf16, sends them to the replicas that keep other masters, and sends tied tables to the other
   // stages that use them.
-  absl::Status ShareWeights();
+  absl::Status DistributeWeights();
 
  private:
   explicit Engine(const EngineSetup& setup);

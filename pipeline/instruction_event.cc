@@ -25,7 +25,7 @@ TraceKind KindOf(Operation operation) {
       return TraceKind::kOptimizer;
     case Operation::kGatherOverReplicas:
       return TraceKind::kGatherOverReplicas;
-    case Operation::kShareTiedWeights:
+    case Operation::kDistributeTiedWeights:
       return TraceKind::kTiedWeights;
   }
   return TraceKind::kStep;

@@ -2,10 +2,10 @@
 // (layers/layer_combination.h).
 //
 // A micro-batch's entries are stacked as [entries · rows, d]: first those received over the border, then one per layer
-// of the chunk. They stay from the micro-batch's forward to its backward, also with activation checkpointing, because
+// of the chunk. They stay from the micro-batch's forward to its backward, also with recomputation, because
 // later layers read them, in this chunk and in later ones. The whole matrix crosses the border after the chunk. A chunk
 // has one gradient buffer; layers add to it in descending order.
-// Storage: values as the stack's stream; the gradient in fp32.
+// Storage: values as the stack's residual stream; the gradient in fp32.
 // Memory: (slots + 1) · entries · rows · d elements at capacity; for inference no gradient.
 // Thread safety: one thread.
 #pragma once

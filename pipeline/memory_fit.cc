@@ -56,15 +56,15 @@ std::vector<int32_t> SegmentLengths(int32_t sublayers) {
 }
 
 struct Choice {
-  int32_t checkpoint_every = 0;
+  int32_t recompute_every = 0;
   Fullest fullest;
 };
 
 // The segment length whose fullest rank has the fewest bytes.
-absl::StatusOr<Choice> SmallestByCheckpointing(const Fit& fit, PipelineOptions options) {
+absl::StatusOr<Choice> SmallestByRecomputing(const Fit& fit, PipelineOptions options) {
   std::optional<Choice> best;
   for (const int32_t k : SegmentLengths(static_cast<int32_t>(fit.plan.sublayers.size()))) {
-    options.checkpoint_every = k;
+    options.recompute_every = k;
     HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, options));
     if (!best || fullest.bytes < best->fullest.bytes) best = Choice{k, fullest};
   }
@@ -115,32 +115,32 @@ std::string InWords(int64_t bytes) {
   return absl::StrCat(rounded, " (", bytes, " bytes)");
 }
 
-// `fullest`: of the rank that does not fit; `nearest`: the best that `options` with other checkpointing comes to.
+// `fullest`: of the rank that does not fit; `nearest`: the best that `options` with other recomputation comes to.
 absl::Status DoesNotFit(const Fit& fit, PipelineOptions options, const Fullest& fullest, const Choice& nearest) {
-  options.checkpoint_every = nearest.checkpoint_every;
+  options.recompute_every = nearest.recompute_every;
   return absl::ResourceExhaustedError(absl::StrCat(
       "rank ", fullest.rank, " needs ", InWords(fullest.bytes), ", but the limit is ", fit.limit(),
       " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
       fit.stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
                                             : "its share of what its GPU has free, less what the driver takes",
-      "). Nearest: pipeline.checkpoint_every = ", nearest.checkpoint_every, " needs ", InWords(nearest.fullest.bytes),
+      "). Nearest: pipeline.recompute_every = ", nearest.recompute_every, " needs ", InWords(nearest.fullest.bytes),
       nearest.fullest.bytes <= fit.limit()
           ? ", which fits."
           : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
                          LargestDepth(fit, options))));
 }
 
-// The checkpoint_every that fits.
+// The recompute_every that fits.
 absl::StatusOr<int32_t> FitCheckpointing(const Fit& fit, PipelineOptions options) {
-  if (fit.limit() == 0 && !options.checkpoint_auto) return options.checkpoint_every;
+  if (fit.limit() == 0 && !options.recompute_auto) return options.recompute_every;
   if (fit.limit() == 0) {
-    return absl::InvalidArgumentError("pipeline.checkpoint_auto needs pipeline.memory_limit_bytes.");
+    return absl::InvalidArgumentError("pipeline.recompute_auto needs pipeline.memory_limit_bytes.");
   }
-  if (options.checkpoint_auto) options.checkpoint_every = 0;
+  if (options.recompute_auto) options.recompute_every = 0;
   HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, options));
-  if (fullest.bytes <= fit.limit()) return options.checkpoint_every;
-  HADAL_ASSIGN_OR_RETURN(const Choice smallest, SmallestByCheckpointing(fit, options));
-  if (options.checkpoint_auto && smallest.fullest.bytes <= fit.limit()) return smallest.checkpoint_every;
+  if (fullest.bytes <= fit.limit()) return options.recompute_every;
+  HADAL_ASSIGN_OR_RETURN(const Choice smallest, SmallestByRecomputing(fit, options));
+  if (options.recompute_auto && smallest.fullest.bytes <= fit.limit()) return smallest.recompute_every;
   return DoesNotFit(fit, std::move(options), fullest, smallest);
 }
 
@@ -175,7 +175,7 @@ absl::StatusOr<PipelinePlan> MakeFittingPlan(const ModelPlan& plan, const BatchO
                                              const PipelineOptions& options, int ranks, int rank,
                                              const RankResources& resources, const Stream& stream) {
   PipelineOptions fitting = options;
-  HADAL_ASSIGN_OR_RETURN(fitting.checkpoint_every, FitCheckpointing({plan, batch, ranks, resources, stream}, options));
+  HADAL_ASSIGN_OR_RETURN(fitting.recompute_every, FitCheckpointing({plan, batch, ranks, resources, stream}, options));
   return MakePipelinePlan(plan, batch, fitting, ranks, rank, resources);
 }
 

@@ -31,11 +31,11 @@ int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline);
 int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline);
 
 // MakePipelinePlan's plan, of which every rank fits resources.memory_limit_bytes (0: nothing is compared). With
-// options.checkpoint_auto the plan's checkpoint_every is the smallest-recompute choice that fits (0 where no
-// checkpointing is needed, else the k with the fewest bytes), without it options'. A pure function: every rank decides
+// options.recompute_auto the plan's recompute_every is the smallest-recompute choice that fits (0 where no
+// recomputation is needed, else the k with the fewest bytes), without it options'. A pure function: every rank decides
 // the same.
 // Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit, of a
-// model whose layers are combined also the largest depth that does; InvalidArgument for checkpoint_auto without a
+// model whose layers are combined also the largest depth that does; InvalidArgument for recompute_auto without a
 // limit; MakePipelinePlan's.
 absl::StatusOr<PipelinePlan> MakeFittingPlan(const ModelPlan& plan, const BatchOptions& batch,
                                              const PipelineOptions& options, int ranks, int rank,

@@ -17,7 +17,7 @@
 
 namespace hadal {
 
-// Fills the fp32 weights that this rank keeps. Engine::ShareWeights gives the other ranks what they read of them.
+// Fills the fp32 weights that this rank keeps. Engine::DistributeWeights gives the other ranks what they read of them.
 absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout);
 

@@ -45,7 +45,7 @@ ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
     double forward = 0;
     for (int32_t s = plan.borders[g]; s < plan.borders[g + 1]; ++s) forward += plan.costs[s];
     costs.forward_seconds.push_back(forward);
-    costs.backward_seconds.push_back((plan.checkpoint_every > 0 ? 3 : 2) * forward);
+    costs.backward_seconds.push_back((plan.recompute_every > 0 ? 3 : 2) * forward);
   }
   return costs;
 }
@@ -189,7 +189,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.outstanding_sends = options.outstanding_sends;
   result.device_transfers = resources.device_transfers;
   result.save_buffer_bytes = options.save_buffer_bytes;
-  result.checkpoint_every = options.checkpoint_every;
+  result.recompute_every = options.recompute_every;
   result.graphs = options.graphs == GraphMode::kAuto;
   result.bucket_rows = options.bucket_rows;
   result.capacity = CapacityOf(plan.options, batch);

@@ -55,7 +55,7 @@ struct PipelinePlan {
   bool device_transfers = false;  // RankResources'
   int64_t save_buffer_bytes = 0;  // state that a save may copy aside before an update overwrites it
   ActivationCapacity capacity;
-  int32_t checkpoint_every = 0;             // activation checkpointing every k sublayers; 0: off
+  int32_t recompute_every = 0;              // recomputation every k sublayers; 0: off
   bool graphs = true;                       // work is launched as graphs where there is a device
   int64_t bucket_rows = 128;                // fewest rows that a device's micro-batches are rounded up to
   std::optional<DecoderOptions> decoder;    // beam search at validations, its sources no longer than training's

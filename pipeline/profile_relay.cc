@@ -27,9 +27,9 @@ absl::Status ProfileRelay::Drain() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Share(const Stream& stream,
-                                                                        const ParameterStore& parameters,
-                                                                        Collectives& world) const {
+absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Gather(const Stream& stream,
+                                                                         const ParameterStore& parameters,
+                                                                         Collectives& world) const {
   std::vector<double> mine;
   for (const ResidualProfile::Entry& entry : profile_.found) {
     mine.insert(mine.end(), {static_cast<double>(entry.parameter), entry.omega});

@@ -32,8 +32,8 @@ class ProfileRelay {
   absl::Status Drain();
   // All-gathers what the ranks of `world` found, sets the vectors that `parameters` holds to it, and returns all
   // entries in the order of the sublayers.
-  absl::StatusOr<std::vector<ResidualProfile::Entry>> Share(const Stream& stream, const ParameterStore& parameters,
-                                                            Collectives& world) const;
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> Gather(const Stream& stream, const ParameterStore& parameters,
+                                                             Collectives& world) const;
 
  private:
   struct Posted {

@@ -80,8 +80,8 @@ absl::Status ProgramExecutor::Execute(const Instruction& instruction) {
       return absl::OkStatus();
     case Operation::kGatherOverReplicas:
       return tail.GatherOverReplicas(*result_);
-    case Operation::kShareTiedWeights:
-      return tail.ShareTiedWeights(*result_);
+    case Operation::kDistributeTiedWeights:
+      return tail.DistributeTiedWeights(*result_);
   }
   HADAL_CHECK(false);  // no operation is left
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kOperationNames[kOperations] = {
     "receive_forward", "forward",        "send_forward",          "receive_backward",
     "backward",        "send_backward",  "reduce_tied_gradients", "reduce_over_replicas",
-    "global_norm",     "optimizer_step", "gather_over_replicas",  "share_tied_weights"};
+    "global_norm",     "optimizer_step", "gather_over_replicas",  "distribute_tied_weights"};
 
 absl::Status CheckShape(const ScheduleShape& shape, int rank) {
   if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1) {

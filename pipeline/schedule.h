@@ -69,8 +69,8 @@ enum class Operation : int32_t {
   kReduceOverReplicas,   // sums the gradients of all replicas of this stage
   kGlobalNorm,
   kOptimizerStep,
-  kGatherOverReplicas,  // gives every replica the weights that the others updated
-  kShareTiedWeights,    // sends an updated tied matrix to the stages that use it
+  kGatherOverReplicas,     // gives every replica the weights that the others updated
+  kDistributeTiedWeights,  // sends an updated tied matrix to the stages that use it
 };
 inline constexpr int kOperations = 12;
 inline constexpr int kTailOperations = 6;

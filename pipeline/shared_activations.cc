@@ -5,8 +5,8 @@ namespace hadal {
 void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose,
                                 ArenaLayout& layout) {
   width_ = plan.options.d_model;
-  source_storage_ = plan.stream_storage(Stack::kEncoder);
-  target_storage_ = plan.stream_storage(Stack::kDecoder);
+  source_storage_ = plan.residual_storage(Stack::kEncoder);
+  target_storage_ = plan.residual_storage(Stack::kDecoder);
   saved_slice_ = layout.ReserveBytes("activations", saved_bytes_);
   if (purpose == Purpose::kInference) return;
   const auto reserve = [&](int64_t rows, Storage storage) {
@@ -17,7 +17,7 @@ void SharedActivations::Reserve(const ModelPlan& plan, const ActivationCapacity&
   discard_slice_ = reserve(std::max(capacity.source_rows, capacity.target_rows), widest);
   source_slice_ = reserve(capacity.source_rows, source_storage_);
   target_slice_ = reserve(capacity.target_rows, target_storage_);
-  if (memory_apart()) memory_slice_ = reserve(capacity.source_rows, Storage::kFloat32);
+  if (encoder_output_apart()) encoder_output_slice_ = reserve(capacity.source_rows, Storage::kFloat32);
 }
 
 void SharedActivations::Bind(const Arena& arena) {
@@ -25,7 +25,7 @@ void SharedActivations::Bind(const Arena& arena) {
   discard_ = arena.Get<std::byte>(discard_slice_);
   source_gradient_ = arena.Get<std::byte>(source_slice_);
   target_gradient_ = arena.Get<std::byte>(target_slice_);
-  memory_gradient_ = arena.Get<float>(memory_apart() ? memory_slice_ : source_slice_);
+  encoder_output_gradient_ = arena.Get<float>(encoder_output_apart() ? encoder_output_slice_ : source_slice_);
 }
 
 }  // namespace hadal

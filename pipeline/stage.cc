@@ -15,7 +15,7 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
     const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),
                          .last = pipeline.last_sublayer(rank, c),
                          .slots = trains ? pipeline.peak_live[rank][c] : 1,
-                         .checkpoint_every = trains ? pipeline.checkpoint_every : 1,
+                         .recompute_every = trains ? pipeline.recompute_every : 1,
                          .purpose = purpose,
                          .on_device = stream.kind() != DeviceKind::kCpu,
                          .graphs = pipeline.graphs,

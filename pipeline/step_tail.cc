@@ -62,10 +62,10 @@ absl::Status StepTail::GatherOverReplicas(StepResult& result) {
   return absl::OkStatus();
 }
 
-absl::Status StepTail::ShareTiedWeights(StepResult& result) {
+absl::Status StepTail::DistributeTiedWeights(StepResult& result) {
   const Stopwatch watch;
   if (result.applied) {
-    HADAL_RETURN_IF_ERROR(parts_.tied.ShareWeights(stream(), parts_.stage.parameters(), timeout_));
+    HADAL_RETURN_IF_ERROR(parts_.tied.DistributeWeights(stream(), parts_.stage.parameters(), timeout_));
   }
   result.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();

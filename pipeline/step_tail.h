@@ -1,6 +1,6 @@
 // The tail of a training step, once after all its micro-batches: what a step makes of its gradients.
 //
-//   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → ShareTiedWeights
+//   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → DistributeTiedWeights
 // A verb an instruction of the program (schedule.h); the executor's switch calls them. From the norm on, all ranks have
 // decided the same: whether the update is applied. Times are added to the result's.
 // Threads: one a rank. Blocking: all. Every rank makes every call at the same place.
@@ -60,7 +60,7 @@ class StepTail {
   absl::Status ComputeNorm(std::span<const LossSums> losses, StepResult& result);
   void Update(StepResult& result);
   absl::Status GatherOverReplicas(StepResult& result);
-  absl::Status ShareTiedWeights(StepResult& result);
+  absl::Status DistributeTiedWeights(StepResult& result);
 
  private:
   const Stream& stream() const { return parts_.stage.stream(); }

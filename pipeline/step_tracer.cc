@@ -17,7 +17,7 @@
 namespace hadal {
 namespace {
 
-// 9 MiB a rank. A step of 500 micro-batches of 60 checkpointed segments fits; what does not is counted.
+// 9 MiB a rank. A step of 500 micro-batches of 60 recomputed segments fits; what does not is counted.
 constexpr int64_t kMostEvents = int64_t{1} << 17;
 constexpr const char* kWhat = "trace";
 

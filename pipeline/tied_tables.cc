@@ -110,7 +110,8 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterSt
   return absl::OkStatus();
 }
 
-absl::Status TiedTables::ShareWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout) {
+absl::Status TiedTables::DistributeWeights(const Stream& stream, const ParameterStore& parameters,
+                                           absl::Duration timeout) {
   for (const Table& table : tables_) {
     const int owner = table.uses[0].rank;
     std::vector<int> readers;

@@ -30,7 +30,7 @@ class TiedTables {
   // Sums each table's gradients into its first use's, on the owner.
   absl::Status ReduceGradients(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
   // Sends the owner's weights to every rank that uses the table.
-  absl::Status ShareWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
+  absl::Status DistributeWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
 
  private:
   struct Use {

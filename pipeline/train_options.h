@@ -46,11 +46,11 @@ struct PipelineOptions {
   // First sublayer of each chunk but the first, in order of depth; empty: balanced by cost.
   std::vector<int32_t> split;
   int32_t outstanding_sends = 2;  // k, messages a channel may have under way
-  int32_t checkpoint_every = 0;   // activation checkpointing every k sublayers; 0: off
+  int32_t recompute_every = 0;    // recomputation every k sublayers; 0: off
   // A rank's arena must fit, or the run is refused. 0: none asked for; a run's limit is then a rank's share of what is
   // free (launch/rank_device.h).
   int64_t memory_limit_bytes = 0;
-  bool checkpoint_auto = false;       // in place of checkpoint_every what fits memory_limit_bytes (memory_fit.h)
+  bool recompute_auto = false;        // in place of recompute_every what fits memory_limit_bytes (memory_fit.h)
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
   // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold
   // it up; 0: waits.

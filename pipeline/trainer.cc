@@ -59,20 +59,21 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                               .sink = trainer->IsMain() ? &surroundings.sink : nullptr}));
   }
   Communicator& communicator = surroundings.communicator;
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create({.plan = plan,
-                                                                   .pipeline = pipeline,
-                                                                   .stream = surroundings.stream,
-                                                                   .purpose = Purpose::kTraining,
-                                                                   .world = communicator,
-                                                                   .timeout = WaitTimeout(options),
-                                                                   .devices = surroundings.devices});
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create({.plan = plan,
+                      .pipeline = pipeline,
+                      .stream = surroundings.stream,
+                      .purpose = Purpose::kTraining,
+                      .world = communicator,
+                      .timeout = WaitTimeout(options),
+                      .device_communicator = surroundings.device_communicator});
   HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
   trainer->engine_ = *std::move(engine);
   trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));
   const ParameterStore& parameters = trainer->engine_->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream,
                                              trainer->engine_->grid().pipeline(), WaitTimeout(options)));
-  HADAL_RETURN_IF_ERROR(trainer->engine_->ShareWeights());
+  HADAL_RETURN_IF_ERROR(trainer->engine_->DistributeWeights());
   if (options.depth.enabled) {
     HADAL_ASSIGN_OR_RETURN(trainer->depth_,
                            DepthRecorder::Create(options, plan, pipeline, surroundings.train, *trainer->engine_,
@@ -91,7 +92,7 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
   progress_ = *progress;
   order_.Continue(progress_.epoch_start);
   weights_loaded_ = true;
-  HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
+  HADAL_RETURN_IF_ERROR(engine_->DistributeWeights());
   return true;
 }
 
@@ -99,13 +100,13 @@ absl::Status Trainer::Resume(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(directory, /*weights_only=*/false));
   order_.Continue(progress_.epoch_start);
   weights_loaded_ = true;
-  return engine_->ShareWeights();
+  return engine_->DistributeWeights();
 }
 
 absl::Status Trainer::InitializeFrom(const std::string& directory) {
   HADAL_RETURN_IF_ERROR(checkpoints_->Load(directory, /*weights_only=*/true).status());
   weights_loaded_ = true;
-  return engine_->ShareWeights();
+  return engine_->DistributeWeights();
 }
 
 StepScalars Trainer::Scalars() const {
@@ -174,7 +175,7 @@ absl::Status Trainer::GoBack() {
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
   const int64_t step = progress_.step;
   absl::StatusOr<TrainingProgress> progress = health_.GoBack(now, loaded ? std::optional(progress_) : std::nullopt);
-  if (!progress.ok()) return AsShared(progress.status());
+  if (!progress.ok()) return AsCommonError(progress.status());
   progress_ = *progress;
   Warn(absl::StrCat(skipped, " steps in a row were left out; went back to the checkpoint of step ", step));
   return absl::OkStatus();

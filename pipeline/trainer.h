@@ -44,8 +44,8 @@ namespace hadal {
 
 // What a trainer needs beside its options. Referenced objects must outlive it.
 struct TrainingSurroundings {
-  Communicator& communicator;       // the world's: stages × replicas
-  Communicator* devices = nullptr;  // see EngineSetup
+  Communicator& communicator;                   // the world's: stages × replicas
+  Communicator* device_communicator = nullptr;  // see EngineSetup
   Stream stream;
   const Corpus& train;
   const Corpus* validation = nullptr;  // may be null

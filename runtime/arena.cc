@@ -69,7 +69,7 @@ absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout, Device* device)
   if (base == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot allocate the arena of ", arena.bytes(), " bytes: ", std::strerror(errno),
-        ". Try more pipeline stages, pipeline.checkpoint_every, or smaller micro-batches (see `hadal plan`)."));
+        ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`)."));
   }
   arena.on_device_.base = static_cast<std::byte*>(base);
   arena.host_.base = arena.on_device_.base + arena.on_device_.bytes;
@@ -95,7 +95,7 @@ absl::Status Arena::MakeResident(const Stream& stream) {
   if (status.ok()) return status;
   return absl::ResourceExhaustedError(absl::StrCat(
       "this host cannot give the ", bytes(), " bytes of the arena: ", status.message(),
-      ". Try more pipeline stages, pipeline.checkpoint_every, or smaller micro-batches (see `hadal plan`)."));
+      ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`)."));
 }
 
 absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& device) {
@@ -108,7 +108,7 @@ absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& devic
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot allocate the arena's ", bytes, " bytes ", where, " (", device.Name(), ", ",
                      device.FreeBytes(), " bytes free): ", memory.status().message(),
-                     ". Try more pipeline stages, pipeline.checkpoint_every, or smaller micro-batches."));
+                     ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches."));
   };
   const int64_t device_bytes = std::max(layout.device_bytes(), ArenaLayout::kAlignmentBytes);
   HADAL_ASSIGN_OR_RETURN(arena.on_device_.base, of_part(device.Allocate(device_bytes), "on the device", device_bytes));

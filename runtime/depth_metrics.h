@@ -3,13 +3,13 @@
 //   in the step's own micro-batches (Frobenius norms over all their rows; gradients of the mean loss a target token):
 //     parameter_gradient     ‖∂L/∂W‖ of the sublayer's parameters
 //     update_ratio           ‖ΔW‖ / ‖W‖ of one update, W after it
-//     output_gradient        ‖∂L/∂x‖ of the stream after the sublayer
+//     output_gradient        ‖∂L/∂x‖ of the residual stream after the sublayer
 //     norm_output_gradient   ‖∂L/∂n‖ of its LayerNorm's output
 //     norm_input_gradient    ‖∂L/∂s‖ of its LayerNorm's input (B2T, arXiv 2206.00330, figure 4)
 //   in the probe (a few sentences that never change; dropout off; weights after the update):
-//     output                 root mean square of the stream after the sublayer
+//     output                 root mean square of the residual stream after the sublayer
 //     norm_input             of its LayerNorm's input: the mean norm of a row over sqrt(d)
-//     similarity             mean cosine between the rows of the stream after the sublayer and before it
+//     similarity             mean cosine between the rows of the residual stream after the sublayer and before it
 //     active                 share of a feed-forward's hidden numbers that ReLU lets through
 //     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F is the decoder's output
 //                            [rows, d], θ_0 the run's first weights (DeepNet, arXiv 2203.00555, figure 3)

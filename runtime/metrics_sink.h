@@ -41,7 +41,7 @@ struct RunInfo {
 // How one stage spent the wall time of one step.
 struct StageTimes {
   double forward_seconds = 0;
-  double recompute_seconds = 0;  // activation checkpointing's second forward
+  double recompute_seconds = 0;  // recomputation's second forward
   double backward_seconds = 0;
   double wait_seconds = 0;           // idle, for a neighbour's message
   double communication_seconds = 0;  // posting, copying and reducing

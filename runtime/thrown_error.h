@@ -15,7 +15,7 @@ absl::Status ErrorOfException();
 
 // Returns what body() returns, an absl::Status or StatusOr, or the error of what it throws.
 template <typename Body>
-auto CatchErrors(const Body& body) -> decltype(body()) {
+auto CatchExceptions(const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (...) {

@@ -97,12 +97,12 @@ void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
 
   TransposeTile(queries_of(args.q.floats()), static_cast<float>(kLog2E * scale), scratch + layout.queries_t, kTile);
   MultiplyKeysByQueries(tile, keys_of(args.k.floats()), scratch + layout.queries_t, m.probabilities);
-  TransposeTile(queries_of(args.d_context.floats()), 1.0f, scratch + layout.d_context_t, kTile);
-  MultiplyKeysByQueries(tile, keys_of(args.v.floats()), scratch + layout.d_context_t, m.d_scores);
+  TransposeTile(queries_of(args.d_output.floats()), 1.0f, scratch + layout.d_output_t, kTile);
+  MultiplyKeysByQueries(tile, keys_of(args.v.floats()), scratch + layout.d_output_t, m.d_scores);
   BackwardOfSoftmax(args, pair, tile, m);
 
-  CopyTile(queries_of(args.d_context.floats()), scratch + layout.d_context);
-  AddSumOverQueries(tile, args.dropout.active() ? m.dropped : m.probabilities, scratch + layout.d_context, width,
+  CopyTile(queries_of(args.d_output.floats()), scratch + layout.d_output);
+  AddSumOverQueries(tile, args.dropout.active() ? m.dropped : m.probabilities, scratch + layout.d_output, width,
                     scratch + layout.d_values);
   CopyTile(queries_of(args.q.floats()), scratch + layout.queries);
   AddSumOverQueries(tile, m.d_scores, scratch + layout.queries, width, scratch + layout.d_keys);

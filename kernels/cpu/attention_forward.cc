@@ -63,7 +63,7 @@ HWY_INLINE Vec ExponentialsOverKeys(const AttentionForwardArgs& args, const cpu:
   return sum;
 }
 
-// Softmax down the columns without the division; the context is divided instead. Stores for the tile's queries 1/sum
+// Softmax down the columns without the division; the output is divided instead. Stores for the tile's queries 1/sum
 // and the natural logarithm of the sum of exponentials.
 void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                      float* scores, float* reciprocals, float* log_sums) {
@@ -89,7 +89,7 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
 
   float* queries_t = scratch + layout.queries_t;
   float* scores = scratch + layout.probabilities;
-  float* context = scratch + layout.output;
+  float* output = scratch + layout.output;
   TransposeTile(args.q.floats().Rows(first_row, tile.queries).Columns(first_column, head_width), scale, queries_t,
                 kTile);
   MultiplyKeysByQueries(tile, args.k.floats().Rows(pair.first_key, pair.keys).Columns(first_column, head_width),
@@ -97,19 +97,19 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
   HWY_ALIGN float reciprocals[kTile];
   HWY_ALIGN float log_sums[kTile];
   SoftmaxOverKeys(args, pair, tile, scores, reciprocals, log_sums);
-  SumOverKeys(tile, scores, scratch + layout.keys, width, context);
+  SumOverKeys(tile, scores, scratch + layout.keys, width, output);
   for (int64_t i = 0; i < tile.queries; ++i) {
-    StoreScaledRow(context + i * width, reciprocals[i], args.context.floats().row(first_row + i) + first_column,
+    StoreScaledRow(output + i * width, reciprocals[i], args.output.floats().row(first_row + i) + first_column,
                    head_width);
     args.log_sum_exp.row(first_row + i)[pair.head] = log_sums[i];
   }
 }
 
-// For queries without a key: the context is 0.
+// For queries without a key: the output is 0.
 void ForwardWithoutKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {
-    std::fill_n(args.context.floats().row(i) + pair.head * head_width, head_width, 0.0f);
+    std::fill_n(args.output.floats().row(i) + pair.head * head_width, head_width, 0.0f);
     args.log_sum_exp.row(i)[pair.head] = -kInfinity;
   }
 }

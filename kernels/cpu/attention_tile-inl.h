@@ -71,7 +71,7 @@ HWY_INLINE void MultiplyKeysByQueries(const AttentionTile& tile, const ConstMatr
   }
 }
 
-// out[i, d] = Σ_j weights[j, i] · rows[j, d]: the context from P and V, dQ from dS and K. `width`: columns of rows and
+// out[i, d] = Σ_j weights[j, i] · rows[j, d]: the output from P and V, dQ from dS and K. `width`: columns of rows and
 // out.
 HWY_INLINE void SumOverKeys(const AttentionTile& tile, const float* weights, const float* rows, int64_t width,
                             float* out) {

@@ -17,7 +17,7 @@ inline constexpr int64_t kAttentionTile = 32;
 inline constexpr int64_t kCausalStrip = 8;
 
 struct AttentionPair {
-  int64_t first_query, queries;  // rows of q, context
+  int64_t first_query, queries;  // rows of q, output
   int64_t first_key, keys;       // rows of k, v
   int32_t head;
 };
@@ -62,13 +62,13 @@ struct AttentionScratchLayout {
       return offset;
     };
     queries_t = reserve(head_width * kAttentionTile);
-    d_context_t = reserve(head_width * kAttentionTile);
+    d_output_t = reserve(head_width * kAttentionTile);
     probabilities = reserve(max_length * kAttentionTile);
     dropped = reserve(max_length * kAttentionTile);
     d_scores = reserve(max_length * kAttentionTile);
     keys = reserve(max_length * width);
     queries = reserve(kAttentionTile * width);
-    d_context = reserve(kAttentionTile * width);
+    d_output = reserve(kAttentionTile * width);
     output = reserve(kAttentionTile * width);
     d_keys = reserve(max_length * width);
     d_values = reserve(max_length * width);
@@ -76,14 +76,14 @@ struct AttentionScratchLayout {
 
   int64_t total = 0;
   int64_t queries_t;         // Qᵀ, scaled [D, T]
-  int64_t d_context_t;       // dOᵀ [D, T]
+  int64_t d_output_t;        // dOᵀ [D, T]
   int64_t probabilities;     // scores, then probabilities, then score gradients, transposed [L, T]
   int64_t dropped;           // probabilities after dropout, transposed [L, T]
   int64_t d_scores;          // gradients of the probabilities, transposed [L, T]
   int64_t keys;              // K, in the forward V [L, W]
   int64_t queries;           // Q of a tile [T, W]
-  int64_t d_context;         // dO of a tile [T, W]
-  int64_t output;            // the context or dQ of a tile [T, W]
+  int64_t d_output;          // dO of a tile [T, W]
+  int64_t output;            // the output or dQ of a tile [T, W]
   int64_t d_keys, d_values;  // [L, W]
 };
 

@@ -70,9 +70,9 @@ HWY_INLINE float Exponentials(const CachedHead& head, float* HWY_RESTRICT weight
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// context[0, D) = scale · Σ_p weights[p] · value_p
+// output[0, D) = scale · Σ_p weights[p] · value_p
 HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT weights, float scale,
-                            float* HWY_RESTRICT context) {
+                            float* HWY_RESTRICT output) {
   const Tag d;
   const int64_t lanes = hn::Lanes(d);
   const auto value_at = [&](int64_t p) { return head.values + head.index[p] * head.cache_row_width; };
@@ -82,7 +82,7 @@ HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT we
     for (int64_t p = 0; p < head.length; ++p) {
       sum = hn::MulAdd(hn::Set(d, weights[p]), hn::LoadU(d, value_at(p) + j), sum);
     }
-    hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, context + j);
+    hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, output + j);
   }
   const int64_t rest = head.head_width - j;
   if (rest == 0) return;
@@ -90,7 +90,7 @@ HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT we
   for (int64_t p = 0; p < head.length; ++p) {
     sum = hn::MulAdd(hn::Set(d, weights[p]), LoadPartial(d, value_at(p) + j, rest, 0.0f), sum);
   }
-  StorePartial(d, hn::Mul(sum, hn::Set(d, scale)), context + j, rest);
+  StorePartial(d, hn::Mul(sum, hn::Set(d, scale)), output + j, rest);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64
   const int64_t columns = args.q.columns;
   const int64_t head_width = columns / args.heads;
   const ConstMatrix q = args.q.floats(), cache = args.cache.floats();
-  const Matrix context = args.context.floats();
+  const Matrix output = args.output.floats();
   for (int64_t i = begin; i < end; ++i) {
     for (int64_t column = 0; column < columns; column += head_width) {
       const CachedHead head = {.query = q.row(i) + column,
@@ -110,7 +110,7 @@ void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64
                                .length = args.lengths[i],
                                .head_width = head_width};
       const float sum = Exponentials(head, weights);
-      SumOfValues(head, weights, 1.0f / sum, context.row(i) + column);
+      SumOfValues(head, weights, 1.0f / sum, output.row(i) + column);
     }
   }
 }

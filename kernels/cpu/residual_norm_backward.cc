@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 // ResidualNormBackwardArgs::partials, in the order of the fields. Null where that sum is not wanted.
 struct BlockSums {
   BlockSums(const ResidualNormBackwardArgs& args, int64_t block)
-      : width(args.d_stream.columns), base(args.partials.data + block * kResidualNormSums * width) {
+      : width(args.d_residual.columns), base(args.partials.data + block * kResidualNormSums * width) {
     bias = Zeroed(0, !args.d_bias.empty());
     scale = Zeroed(1, !args.d_normed.empty());
     shift = Zeroed(2, !args.d_normed.empty());
@@ -42,7 +42,7 @@ struct RowMeans {
 
 // Also adds the row to the block's d_scale and d_shift.
 HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, const BlockSums& sums) {
-  const int64_t width = args.d_stream.columns;
+  const int64_t width = args.d_residual.columns;
   const float *dn = args.d_normed.floats().row(row), *s = args.sum.floats().row(row), *scale = args.scale.data;
   const float mean = args.mean[row], rstd = args.rstd[row];
   float *d_scale = sums.scale, *d_shift = sums.shift;
@@ -60,25 +60,25 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
   return means;
 }
 
-// ds of one row; from it d_stream, d_branch, d_skip and the block's sums. Reads each column before it writes it, so
-// that d_stream may alias d_normed or d_sum.
+// ds of one row; from it d_residual, d_branch, d_skip and the block's sums. Reads each column before it writes it, so
+// that d_residual may alias d_normed or d_sum.
 HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, const RowMeans means,
                             DropoutWindow& window, const BlockSums& sums) {
-  const int64_t width = args.d_stream.columns;
+  const int64_t width = args.d_residual.columns;
   const bool norm = !args.d_normed.empty();
   const float* dn = norm ? args.d_normed.floats().row(row) : nullptr;
   const float* s = norm ? args.sum.floats().row(row) : nullptr;
   const float* scale = args.scale.data;
   const float mean = norm ? args.mean[row] : 0.0f, rstd = norm ? args.rstd[row] : 0.0f;
   const float* d_sum = args.d_sum.empty() ? nullptr : args.d_sum.floats().row(row);
-  float* d_stream = args.d_stream.floats().row(row);
+  float* d_residual = args.d_residual.floats().row(row);
   float* d_branch = args.d_branch.empty() ? nullptr : args.d_branch.floats().row(row);
   float* d_skip = args.d_skip.empty() ? nullptr : args.d_skip.row(row);
   const bool dropout = d_branch != nullptr && args.dropout.active();
   const float residual_gain = d_branch != nullptr ? args.residual_gain : 1.0f;  // the norm alone: s = x
   const float branch_gain = args.branch_gain, skip_gain = args.skip_gain;
   const float* omega = args.learned_residual_gain.data;
-  const float* x = omega != nullptr ? args.stream.floats().row(row) : nullptr;
+  const float* x = omega != nullptr ? args.residual.floats().row(row) : nullptr;
   const bool learned = !args.learned_branch_gain.empty();
   const float learned_gain = learned ? args.learned_branch_gain[0] : 1.0f;
   const float* y = learned ? args.branch.floats().row(row) : nullptr;
@@ -105,7 +105,7 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
         hn::StoreU(hn::MulAdd(dx, hn::LoadU(d, x + c), hn::LoadU(d, d_omega)), d, d_omega);
         dx = hn::Mul(dx, hn::LoadU(d, omega + c));
       }
-      hn::StoreU(dx, d, d_stream + c);
+      hn::StoreU(dx, d, d_residual + c);
       if (d_branch == nullptr) return;
       auto db = hn::Mul(hn::Set(d, branch_gain), ds);
       if (factors != nullptr) db = hn::Mul(db, hn::LoadU(d, factors + c));
@@ -123,7 +123,7 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
 }
 
 void ResidualNormBackwardBlocks(const ResidualNormBackwardArgs& args, int64_t begin_block, int64_t end_block) {
-  const int64_t rows = args.d_stream.rows, width = args.d_stream.columns;
+  const int64_t rows = args.d_residual.rows, width = args.d_residual.columns;
   DropoutWindow window(args.dropout, std::min(rows, end_block * kResidualNormRowBlock) * width);
   for (int64_t block = begin_block; block < end_block; ++block) {
     const BlockSums sums(args, block);
@@ -171,8 +171,8 @@ HWY_EXPORT(SumBlocks);
 }  // namespace
 
 void cpu::ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
-  const int64_t width = args.d_stream.columns;
-  const int64_t blocks = (args.d_stream.rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock;
+  const int64_t width = args.d_residual.columns;
+  const int64_t blocks = (args.d_residual.rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock;
   stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ResidualNormBackwardBlocks)(args, begin, end);
   });

@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 
 // s of one row: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)), f the dropout factor.
 HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, DropoutWindow& window, float* s) {
-  const int64_t width = args.stream.columns;
-  const float* x = args.stream.floats().row(row);
+  const int64_t width = args.residual.columns;
+  const float* x = args.residual.floats().row(row);
   const float* y = args.branch.floats().row(row);
   const float* bias = args.bias.data;
   const float* skip = args.skip.empty() ? nullptr : args.skip.floats().row(row);
@@ -41,7 +41,7 @@ HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, Dr
 
 // LayerNorm of one row: n = (s − mean)·rstd·scale + shift. `n` may be `s`.
 HWY_INLINE void NormRow(const ResidualNormForwardArgs& args, int64_t row, const float* s, float* n) {
-  const int64_t width = args.stream.columns;
+  const int64_t width = args.residual.columns;
   const float mean = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR { return hn::LoadU(d, s + c); }) / width;
   const float squares = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean));
@@ -59,10 +59,10 @@ HWY_INLINE void NormRow(const ResidualNormForwardArgs& args, int64_t row, const 
 }
 
 void ResidualNormForwardRows(const ResidualNormForwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.stream.columns;
+  const int64_t width = args.residual.columns;
   DropoutWindow window(args.dropout, end * width);
   for (int64_t row = begin; row < end; ++row) {
-    const float* s = args.stream.floats().row(row);
+    const float* s = args.residual.floats().row(row);
     if (!args.branch.empty()) {
       // Where s is not wanted, n's row holds s until it is normalised in place.
       float* to = args.sum.empty() ? args.normed.floats().row(row) : args.sum.floats().row(row);
@@ -87,7 +87,7 @@ HWY_EXPORT(ResidualNormForwardRows);
 }  // namespace
 
 void cpu::ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args) {
-  stream.ForRanges(args.stream.rows, kResidualNormRowBlock, [&](int64_t begin, int64_t end) {
+  stream.ForRanges(args.residual.rows, kResidualNormRowBlock, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ResidualNormForwardRows)(args, begin, end);
   });
 }

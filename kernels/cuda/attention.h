@@ -60,7 +60,7 @@ struct AttentionForwardArgs {
   int64_t query_tile_capacity = 0;
   DeviceMatrix<const T> q, k, v;  // [Rq, H·D], [Rk, H·D]
   DeviceDropout dropout;
-  DeviceMatrix<T> context;          // [Rq, H·D] (=)
+  DeviceMatrix<T> output;           // [Rq, H·D] (=)
   DeviceMatrix<float> log_sum_exp;  // [H, Rq] (=)
 };
 template <typename T>
@@ -73,7 +73,7 @@ struct AttentionBackwardArgs {
   int64_t query_tile_capacity = 0, key_tile_capacity = 0;
   DeviceMatrix<const T> q, k, v;
   DeviceMatrix<const float> log_sum_exp;  // [H, Rq]
-  DeviceMatrix<const T> d_context;        // [Rq, H·D]
+  DeviceMatrix<const T> d_output;         // [Rq, H·D]
   DeviceDropout dropout;
   DeviceMatrix<T> d_q;            // [Rq, H·D] (=)
   DeviceMatrix<T> d_k, d_v;       // [Rk, H·D] (=)

@@ -31,7 +31,7 @@ struct QueryThread {
 // Reads 32 keys and values from `first_key` on. Every thread of the block must call it.
 template <typename T, int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int64_t first_key,
-                            Shared<float> queries, Shared<float> d_contexts, Shared<float> others, Pairs& pairs) {
+                            Shared<float> queries, Shared<float> d_outputs, Shared<float> others, Pairs& pairs) {
   const int64_t column = at.head * at.width;
   Barrier();
   LoadTile<kWidth, kOtherRows>(others, args.k, first_key, at.tile.key_end, column, at.width, 1.0f);
@@ -48,12 +48,12 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThr
   Barrier();
   LoadTile<kWidth, kOtherRows>(others, args.v, first_key, at.tile.key_end, column, at.width, 1.0f);
   Barrier();
-  DotRows<kWidth>(d_contexts, at.row, others, at.group, pairs.d_weight);
+  DotRows<kWidth>(d_outputs, at.row, others, at.group, pairs.d_weight);
 }
 
 // The d_q kernel's memory of a block.
 struct QueryTiles {
-  Shared<float> queries, d_contexts, others, gradients;
+  Shared<float> queries, d_outputs, others, gradients;
 };
 
 // d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most 32 keys
@@ -62,7 +62,7 @@ template <typename T, int kWidth>
 HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const AttentionTile& tile,
                                      const QueryTiles& tiles) {
   constexpr int kRows = kBlockRows<kWidth>;
-  const auto [queries, d_contexts, others, gradients] = tiles;
+  const auto [queries, d_outputs, others, gradients] = tiles;
   QueryThread at;
   at.tile = tile;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
@@ -74,12 +74,12 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
   if (at.row < at.tile.rows) at.log_sum_exp = Load(args.log_sum_exp.row(at.head) + at.query);
   if (args.dropout.active()) at.position = Load(args.dropout.position);
   LoadTile<kWidth, kRows>(queries, args.q, at.tile.first, at.tile.query_end, column, at.width, ScaleOf(at.width));
-  LoadTile<kWidth, kRows>(d_contexts, args.d_context, at.tile.first, at.tile.query_end, column, at.width, 1.0f);
+  LoadTile<kWidth, kRows>(d_outputs, args.d_output, at.tile.first, at.tile.query_end, column, at.width, 1.0f);
 
   Pairs pairs;
   float first = 0.0f, probabilities = 0.0f, products = 0.0f;  // r, Σ P, Σ P (dP − r)
   for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kOtherRows) {
-    FillPairs<T, kWidth>(args, at, key, queries, d_contexts, others, pairs);
+    FillPairs<T, kWidth>(args, at, key, queries, d_outputs, others, pairs);
     if (key == at.tile.key_begin) first = ShuffleFrom(pairs.d_weight[0], ThreadIndex() % kWarp / kGroups * kGroups);
     HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
       probabilities += pairs.probability[j];
@@ -93,7 +93,7 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
   OwnColumns<kWidth> d_query;
   const bool one_tile = at.keys_end - at.tile.key_begin <= kOtherRows;
   for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kOtherRows) {
-    if (!one_tile) FillPairs<T, kWidth>(args, at, key, queries, d_contexts, others, pairs);
+    if (!one_tile) FillPairs<T, kWidth>(args, at, key, queries, d_outputs, others, pairs);
     float d_scores[kRowsOfThread];
     HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
       d_scores[j] = pairs.probability[j] * ((DProbability(pairs, j, args.dropout) - first) - mean);
@@ -115,12 +115,12 @@ template <typename T, int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradientKernel(AttentionBackwardArgs<T> args) {
   constexpr int kRows = kBlockRows<kWidth>;
   HADAL_SHARED(float, queries, (kTileFloats<kWidth, kRows>));
-  HADAL_SHARED(float, d_contexts, (kTileFloats<kWidth, kRows>));
+  HADAL_SHARED(float, d_outputs, (kTileFloats<kWidth, kRows>));
   HADAL_SHARED(float, others, (kTileFloats<kWidth, kOtherRows>));
   HADAL_SHARED(float, gradients, kRows* kScoreStride);
   ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
     const AttentionTile part = PartOfBlock<kWidth>(tile);
-    if (part.rows > 0) GradientsOfQueries<T, kWidth>(args, part, {queries, d_contexts, others, gradients});
+    if (part.rows > 0) GradientsOfQueries<T, kWidth>(args, part, {queries, d_outputs, others, gradients});
   });
 }
 
@@ -177,7 +177,7 @@ HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, cons
 // The d_k, d_v kernel's memory of a block.
 struct KeyTiles {
   Shared<float> keys, values;
-  Shared<float> others;              // queries, d_context, queries
+  Shared<float> others;              // queries, d_output, queries
   Shared<float> weights, gradients;  // f·P, ds
 };
 
@@ -217,7 +217,7 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const At
     }
     StoreScores(weights, at.row, at.group, dropped);
     Barrier();
-    LoadTile<kWidth, kOtherRows>(others, args.d_context, query, at.tile.query_end, column, at.width, 1.0f);
+    LoadTile<kWidth, kOtherRows>(others, args.d_output, query, at.tile.query_end, column, at.width, 1.0f);
     Barrier();
     DotRows<kWidth>(values, at.row, others, at.group, pairs.d_weight);
     AddWeightedRows<kWidth>(weights, at.row, others, at.group, d_value);
@@ -272,7 +272,7 @@ void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args
   HADAL_CHECK_LE(shape.head_width, kWidestHead);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   if (args.query_tile_capacity > 0) {
-    HADAL_CHECK(args.query_tiles && args.q && args.log_sum_exp && args.d_context && args.d_q && args.row_terms);
+    HADAL_CHECK(args.query_tiles && args.q && args.log_sum_exp && args.d_output && args.d_q && args.row_terms);
   }
   if (args.key_tile_capacity > 0) HADAL_CHECK(args.key_tiles && args.k && args.v && args.d_k && args.d_v);
   if constexpr (std::is_same_v<T, BFloat16>) {

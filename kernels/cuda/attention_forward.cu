@@ -57,7 +57,7 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
       args.shape.causal ? tile.key_begin + (tile.first + tile.rows - tile.query_begin) : int64_t{tile.key_end};
   const int64_t own_end = args.shape.causal ? tile.key_begin + (query - tile.query_begin) + 1 : int64_t{tile.key_end};
   OnlineSoftmax softmax;
-  OwnColumns<kWidth> context;
+  OwnColumns<kWidth> output;
   for (int64_t first_key = tile.key_begin; first_key < keys_end; first_key += kOtherRows) {
     Barrier();  // the previous iteration's values have been read
     LoadTile<kWidth, kOtherRows>(others, args.k, first_key, tile.key_end, column, width, 1.0f);
@@ -66,7 +66,7 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
     DotRows<kWidth>(queries, row, others, group, scores);
     const uint32_t seen = BitsBelow(first_key + kRowsOfThread * group, own_end);
     const float correction = Advance<T>(seen, scores, softmax);
-    HADAL_UNROLL for (int c = 0; c < kWidth / kGroups; ++c) context.v[c] *= correction;
+    HADAL_UNROLL for (int c = 0; c < kWidth / kGroups; ++c) output.v[c] *= correction;
     if (args.dropout.active()) {
       const int64_t key_block = (first_key - tile.key_begin) / kRowsOfThread + group;
       const uint32_t kept = KeptKeys(args.dropout, position, query, args.shape.heads, head, key_block);
@@ -78,11 +78,11 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
     Barrier();  // the keys have been read, the weights are written
     LoadTile<kWidth, kOtherRows>(others, args.v, first_key, tile.key_end, column, width, 1.0f);
     Barrier();
-    AddWeightedRows<kWidth>(weights, row, others, group, context);
+    AddWeightedRows<kWidth>(weights, row, others, group, output);
   }
   if (row >= tile.rows) return;
-  const float inverse = softmax.sum == 0.0f ? 0.0f : 1.0f / softmax.sum;  // no keys: a context of 0
-  StoreOwnColumns<kWidth>(context, inverse, args.context.row(query) + column, group, width);
+  const float inverse = softmax.sum == 0.0f ? 0.0f : 1.0f / softmax.sum;  // no keys: a output of 0
+  StoreOwnColumns<kWidth>(output, inverse, args.output.row(query) + column, group, width);
   if (group == 0) Store(args.log_sum_exp.row(head) + query, softmax.maximum + Log(softmax.sum));
 }
 
@@ -116,7 +116,7 @@ void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args) 
   HADAL_CHECK_GE(args.shape.heads, 1);
   HADAL_CHECK_GE(args.shape.head_width, 1);
   HADAL_CHECK_LE(args.shape.head_width, kWidestHead);
-  HADAL_CHECK(args.query_tiles && args.q && args.k && args.v && args.context && args.log_sum_exp);
+  HADAL_CHECK(args.query_tiles && args.q && args.k && args.v && args.output && args.log_sum_exp);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (OnTensorCores<T>(args.shape.head_width)) return TensorAttentionForward(stream, args);

@@ -64,7 +64,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
   Barrier();
   const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));
   const int32_t length = Load(args.lengths + BlockX());
-  float maximum = MinusInfinity(), sum = 0.0f, context = 0.0f;
+  float maximum = MinusInfinity(), sum = 0.0f, output = 0.0f;
   for (int32_t first = 0; first < length; first += kThreads) {
     const DevicePointer<const int32_t> index = args.index + BlockX() * args.index_stride + first;
     const int count = length - first < kThreads ? length - first : kThreads;
@@ -78,16 +78,16 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
     const float weight = thread < count ? Exp(score - maximum) : 0.0f, correction = Exp(before - maximum);
     weights[thread] = weight;
     sum = MulAdd(sum, correction, SumOfBlock(weight, sums));
-    context *= correction;
+    output *= correction;
     if (has_column) {
       for (int p = 0; p < count; ++p) {
         const DevicePointer<const T> value = args.cache.row(Load(index + p)) + width + first_column;
-        context = MulAdd(weights[p], ToFloat(Load(value + thread)), context);
+        output = MulAdd(weights[p], ToFloat(Load(value + thread)), output);
       }
     }
     Barrier();  // the weights have been read
   }
-  if (has_column) Store(args.context.row(BlockX()) + first_column + thread, FromFloat<T>(context / sum));
+  if (has_column) Store(args.output.row(BlockX()) + first_column + thread, FromFloat<T>(output / sum));
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
 template <typename T>
 void CachedAttention(StreamHandle stream, const CachedAttentionArgs<T>& args) {
   if (args.rows == 0) return;
-  HADAL_CHECK(args.q && args.cache && args.index && args.lengths && args.context);
+  HADAL_CHECK(args.q && args.cache && args.index && args.lengths && args.output);
   HADAL_CHECK(args.heads >= 1 && args.head_width >= 1 && args.head_width <= kWidestCachedHead);
   Launch(stream, {.blocks_x = args.rows, .blocks_y = args.heads, .threads = kThreads}, CachedAttentionKernel<T>, args);
 }

@@ -2,7 +2,7 @@
 //
 // A block computes one head of one row, 128 cached positions at a time: first a thread computes a position's score,
 // then a column of the values. The softmax is rescaled from one 128 to the next.
-// Numerics: fp32, however q, cache and context are stored. A score adds columns in ascending order. The exponentials of
+// Numerics: fp32, however q, cache and output are stored. A score adds columns in ascending order. The exponentials of
 // a 128 are added as a butterfly in each warp, then by warps. A column adds positions in ascending order. So a result
 // depends on its row alone: the same bits in every batch. Asynchronous.
 #pragma once
@@ -21,7 +21,7 @@ struct CachedAttentionArgs {
   DevicePointer<const int32_t> index;           // [B · index_stride] cache rows
   int64_t index_stride = 0;
   DevicePointer<const int32_t> lengths;  // [B] ≥ 1
-  DeviceMatrix<T> context;               // [B, H·D] (=)
+  DeviceMatrix<T> output;                // [B, H·D] (=)
 };
 template <typename T>  // float, BFloat16
 void CachedAttention(StreamHandle stream, const CachedAttentionArgs<T>& args);

@@ -5,7 +5,7 @@
 //   <float, float>        fp32
 //   <BFloat16, BFloat16>  bf16 post-norm
 //   <float, BFloat16>     bf16 with an fp32 stream (pre-norm, no norm)
-//   <BFloat16, float>     forward only: adds an fp32 gradient (of a skip) to the stream's gradient
+//   <BFloat16, float>     forward only: adds an fp32 gradient (of a skip) to the residual stream's gradient
 // Bias, gains, statistics and sums are fp32, and so is d_skip, because several readers add to it. s is rounded to
 // Residual before the norm even if it is not stored; so the norm alone of a stored s has the same bits.
 // Layout: a team of threads holds a row in registers, eight columns a thread (row_team.h). 16-byte accesses where every
@@ -45,7 +45,7 @@ inline constexpr int64_t kWidestRow = 3072;  // kMaxTeamWidth of row_team.h
 template <typename Residual, typename Compute>
 struct ResidualNormForwardArgs {
   int64_t rows = 0, width = 0;                                            // R, W
-  DeviceMatrix<const Residual> stream;                                    // x [R, W]
+  DeviceMatrix<const Residual> residual;                                  // x [R, W]
   DeviceMatrix<const Compute> branch;                                     // y [R, W], or null: the norm alone
   DevicePointer<const float> bias;                                        // [W], or null
   DeviceMatrix<const Residual> skip;                                      // e [R, W], or null
@@ -55,7 +55,7 @@ struct ResidualNormForwardArgs {
   DevicePointer<const float> learned_residual_gain, learned_branch_gain;  // ω [W], g [1], or null: 1
   DeviceDropout dropout;
   DevicePointer<const float> scale, shift;  // [W] both, or both null: no norm
-  DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or stream
+  DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or residual
   DeviceMatrix<Compute> normed;             // n [R, W] (=), null without norm
   DevicePointer<float> mean, rstd;          // [R] (=), null without norm
 };
@@ -73,11 +73,11 @@ struct ResidualNormBackwardArgs {
   float residual_gain = 1.0f, skip_gain = 1.0f;
   DevicePointer<const float> branch_gain;
   DevicePointer<const float> learned_residual_gain, learned_branch_gain;
-  DeviceMatrix<const Residual> stream;  // x of the forward, with ω
-  DeviceMatrix<const Compute> branch;   // y of the forward, with g
-  DevicePointer<const float> bias;      // of the forward, with g, or null
+  DeviceMatrix<const Residual> residual;  // x of the forward, with ω
+  DeviceMatrix<const Compute> branch;     // y of the forward, with g
+  DevicePointer<const float> bias;        // of the forward, with g, or null
   DeviceDropout dropout;
-  DeviceMatrix<Residual> d_stream;                                      // [R, W] (=); may alias d_normed or d_sum
+  DeviceMatrix<Residual> d_residual;                                    // [R, W] (=); may alias d_normed or d_sum
   DeviceMatrix<Compute> d_branch;                                       // [R, W] (=), or null: the norm alone
   DeviceMatrix<float> d_skip;                                           // [R, W] (+=) a·ds, or null
   DevicePointer<float> d_bias, d_scale, d_shift;                        // [W] (+=), or null

@@ -57,7 +57,7 @@ HADAL_DEVICE void AddBranchGain(const Args& args, const RowTeam& team, int64_t r
 template <bool kAligned, typename Args>
 HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64_t row, Eight& scaled,
                                     ColumnSums& sums) {
-  const Eight x = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
+  const Eight x = LoadEight<kAligned>(args.residual.row(row) + team.column, team.columns);
   const Eight omega = LoadEight<kAligned>(args.learned_residual_gain + team.column, team.columns);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) {
     sums.residual_gain.v[c] = MulAdd(scaled.v[c], x.v[c], sums.residual_gain.v[c]);
@@ -65,7 +65,7 @@ HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64
   }
 }
 
-// From ds of a row: d_stream, d_branch, d_skip, and the thread's part of d_bias and of the learned gains' gradients.
+// From ds of a row: d_residual, d_branch, d_skip, and the thread's part of d_bias and of the learned gains' gradients.
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Compute>& args, const RowTeam& team,
                                  int64_t row, Eight ds, float branch_gain, const RandomPosition& position,
@@ -91,7 +91,7 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
     }
     if (kLearned && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
   }
-  StoreEight<kAligned>(args.d_stream.row(row) + team.column, ds, team.columns);
+  StoreEight<kAligned>(args.d_residual.row(row) + team.column, ds, team.columns);
 }
 
 // Adds the teams' sums in ascending order and stores the block's part. Every thread of the block must call it.
@@ -214,13 +214,13 @@ void CheckArguments(const ResidualNormBackwardArgs<Residual, Compute>& args) {
   HADAL_CHECK(norm || args.d_sum);
   HADAL_CHECK_EQ(args.sum && args.mean && args.rstd && args.scale, norm);
   HADAL_CHECK_EQ(args.d_scale && args.d_shift, norm);
-  HADAL_CHECK(args.d_stream);
+  HADAL_CHECK(args.d_residual);
   HADAL_CHECK(!args.d_bias || args.d_branch);
   const bool omega = static_cast<bool>(args.learned_residual_gain), gain = static_cast<bool>(args.learned_branch_gain);
   HADAL_CHECK_EQ(static_cast<bool>(args.d_learned_residual_gain), omega);
   HADAL_CHECK_EQ(static_cast<bool>(args.d_learned_branch_gain), gain);
   HADAL_CHECK(!(omega || gain) || args.d_branch);
-  HADAL_CHECK(!omega || args.stream);
+  HADAL_CHECK(!omega || args.residual);
   HADAL_CHECK(!gain || args.branch);
   HADAL_CHECK(!(norm || args.d_bias || omega || gain) || args.partials);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
@@ -233,8 +233,8 @@ void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Re
   if (args.rows == 0) return;
   CheckArguments(args);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.d_normed) && RowsOn16Bytes(args.d_sum) &&
-                       RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.d_stream) && RowsOn16Bytes(args.d_branch) &&
-                       RowsOn16Bytes(args.d_skip) && On16Bytes(args.scale) && RowsOn16Bytes(args.stream) &&
+                       RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.d_residual) && RowsOn16Bytes(args.d_branch) &&
+                       RowsOn16Bytes(args.d_skip) && On16Bytes(args.scale) && RowsOn16Bytes(args.residual) &&
                        RowsOn16Bytes(args.branch) && On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain);
   const bool learned = args.learned_residual_gain || args.learned_branch_gain;
   const RowTeamShape team = RowTeamShapeOf(args.width);

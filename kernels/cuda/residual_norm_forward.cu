@@ -10,13 +10,13 @@ namespace {
 constexpr int64_t kRowsOfBlock = 8;  // 4,096 rows fill a device
 static_assert(kWidestRow == kMaxTeamWidth);
 
-// s of a thread's columns in one row, rounded to the stream's type: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)).
+// s of a thread's columns in one row, rounded to the residual stream's type: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)).
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
                                float branch_gain, const RandomPosition& position) {
   // All loads come before the first use and the first branch, so that they are under way at the same time.
   Eight y, skip, bias;
-  Eight s = LoadEight<kAligned>(args.stream.row(row) + team.column, team.columns);
+  Eight s = LoadEight<kAligned>(args.residual.row(row) + team.column, team.columns);
   if (args.branch) y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);
   if (args.skip) skip = LoadEight<kAligned>(args.skip.row(row) + team.column, team.columns);
   if (args.bias) bias = LoadEight<kAligned>(args.bias + team.column, team.columns);
@@ -98,14 +98,14 @@ void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Resi
   if (args.rows == 0) return;
   HADAL_CHECK_GE(args.width, 1);
   HADAL_CHECK_LE(args.width, kMaxTeamWidth);
-  HADAL_CHECK(args.stream);
+  HADAL_CHECK(args.residual);
   const bool norm = static_cast<bool>(args.scale);
   HADAL_CHECK_EQ(static_cast<bool>(args.shift), norm);
   HADAL_CHECK_EQ(static_cast<bool>(args.normed), norm);
   HADAL_CHECK_EQ(args.mean && args.rstd, norm);
   HADAL_CHECK(norm || args.sum);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
-  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.stream) && RowsOn16Bytes(args.branch) &&
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.residual) && RowsOn16Bytes(args.branch) &&
                        RowsOn16Bytes(args.skip) && RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.normed) &&
                        On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain) && On16Bytes(args.scale) &&
                        On16Bytes(args.shift);

@@ -47,13 +47,13 @@ HADAL_DEVICE QueryLane ThisQueryLane(const AttentionBackwardArgs<BFloat16>& args
 
 // The block's tiles in shared memory.
 struct Tiles {
-  Shared<Vector16> queries, d_contexts, keys, values;
+  Shared<Vector16> queries, d_outputs, keys, values;
 };
 
 // Reads 32 keys and values from `first_key` on. Every thread of the block must call it.
 template <int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const QueryLane& at, int64_t first_key,
-                            const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_contexts, const Tiles& tiles,
+                            const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_outputs, const Tiles& tiles,
                             Pairs& pairs) {
   const FragmentLane lane;
   Barrier();  // the previous iteration's keys and values have been read
@@ -72,7 +72,7 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const Q
     pairs.kept = KeptOfQueries(args.dropout, at.position, at.tile.first + lane.first_row, args.shape.heads, at.head,
                                (first_key - at.tile.key_begin) / 8);
   }
-  pairs.d_weight = DotFragments(d_contexts, tiles.values);
+  pairs.d_weight = DotFragments(d_outputs, tiles.values);
 }
 
 // For each of a lane's queries r (the first key's dA) and Σ P (dP − r) / Σ P (kernels/attention.md); the same in the
@@ -103,15 +103,15 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
   const QueryLane at = ThisQueryLane(args, tile);
   const FragmentLane lane;
   LoadUnits<kWidth>(tiles.queries, args.q, tile.first, tile.query_end, at.head * kWidth);
-  LoadUnits<kWidth>(tiles.d_contexts, args.d_context, tile.first, tile.query_end, at.head * kWidth);
+  LoadUnits<kWidth>(tiles.d_outputs, args.d_output, tile.first, tile.query_end, at.head * kWidth);
   Barrier();
   const HeldRows<kWidth> own_queries(RowsInTile<kWidth>{tiles.queries}),
-      own_contexts(RowsInTile<kWidth>{tiles.d_contexts});
+      own_d_outputs(RowsInTile<kWidth>{tiles.d_outputs});
 
   Pairs pairs;
   RowTerms terms;
   for (int64_t key = tile.key_begin; key < at.keys_end; key += kTensorRows) {
-    FillPairs<kWidth>(args, at, key, own_queries, own_contexts, tiles, pairs);
+    FillPairs<kWidth>(args, at, key, own_queries, own_d_outputs, tiles, pairs);
     terms.Add(pairs, key == tile.key_begin, args.dropout);
   }
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
@@ -122,7 +122,7 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
   RowSums<kWidth> d_query;
   const bool one_tile = at.keys_end - tile.key_begin <= kTensorRows;
   for (int64_t key = tile.key_begin; key < at.keys_end; key += kTensorRows) {
-    if (!one_tile) FillPairs<kWidth>(args, at, key, own_queries, own_contexts, tiles, pairs);
+    if (!one_tile) FillPairs<kWidth>(args, at, key, own_queries, own_d_outputs, tiles, pairs);
     PairFragments d_scores;
     HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
       HADAL_UNROLL for (int i = 0; i < 4; ++i) {
@@ -147,11 +147,11 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
 template <int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(AttentionBackwardArgs<BFloat16> args) {
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
-  HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, d_outputs, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
   ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
-    GradientsOfQueries<kWidth>(args, tile, {queries, d_contexts, keys, values});
+    GradientsOfQueries<kWidth>(args, tile, {queries, d_outputs, keys, values});
   });
 }
 
@@ -185,7 +185,7 @@ template <int kWidth>
 HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int64_t query,
                               const Tiles& tiles, Shared<float> numbers) {
   LoadUnits<kWidth>(tiles.queries, args.q, query, at.tile.query_end, at.head * kWidth);
-  LoadUnits<kWidth>(tiles.d_contexts, args.d_context, query, at.tile.query_end, at.head * kWidth);
+  LoadUnits<kWidth>(tiles.d_outputs, args.d_output, query, at.tile.query_end, at.head * kWidth);
   const int i = ThreadIndex();
   if (i >= kTensorRows) return;
   const bool exists = query + i < at.tile.query_end;
@@ -228,8 +228,8 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
       weights.c[j].v[i] = pairs.kept >> (4 * j + i) & 1 ? pairs.probability.c[j].v[i] : 0.0f;
     }
   }
-  AddWeightedFragments<kWidth>(weights, tiles.d_contexts, d_value);
-  pairs.d_weight = DotFragments(RowsInTile<kWidth>{tiles.values}, tiles.d_contexts);
+  AddWeightedFragments<kWidth>(weights, tiles.d_outputs, d_value);
+  pairs.d_weight = DotFragments(RowsInTile<kWidth>{tiles.values}, tiles.d_outputs);
   PairFragments d_scores;
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
     HADAL_UNROLL for (int i = 0; i < 4; ++i) {
@@ -274,10 +274,10 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(Atten
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
-  HADAL_SHARED(Vector16, d_contexts, kTileUnits<kWidth>);
+  HADAL_SHARED(Vector16, d_outputs, kTileUnits<kWidth>);
   HADAL_SHARED(float, numbers, kQueryNumbers);
   ForTilesOfBlock(args.key_tiles, args.key_tile_capacity, [&](const AttentionTile& tile) {
-    GradientsOfKeys<kWidth>(args, tile, {queries, d_contexts, keys, values}, numbers);
+    GradientsOfKeys<kWidth>(args, tile, {queries, d_outputs, keys, values}, numbers);
   });
 }
 

@@ -75,12 +75,12 @@ HADAL_DEVICE void DropPairs(uint32_t kept, PairFragments& weights) {
   }
 }
 
-// The context of the warp's queries, before the division by the softmax's sum and, with dropout, by the share that is
+// The output of the warp's queries, before the division by the softmax's sum and, with dropout, by the share that is
 // kept.
 template <int kWidth>
 HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const QueryLane& at,
                            const HeldRows<kWidth>& queries, Shared<Vector16> keys, Shared<Vector16> values,
-                           OnlineSoftmax& softmax, RowSums<kWidth>& context) {
+                           OnlineSoftmax& softmax, RowSums<kWidth>& output) {
   const int64_t column = at.head * kWidth;
   const float scale = 1.0f / SquareRoot(static_cast<float>(kWidth));
   for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kTensorRows) {
@@ -91,20 +91,20 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Que
     PairFragments pairs = DotFragments(queries, keys);
     Advance(at, key, scale, pairs, softmax);
     HADAL_UNROLL for (int n = 0; n < kWidth / 8; ++n) {
-      HADAL_UNROLL for (int i = 0; i < 4; ++i) context.c[n].v[i] *= softmax.correction[i / 2];
+      HADAL_UNROLL for (int i = 0; i < 4; ++i) output.c[n].v[i] *= softmax.correction[i / 2];
     }
     if (args.dropout.active()) {
       DropPairs(KeptOfQueries(args.dropout, at.position, at.tile.first + FragmentLane().first_row, args.shape.heads,
                               at.head, (key - at.tile.key_begin) / 8),
                 pairs);
     }
-    AddWeightedFragments<kWidth>(pairs, values, context);
+    AddWeightedFragments<kWidth>(pairs, values, output);
   }
 }
 
 // The block's tiles in shared memory.
 struct Tiles {
-  Shared<Vector16> queries, keys, values;  // queries: at the end their context
+  Shared<Vector16> queries, keys, values;  // queries: at the end their output
 };
 
 template <int kWidth>
@@ -117,21 +117,21 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, cons
   Barrier();
   const HeldRows<kWidth> own(RowsInTile<kWidth>{tiles.queries});
   OnlineSoftmax softmax;
-  RowSums<kWidth> context;
-  WalkKeys<kWidth>(args, at, own, tiles.keys, tiles.values, softmax, context);
+  RowSums<kWidth> output;
+  WalkKeys<kWidth>(args, at, own, tiles.keys, tiles.values, softmax, output);
 
   const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
   float factor[2];
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-    factor[h] = softmax.sum[h] == 0.0f ? 0.0f : scale / softmax.sum[h];  // no keys: a context of 0
+    factor[h] = softmax.sum[h] == 0.0f ? 0.0f : scale / softmax.sum[h];  // no keys: a output of 0
     if (lane.t == 0 && lane.row(h) < tile.rows) {
       Store(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)), softmax.maximum[h] + Log(softmax.sum[h]));
     }
   }
   Barrier();  // without keys nothing else separates reading the queries from writing over them
-  PutSums<kWidth>(context, factor, tiles.queries);
+  PutSums<kWidth>(output, factor, tiles.queries);
   Barrier();
-  StoreUnits<kWidth>(tiles.queries, args.context, tile.first, tile.rows, column);
+  StoreUnits<kWidth>(tiles.queries, args.output, tile.first, tile.rows, column);
 }
 
 // Blocks of a multiprocessor at once, which bound a thread's registers: without the bound the compiler would keep more

@@ -54,7 +54,7 @@ void operation::AttentionForward(const Stream& stream, const hadal::AttentionFor
                                                 .k = ViewOf<T>(args.k),
                                                 .v = ViewOf<T>(args.v),
                                                 .dropout = ViewOf(args.dropout, device),
-                                                .context = ViewOf<T>(args.context),
+                                                .output = ViewOf<T>(args.output),
                                                 .log_sum_exp = ByHead(args.log_sum_exp)});
   });
 }
@@ -72,7 +72,7 @@ void operation::AttentionBackward(const Stream& stream, const hadal::AttentionBa
                                                  .k = ViewOf<T>(args.k),
                                                  .v = ViewOf<T>(args.v),
                                                  .log_sum_exp = ByHead(args.log_sum_exp),
-                                                 .d_context = ViewOf<T>(args.d_context),
+                                                 .d_output = ViewOf<T>(args.d_output),
                                                  .dropout = ViewOf(args.dropout, device),
                                                  .d_q = ViewOf<T>(args.d_q),
                                                  .d_k = ViewOf<T>(args.d_k),

@@ -27,7 +27,7 @@ void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_
                                                .index = places.index,
                                                .index_stride = places.stride,
                                                .lengths = places.lengths,
-                                               .context = ViewOf<T>(args.context.Rows(first, count))});
+                                               .output = ViewOf<T>(args.output.Rows(first, count))});
   });
 }
 

@@ -9,9 +9,9 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
   LaunchDevice& device = DeviceOf(stream);
   const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
     cuda::ResidualNormForward<Residual, Compute>(device.handle(),
-                                                 {.rows = args.stream.rows,
-                                                  .width = args.stream.columns,
-                                                  .stream = ViewOf<Residual>(args.stream),
+                                                 {.rows = args.residual.rows,
+                                                  .width = args.residual.columns,
+                                                  .residual = ViewOf<Residual>(args.residual),
                                                   .branch = ViewOf<Compute>(args.branch),
                                                   .bias = args.bias.data,
                                                   .skip = ViewOf<Residual>(args.skip),
@@ -31,8 +31,8 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
   // Without branch and norm there is no tensor of the second type.
   const Storage compute = !args.branch.empty()   ? args.branch.storage
                           : !args.normed.empty() ? args.normed.storage
-                                                 : args.stream.storage;
-  WithElement(args.stream.storage, [&]<typename Residual>(Residual) {
+                                                 : args.residual.storage;
+  WithElement(args.residual.storage, [&]<typename Residual>(Residual) {
     WithElement(compute, [&]<typename Compute>(Compute) { launch(Residual(), Compute()); });
   });
 }
@@ -43,8 +43,8 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
   LaunchDevice& device = DeviceOf(stream);
   const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
     cuda::ResidualNormBackward<Residual, Compute>(device.handle(),
-                                                  {.rows = args.d_stream.rows,
-                                                   .width = args.d_stream.columns,
+                                                  {.rows = args.d_residual.rows,
+                                                   .width = args.d_residual.columns,
                                                    .d_normed = ViewOf<Compute>(args.d_normed),
                                                    .d_sum = ViewOf<Residual>(args.d_sum),
                                                    .sum = ViewOf<Residual>(args.sum),
@@ -56,11 +56,11 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
                                                    .branch_gain = BranchGainOf(args, device),
                                                    .learned_residual_gain = args.learned_residual_gain.data,
                                                    .learned_branch_gain = args.learned_branch_gain.data,
-                                                   .stream = ViewOf<Residual>(args.stream),
+                                                   .residual = ViewOf<Residual>(args.residual),
                                                    .branch = ViewOf<Compute>(args.branch),
                                                    .bias = args.bias.data,
                                                    .dropout = ViewOf(args.dropout, device),
-                                                   .d_stream = ViewOf<Residual>(args.d_stream),
+                                                   .d_residual = ViewOf<Residual>(args.d_residual),
                                                    .d_branch = ViewOf<Compute>(args.d_branch),
                                                    .d_skip = ViewOf(args.d_skip),
                                                    .d_bias = args.d_bias.data,
@@ -71,7 +71,7 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
                                                    .partials = args.partials.data});
   };
   const Storage compute = !args.d_normed.empty() ? args.d_normed.storage : args.d_branch.storage;
-  if (args.d_stream.storage == Storage::kBFloat16) return launch(BFloat16(), BFloat16());
+  if (args.d_residual.storage == Storage::kBFloat16) return launch(BFloat16(), BFloat16());
   WithElement(compute, [&]<typename Compute>(Compute) { launch(float(), Compute()); });
 }
 

@@ -22,7 +22,8 @@ BackgroundFile::BackgroundFile(CheckpointWriter& writer, int64_t step, int rank,
                                Vector buffer, Device* device)
     : buffer_(buffer), device_(device), floats_from_(slices.size()), slices_(std::move(slices)) {
   for (size_t i = slices_.size(); i-- > 0;) floats_from_[i] = FloatsFrom(i + 1) + FloatsOf(slices_[i]);
-  thread_ = std::thread([this, &writer, step, rank] { End(CatchErrors([&] { return Write(writer, step, rank); })); });
+  thread_ =
+      std::thread([this, &writer, step, rank] { End(CatchExceptions([&] { return Write(writer, step, rank); })); });
 }
 
 BackgroundFile::~BackgroundFile() {

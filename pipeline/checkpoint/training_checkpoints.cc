@@ -32,7 +32,7 @@ Committed Commit(CheckpointWriter& writer, CommitRequest request, const std::vec
 
 // What rank 0's thread does: nothing may be thrown there.
 Committed CommitCaught(CheckpointWriter& writer, CommitRequest request, const std::vector<std::string>& files) {
-  return CatchErrors([&] { return Commit(writer, std::move(request), files); });
+  return CatchExceptions([&] { return Commit(writer, std::move(request), files); });
 }
 
 }  // namespace

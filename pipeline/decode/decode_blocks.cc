@@ -52,7 +52,7 @@ void DecodeBlocks::FillStep(const Stream& stream, int32_t lane, IncrementalRows&
   rows.places.tokens = tables.Add(rows.tokens);
   rows.places.positions = tables.Add(rows.positions);
   rows.cache_rows.place = tables.Add(rows.cache_rows.rows);
-  for (CacheIndex* index : {&rows.self, &rows.memory}) {
+  for (CacheIndex* index : {&rows.self, &rows.encoder_output}) {
     index->lengths_place = tables.Add(index->lengths);
     index->indices_place = tables.Add(index->indices);
   }
@@ -60,11 +60,11 @@ void DecodeBlocks::FillStep(const Stream& stream, int32_t lane, IncrementalRows&
   stream.device()->EnqueueCopyIn(on_device_ + offset, on_host_ + offset, step_words_ * kWordBytes);
 }
 
-void DecodeBlocks::FillGroup(const Stream& stream, int32_t lane, CacheRows& memory) const {
-  HADAL_CHECK_EQ(memory.rows.size, source_rows_);
+void DecodeBlocks::FillGroup(const Stream& stream, int32_t lane, CacheRows& encoder_output) const {
+  HADAL_CHECK_EQ(encoder_output.rows.size, source_rows_);
   const int64_t offset = lane * (step_words_ + group_words_) + step_words_;
   Tables tables(on_host_ + offset, on_device_ + offset);
-  memory.place = tables.Add(memory.rows);
+  encoder_output.place = tables.Add(encoder_output.rows);
   stream.device()->EnqueueCopyIn(on_device_ + offset, on_host_ + offset, group_words_ * kWordBytes);
 }
 

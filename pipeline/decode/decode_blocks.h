@@ -27,7 +27,7 @@ class DecodeBlocks {
   // REQUIRES: they are of the capacity's size; the host has waited for the device since the lane's last call of the
   // kind.
   void FillStep(const Stream& stream, int32_t lane, IncrementalRows& rows) const;
-  void FillGroup(const Stream& stream, int32_t lane, CacheRows& memory) const;
+  void FillGroup(const Stream& stream, int32_t lane, CacheRows& encoder_output) const;
 
  private:
   int64_t rows_, source_rows_, step_words_, group_words_;

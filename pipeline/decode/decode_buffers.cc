@@ -15,12 +15,12 @@ DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capaci
       workspace_(plan, GroupCapacity(capacity), stream, Purpose::kInference, layout),
       scratch_(plan,
                {.rows = capacity.rows,
-                .memory_rows = capacity.source_rows,
+                .encoder_rows = capacity.source_rows,
                 .longest = std::max(capacity.longest_source, capacity.longest_path)},
                stream, layout) {
-  for (ArenaSlice& slice : stream_slices_) {
+  for (ArenaSlice& slice : residual_slices_) {
     const auto bytes_of = [&](Stack stack, int64_t rows) {
-      return rows * width_ * std::max(BytesOf(plan.compute_storage), BytesOf(plan.stream_storage(stack)));
+      return rows * width_ * std::max(BytesOf(plan.compute_storage), BytesOf(plan.residual_storage(stack)));
     };
     slice = layout.ReserveBytes("decode workspace", std::max(bytes_of(Stack::kEncoder, capacity.source_rows),
                                                              bytes_of(Stack::kDecoder, capacity.rows)));
@@ -32,7 +32,7 @@ void DecodeBuffers::Bind(const Arena& arena) {
   scratch_.Bind(arena);
   saved_ = arena.Get<std::byte>(saved_slice_);
   history_ = arena.Get<std::byte>(history_slice_);
-  for (int i = 0; i < 2; ++i) streams_[i] = arena.Get<std::byte>(stream_slices_[i]);
+  for (int i = 0; i < 2; ++i) residuals_[i] = arena.Get<std::byte>(residual_slices_[i]);
 }
 
 }  // namespace hadal

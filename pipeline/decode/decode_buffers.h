@@ -1,5 +1,5 @@
-// Buffers that a rank's decoder chunks share: scratch, two streams that their sublayers write alternately, and the
-// history of a stack that combines its layers.
+// Buffers that a rank's decoder chunks share: scratch, two residual tensors that their sublayers write alternately, and
+// the history of a stack that combines its layers.
 // Thread safety: read-only after Bind; the computing chunk uses the buffers.
 #pragma once
 
@@ -35,9 +35,9 @@ class DecodeBuffers {
   const Workspace& workspace() const { return workspace_; }
   const IncrementalScratch& scratch() const { return scratch_; }
   std::byte* saved() const { return saved_; }
-  // Two streams, which a chunk's sublayers write alternately; the input is in the first.
-  AnyMatrix stream(int index, int64_t rows, Storage storage) const {
-    return {streams_[index % 2], rows, width_, storage};
+  // Two residual tensors, which a chunk's sublayers write alternately; the input is in the first.
+  AnyMatrix residual(int index, int64_t rows, Storage storage) const {
+    return {residuals_[index % 2], rows, width_, storage};
   }
   // The history of the current stack: `entries` of `rows` rows each, stacked (layers/layer_combination.h).
   AnyMatrix history(int64_t entries, int64_t rows, Storage storage) const {
@@ -48,10 +48,10 @@ class DecodeBuffers {
   int64_t width_, saved_bytes_ = 0, history_bytes_ = 0;
   Workspace workspace_;
   IncrementalScratch scratch_;
-  ArenaSlice saved_slice_, history_slice_, stream_slices_[2];
+  ArenaSlice saved_slice_, history_slice_, residual_slices_[2];
   std::byte* saved_ = nullptr;
   std::byte* history_ = nullptr;
-  std::byte* streams_[2] = {};
+  std::byte* residuals_[2] = {};
 };
 
 }  // namespace hadal

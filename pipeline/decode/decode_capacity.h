@@ -1,7 +1,7 @@
 // Plans the sizes of decoding's buffers: how many sentences are translated together, and how many keys and values are
 // cached.
 //
-// Each lane has a pool of cache rows [k | v], in every decoder layer one row per position: for the encoder's memory of
+// Each lane has a pool of cache rows [k | v], in every decoder layer one row per position: for the encoder's output of
 // the group's sentences, and for the path of every hypothesis. Hypotheses share the rows of a common prefix, and rows
 // of dropped ones are reused; so a typical sentence of 25 tokens takes about 75 rows, though up to beam · (longest + 1)
 // could be needed. A pool holds at least one sentence at its longest; more sentences run as long as they fit

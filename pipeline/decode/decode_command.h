@@ -1,7 +1,7 @@
 // The commands that the searching rank broadcasts: encode a group of sentences, run one step of it, or end.
 //
 // Commands are few and small (five integers per row); every rank executes them in the order they were sent. A group's
-// source memory is in cache rows 1 … of its lane, sentence after sentence.
+// encoder's output is in cache rows 1 … of its lane, sentence after sentence.
 #pragma once
 
 #include <cstdint>

@@ -11,27 +11,27 @@ DecodeLane::DecodeLane(const DecodeCapacity& capacity, bool on_device)
     : capacity_(capacity),
       on_device_(on_device),
       path_stride_(capacity.longest_path),
-      memory_stride_(capacity.longest_source),
+      encoder_stride_(capacity.longest_source),
       tokens_(capacity.rows),
       positions_(capacity.rows),
       cache_rows_(capacity.rows),
       paths_(capacity.rows * path_stride_),
       previous_paths_(capacity.rows * path_stride_),
       path_lengths_(capacity.rows),
-      memory_(capacity.rows * memory_stride_),
-      memory_lengths_(capacity.rows) {
+      encoder_output_(capacity.rows * encoder_stride_),
+      encoder_lengths_(capacity.rows) {
   batch_.source.reserve(capacity.source_rows);
   batch_.source_offsets.reserve(capacity.sentences + 1 + kFewestDecodeRows);
   batch_.samples.reserve(capacity.sentences + kFewestDecodeRows);
-  memory_rows_.reserve(capacity.source_rows);
+  encoder_rows_.reserve(capacity.source_rows);
 }
 
 void DecodeLane::BeginGroup(const DecodeCommand& command) {
   HADAL_CHECK(command.kind == DecodeCommand::Kind::kEncode);
   batch_.source = command.source;
   batch_.source_offsets = command.source_offsets;
-  memory_rows_.resize(command.source.size());
-  std::iota(memory_rows_.begin(), memory_rows_.end(), 1);
+  encoder_rows_.resize(command.source.size());
+  std::iota(encoder_rows_.begin(), encoder_rows_.end(), 1);
   HADAL_CHECK_LT(batch_.source_rows(), capacity_.cache_rows);
   if (on_device_) {
     HADAL_CHECK_LE(batch_.source_rows(), capacity_.source_rows);
@@ -41,7 +41,7 @@ void DecodeLane::BeginGroup(const DecodeCommand& command) {
     batch_.source.push_back(kEosToken);
     batch_.source_offsets.push_back(static_cast<int32_t>(batch_.source.size()));
   }
-  memory_rows_.resize(batch_.source.size(), 0);
+  encoder_rows_.resize(batch_.source.size(), 0);
   batch_.target_offsets.assign(batch_.source_offsets.size(), 0);
   batch_.samples.assign(batch_.source_offsets.size() - 1, 0);
   batch_.micro_batch = command.lane;
@@ -59,9 +59,9 @@ void DecodeLane::SetRow(int64_t row, const StepRow& step) {
   path[step.position] = step.cache_row;
   path_lengths_[row] = step.position + 1;
   const int32_t begin = batch_.source_offsets[step.sentence];
-  memory_lengths_[row] = batch_.source_offsets[step.sentence + 1] - begin;
-  int32_t* const memory = memory_.data() + row * memory_stride_;
-  std::iota(memory, memory + memory_lengths_[row], 1 + begin);
+  encoder_lengths_[row] = batch_.source_offsets[step.sentence + 1] - begin;
+  int32_t* const rows_of_hypothesis = encoder_output_.data() + row * encoder_stride_;
+  std::iota(rows_of_hypothesis, rows_of_hypothesis + encoder_lengths_[row], 1 + begin);
 }
 
 void DecodeLane::FillRow(int64_t row) {
@@ -70,8 +70,8 @@ void DecodeLane::FillRow(int64_t row) {
   cache_rows_[row] = 0;
   paths_[row * path_stride_] = 0;
   path_lengths_[row] = 1;
-  memory_[row * memory_stride_] = 0;
-  memory_lengths_[row] = 1;
+  encoder_output_[row * encoder_stride_] = 0;
+  encoder_lengths_[row] = 1;
 }
 
 void DecodeLane::BeginStep(const DecodeCommand& command) {
@@ -87,7 +87,8 @@ void DecodeLane::BeginStep(const DecodeCommand& command) {
            .positions = {positions_.data(), rows},
            .cache_rows = {{cache_rows_.data(), rows}},
            .self = {{paths_.data(), rows * path_stride_}, path_stride_, {path_lengths_.data(), rows}},
-           .memory = {{memory_.data(), rows * memory_stride_}, memory_stride_, {memory_lengths_.data(), rows}}};
+           .encoder_output = {
+               {encoder_output_.data(), rows * encoder_stride_}, encoder_stride_, {encoder_lengths_.data(), rows}}};
 }
 
 }  // namespace hadal

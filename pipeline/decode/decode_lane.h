@@ -29,7 +29,7 @@ class DecodeLane {
   // The group's sources.
   const PackedBatch& batch() const { return batch_; }
   // The cache rows where the keys and values of the group's sources are written.
-  CacheRows memory() const { return {{memory_rows_.data(), static_cast<int64_t>(memory_rows_.size())}}; }
+  CacheRows encoder_output() const { return {{encoder_rows_.data(), static_cast<int64_t>(encoder_rows_.size())}}; }
   // The step's rows; valid until the next BeginStep.
   const IncrementalRows& rows() const { return rows_; }
 
@@ -39,12 +39,12 @@ class DecodeLane {
 
   const DecodeCapacity capacity_;
   const bool on_device_;
-  int64_t path_stride_, memory_stride_;
+  int64_t path_stride_, encoder_stride_;
   PackedBatch batch_;
   std::vector<int32_t> tokens_, positions_, cache_rows_;
   std::vector<int32_t> paths_, previous_paths_, path_lengths_;  // [rows · path_stride], [rows]
-  std::vector<int32_t> memory_, memory_lengths_;
-  std::vector<int32_t> memory_rows_;  // [source rows]
+  std::vector<int32_t> encoder_output_, encoder_lengths_;
+  std::vector<int32_t> encoder_rows_;  // [source rows]
   IncrementalRows rows_;
 };
 

@@ -10,14 +10,14 @@
 namespace hadal {
 namespace {
 
-// Entries of the longest stream that crosses a border.
+// Entries of the longest residual that crosses a border.
 int64_t EntriesAt(const ModelPlan& plan, int32_t cut) {
   int64_t most = 1;
   for (const Edge& edge : BorderEdges(plan, cut)) most = std::max(most, edge.entries);
   return most;
 }
 
-// Entries of the longest stream that a rank sends, and receives.
+// Entries of the longest residual that a rank sends, and receives.
 int64_t MostSent(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
   int64_t most = 1;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
@@ -45,13 +45,13 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, in
       command_buffers_(2 * capacity.lanes + 1),
       command_bytes_(
           ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
-      stream_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *
-                                         std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
-                                         static_cast<int64_t>(sizeof(float)))),
+      residual_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *
+                                           std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
+                                           static_cast<int64_t>(sizeof(float)))),
       command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
-      stream_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * kBuffers * stream_bytes_)),
+      residual_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * kBuffers * residual_bytes_)),
       command_rings_(shape_.stages),
-      stream_rings_(shape_.chunks) {
+      residual_rings_(shape_.chunks) {
   if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
   received_bytes_ =
       ArenaLayout::Aligned(MostReceived(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
@@ -61,7 +61,7 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, in
 
 void DecodeLinks::Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout) {
   commands_ = arena.Get<std::byte>(command_slice_);
-  streams_ = arena.Get<std::byte>(stream_slice_);
+  residuals_ = arena.Get<std::byte>(residual_slice_);
   if (received_bytes_ > 0) received_ = arena.Get<std::byte>(received_slice_);
   communicator_ = &communicator;
   timeout_ = timeout;
@@ -109,37 +109,37 @@ absl::Status DecodeLinks::ReceiveCommand(DecodeCommand& command) {
   return command.Read({reinterpret_cast<const int32_t*>(commands_), static_cast<size_t>(bytes) / sizeof(int32_t)});
 }
 
-absl::Status DecodeLinks::SendStream(int chunk, ConstAnyMatrix stream) {
-  const std::string_view what = "the decoder's stream";
+absl::Status DecodeLinks::SendResidual(int chunk, ConstAnyMatrix residual) {
+  const std::string_view what = "the decoder's residual stream";
   const Channel channel = ChannelOf(shape_, rank_, {Operation::kSendForward, chunk, 0});
-  Ring& ring = stream_rings_[chunk];
+  Ring& ring = residual_rings_[chunk];
   HADAL_RETURN_IF_ERROR(WaitForRoom(ring, kBuffers, what));
-  std::byte* const buffer = streams_ + (chunk * kBuffers + ring.sent % kBuffers) * stream_bytes_;
-  HADAL_CHECK_LE(stream.bytes(), stream_bytes_);
-  stream_.ToHost(buffer, stream.data, stream.bytes());
-  return Post(ring, kBuffers, buffer, stream.bytes(), channel.receiver, channel.number, what);
+  std::byte* const buffer = residuals_ + (chunk * kBuffers + ring.sent % kBuffers) * residual_bytes_;
+  HADAL_CHECK_LE(residual.bytes(), residual_bytes_);
+  stream_.ToHost(buffer, residual.data, residual.bytes());
+  return Post(ring, kBuffers, buffer, residual.bytes(), channel.receiver, channel.number, what);
 }
 
-absl::Status DecodeLinks::ReceiveStream(int chunk, AnyMatrix stream) {
+absl::Status DecodeLinks::ReceiveResidual(int chunk, AnyMatrix residual) {
   const Channel channel = ChannelOf(shape_, rank_, {Operation::kReceiveForward, chunk, 0});
-  HADAL_CHECK(received_ == nullptr || stream.bytes() <= received_bytes_);
-  void* const place = received_ == nullptr ? static_cast<void*>(stream.data) : received_;
+  HADAL_CHECK(received_ == nullptr || residual.bytes() <= received_bytes_);
+  void* const place = received_ == nullptr ? static_cast<void*>(residual.data) : received_;
   HADAL_ASSIGN_OR_RETURN(CommRequest request,
-                         communicator_->Receive(place, stream.bytes(), channel.sender, channel.number));
+                         communicator_->Receive(place, residual.bytes(), channel.sender, channel.number));
   int64_t bytes = 0;
-  HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the decoder's stream", &bytes));
-  if (bytes == stream.bytes()) {
-    if (received_ != nullptr) stream_.FromHost(stream.data, received_, bytes);
+  HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout_, "the decoder's residual stream", &bytes));
+  if (bytes == residual.bytes()) {
+    if (received_ != nullptr) stream_.FromHost(residual.data, received_, bytes);
     return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("rank ", channel.sender, " sent ", bytes,
-                                          " bytes of the decoder's stream where ", stream.bytes(),
+                                          " bytes of the decoder's residual stream where ", residual.bytes(),
                                           " were expected; start every rank with the same binary"));
 }
 
 absl::Status DecodeLinks::Drain() {
   for (Ring& ring : command_rings_) HADAL_RETURN_IF_ERROR(WaitForRoom(ring, 1, "the last decode commands"));
-  for (Ring& ring : stream_rings_) HADAL_RETURN_IF_ERROR(WaitForRoom(ring, 1, "the decoder's last streams"));
+  for (Ring& ring : residual_rings_) HADAL_RETURN_IF_ERROR(WaitForRoom(ring, 1, "the decoder's last residual streams"));
   return absl::OkStatus();
 }
 

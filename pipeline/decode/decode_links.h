@@ -1,5 +1,5 @@
 // DecodeLinks sends and receives between ranks while decoding: commands from the searching rank to all others, and over
-// each border the stream of a step or an encoding, in the order of the commands.
+// each border the residual stream of a step or an encoding, in the order of the commands.
 //
 // No deadlock, whatever the buffering: every rank executes commands in the same order, each in ascending order of its
 // chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
@@ -24,7 +24,7 @@ namespace hadal {
 
 class DecodeLinks {
  public:
-  // `stream`: where the decoder's streams are; on a device they cross borders through host memory.
+  // `stream`: where the decoder's activations are; on a device they cross borders through host memory.
   DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
               const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
@@ -37,10 +37,10 @@ class DecodeLinks {
   // On the others: waits for the next command.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // Send chunk `chunk`'s output stream to the next chunk's rank, and receive its input stream. Of a stack that combines
-  // its layers, the stream is all its entries so far (layers/border.h).
-  absl::Status SendStream(int chunk, ConstAnyMatrix stream);
-  absl::Status ReceiveStream(int chunk, AnyMatrix stream);
+  // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. Of a stack that combines
+  // its layers, that is all its entries so far (layers/border.h).
+  absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
+  absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 
   // Waits until all messages sent have been received.
   absl::Status Drain();
@@ -61,11 +61,11 @@ class DecodeLinks {
   ScheduleShape shape_;
   int rank_, searcher_;
   int command_buffers_;
-  int64_t command_bytes_, stream_bytes_, received_bytes_ = 0;
-  ArenaSlice command_slice_, stream_slice_, received_slice_;
-  std::byte *commands_ = nullptr, *streams_ = nullptr, *received_ = nullptr;
-  std::vector<Ring> command_rings_;  // [ranks]
-  std::vector<Ring> stream_rings_;   // [chunks]
+  int64_t command_bytes_, residual_bytes_, received_bytes_ = 0;
+  ArenaSlice command_slice_, residual_slice_, received_slice_;
+  std::byte *commands_ = nullptr, *residuals_ = nullptr, *received_ = nullptr;
+  std::vector<Ring> command_rings_;   // [ranks]
+  std::vector<Ring> residual_rings_;  // [chunks]
   Communicator* communicator_ = nullptr;
   absl::Duration timeout_;
 };

@@ -129,15 +129,15 @@ absl::Status Decoder::Encode(int32_t lane) {
                                 .batch = batch,
                                 .scalars = {.update = update_, .training = false},
                                 .progress = &progress_};
-  CacheRows memory = lanes_[lane].memory();
-  if (parts_.blocks) parts_.blocks->FillGroup(stream_, lane, memory);
+  CacheRows encoder_output = lanes_[lane].encoder_output();
+  if (parts_.blocks) parts_.blocks->FillGroup(stream_, lane, encoder_output);
   for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
     DecoderChunk& chunk = *parts_.chunks[c];
     if (chunk.encode_input())
-      HADAL_RETURN_IF_ERROR(parts_.links.ReceiveStream(c, chunk.EncodeInput(batch.source_rows())));
+      HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, chunk.EncodeInput(batch.source_rows())));
     if (!chunk.encodes()) continue;
-    const ConstAnyMatrix stream = chunk.Encode(context, memory, lane);
-    if (chunk.encode_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendStream(c, stream));
+    const ConstAnyMatrix residual = chunk.Encode(context, encoder_output, lane);
+    if (chunk.encode_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendResidual(c, residual));
   }
   return absl::OkStatus();
 }
@@ -152,10 +152,10 @@ absl::Status Decoder::Step(int32_t lane) {
                                    .update = update_};
   for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
     DecoderChunk& chunk = *parts_.chunks[c];
-    if (chunk.step_input()) HADAL_RETURN_IF_ERROR(parts_.links.ReceiveStream(c, chunk.StepInput(rows.rows())));
+    if (chunk.step_input()) HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, chunk.StepInput(rows.rows())));
     if (!chunk.steps()) continue;
-    const ConstAnyMatrix stream = chunk.Step(context, lane);
-    if (chunk.step_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendStream(c, stream));
+    const ConstAnyMatrix residual = chunk.Step(context, lane);
+    if (chunk.step_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendResidual(c, residual));
     communicator_.Progress();
   }
   // What the lane's next tables are written over has been read. Where a step was run, its answer has been waited for

@@ -25,8 +25,8 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
       cache_rows_(capacity.cache_rows),
       lanes_(capacity.lanes),
       buffers_(buffers),
-      encode_storage_(plan.stream_storage(Stack::kEncoder)),
-      step_storage_(plan.stream_storage(Stack::kDecoder)) {
+      encode_storage_(plan.residual_storage(Stack::kEncoder)),
+      step_storage_(plan.residual_storage(Stack::kDecoder)) {
   if (first > 0) {
     const std::vector<Edge> edges = BorderEdges(plan, first);
     const Edge *const encode = EdgeOf(edges, Stack::kEncoder), *const step = EdgeOf(edges, Stack::kDecoder);
@@ -62,7 +62,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
 int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
                                  std::optional<LayerCombination>& closing) {
   if (first >= last || !plan.Combines(plan.sublayers[first].stack)) return 0;
-  const Storage storage = plan.stream_storage(plan.sublayers[first].stack);
+  const Storage storage = plan.residual_storage(plan.sublayers[first].stack);
   buffers_.RequireHistory((plan.sublayers[last - 1].layer + 2) * rows * d_model_ * BytesOf(storage));
   if (plan.ends_stack(last)) {
     closing.emplace(plan, last - 1, rows);
@@ -134,8 +134,8 @@ bool DecoderChunk::EncodeLaunches() const {
   return caches || embedding_source_ || !encoder_.empty();
 }
 
-ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane) {
-  if (!EncodeLaunches()) return EncodeInput(context.batch.source_rows());  // the memory passes through
+ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane) {
+  if (!EncodeLaunches()) return EncodeInput(context.batch.source_rows());  // the encoder's output passes through
   SublayerContext placed = context;
   if (graphs_ != nullptr) placed.progress = nullptr;  // of the host, which no graph holds
   GraphKey key{.phase = GraphPhase::kDecodeEncode, .slot = lane};
@@ -143,7 +143,7 @@ ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheR
     placed.places = &groups_->Fill(context);
     key.shape = groups_->ShapeOf(context.batch);
   }
-  Run(context.stream, key, [&] { encoded_ = EncodeSublayers(placed, memory, lane); });
+  Run(context.stream, key, [&] { encoded_ = EncodeSublayers(placed, encoder_output, lane); });
   return encoded_;
 }
 
@@ -158,41 +158,42 @@ ConstAnyMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lan
   return stepped_;
 }
 
-ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, const CacheRows& memory,
+ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, const CacheRows& encoder_output,
                                              int32_t lane) const {
   const int64_t rows = context.batch.source_rows();
-  const Storage stored = plan_.stream_storage(Stack::kEncoder);
+  const Storage stored = plan_.residual_storage(Stack::kEncoder);
   int at = 0;
-  ConstAnyMatrix stream = EncodeInput(rows);
+  ConstAnyMatrix residual = EncodeInput(rows);
   if (embedding_source_) embedding_source_->Forward(context, EncodeInput(rows));
   for (const Segment& segment : encoder_) {
     const int64_t entries = segment.combines() ? segment.entries() : 0;
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
-                                      : buffers_.stream(++at, rows, segment.output_storage());
-    segment.Forward(context, stream, buffers_.saved(), out);
-    stream = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
+                                      : buffers_.residual(++at, rows, segment.output_storage());
+    segment.Forward(context, residual, buffers_.saved(), out);
+    residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
     context.Progress();
   }
-  if (encoder_closing_) stream = Close(*encoder_closing_, context.stream, context.parameters, Stack::kEncoder, rows);
+  if (encoder_closing_) residual = Close(*encoder_closing_, context.stream, context.parameters, Stack::kEncoder, rows);
   for (const DecoderSublayer& s : decoder_) {
     if (s.sublayer.kind() != SublayerKind::kCrossAttention) continue;
-    s.sublayer.CacheMemory(context.stream, context.parameters, buffers_.scratch(), stream, memory, CacheOf(s, lane));
+    s.sublayer.CacheEncoderOutput(context.stream, context.parameters, buffers_.scratch(), residual, encoder_output,
+                                  CacheOf(s, lane));
     context.Progress();
   }
-  return stream;
+  return residual;
 }
 
 ConstAnyMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream& stream,
                                    const ParameterStore& parameters, Stack stack, int64_t rows) const {
-  const AnyMatrix out = buffers_.stream(0, rows, plan_.compute_storage);
-  const AnyMatrix history = buffers_.history(closing.entries(), rows, plan_.stream_storage(stack));
+  const AnyMatrix out = buffers_.residual(0, rows, plan_.compute_storage);
+  const AnyMatrix history = buffers_.history(closing.entries(), rows, plan_.residual_storage(stack));
   closing.Forward(stream, parameters, history, buffers_.saved(), out);
   return out;
 }
 
 ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, int32_t lane) const {
   const int64_t rows = context.rows.rows();
-  const Storage stored = plan_.stream_storage(Stack::kDecoder);
+  const Storage stored = plan_.residual_storage(Stack::kDecoder);
   int at = 0;
   ConstAnyMatrix x = StepInput(rows);
   if (embedding_target_) {
@@ -201,16 +202,16 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
   }
   for (const DecoderSublayer& s : decoder_) {
     if (s.combination) {
-      const AnyMatrix combined = buffers_.stream(++at, rows, stored);
+      const AnyMatrix combined = buffers_.residual(++at, rows, stored);
       s.combination->Forward(context.stream, context.parameters,
                              buffers_.history(s.combination->entries(), rows, stored), buffers_.saved(), combined);
       x = combined;
     }
     const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
-                                       : buffers_.stream(++at, rows, s.sublayer.out_storage());
+                                       : buffers_.residual(++at, rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
     s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out);
-    // Behind a layer that others read the stream is the history.
+    // Behind a layer that others read the residual stream is the history.
     x = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored) : out;
   }
   if (decoder_closing_) x = Close(*decoder_closing_, context.stream, context.parameters, Stack::kDecoder, rows);

@@ -1,12 +1,12 @@
 // DecoderChunk computes one contiguous range of sublayers on one rank for decoding: the encoder's part once per group
 // of sentences, the decoder's part once per step.
 //
-//   Encode:  source embedding or border → encoder sublayers → border, or: the memory → keys and values of every
+//   Encode:  source embedding or border → encoder sublayers → border, or: the encoder's output → keys and values of every
 //            cross-attention here, and on to later chunks if they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix per decoder layer, with a part for each lane. A step reads only rows that its group has written,
 // and row 0, which padding rows share (decode_lane.h); row 0 starts as zeros, so that they do not compute NaN from old
-// memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's memory has the
+// memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's output has the
 // bits of an evaluation. On a device every group and step has the same number of rows, and what changes is at fixed
 // addresses (decode_blocks.h, batch_slots.h), so both are launched as graphs (graph_cache.h). A chunk never
 // communicates. Thread safety: one thread.
@@ -60,9 +60,9 @@ class DecoderChunk {
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
 
   // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
-  // rows `memory`. Returns the chunk's output stream.
-  ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& memory, int32_t lane);
-  // Runs one step of `lane`. Returns the chunk's output stream; with the head, candidates() is then the answer.
+  // rows `encoder_output`. Returns the chunk's output residual.
+  ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane);
+  // Runs one step of `lane`. Returns the chunk's output residual; with the head, candidates() is then the answer.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   const std::optional<CandidateTable>& candidates() const { return candidates_; }
 
@@ -83,7 +83,7 @@ class DecoderChunk {
   bool EncodeLaunches() const;
   // Runs `launch`, on a device as a graph of `key` if possible.
   void Run(const Stream& stream, const GraphKey& key, const std::function<void()>& launch) const;
-  ConstAnyMatrix EncodeSublayers(const SublayerContext& context, const CacheRows& memory, int32_t lane) const;
+  ConstAnyMatrix EncodeSublayers(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane) const;
   ConstAnyMatrix StepSublayers(const IncrementalContext& context, int32_t lane) const;
   void AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity);
   void AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout);
@@ -92,7 +92,7 @@ class DecoderChunk {
   int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
                      std::optional<LayerCombination>& closing);
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
-    return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.stream(0, rows, storage);
+    return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.residual(0, rows, storage);
   }
   // Closes a stack that combines its layers, once its history is complete. Returns the stack's output stream.
   ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
@@ -123,7 +123,7 @@ class DecoderChunk {
   ArenaSlice branch_gains_slice_;
   float* branch_gains_ = nullptr;       // [last − first] for the step
   std::unique_ptr<GraphCache> graphs_;  // or null
-  // The output streams' places. A graph leaves a stream where its recording did.
+  // The output residuals' places. A graph leaves a residual where its recording did.
   ConstAnyMatrix encoded_, stepped_;
 };
 

@@ -5,7 +5,7 @@
 //   BeforeStep(s)   recording step: switches on the engine's observer and the measurement of the update
 //   AfterStep(s)    recording step: probe forward, all-gather, DepthMetrics
 // Recording changes no bit of training. Its numbers are bit-identical for every number of stages and threads, every
-// schedule, with and without activation checkpointing (replicas round sums in another order, as everywhere).
+// schedule, with and without recomputation (replicas round sums in another order, as everywhere).
 // Threads: one per rank; Begin and AfterStep are collective and blocking.
 #pragma once
 

@@ -3,7 +3,7 @@
 //
 // Numerics: squares are summed in double over blocks of kBlock elements; blocks and then micro-batches are added in
 // ascending order (every chunk runs its micro-batches in that order). So the sums are bit-identical for every number of
-// stages and threads, every schedule, with and without activation checkpointing. Cosines are computed per row in double
+// stages and threads, every schedule, with and without recomputation. Cosines are computed per row in double
 // and added in row order.
 // Memory: a few numbers per sublayer and scratch for one tensor's blocks, allocated by the constructor.
 // Thread safety: the observer's.

@@ -55,7 +55,7 @@ absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int pee
 
 }  // namespace
 
-absl::Status AsShared(absl::Status error) {
+absl::Status AsCommonError(absl::Status error) {
   if (!error.ok()) error.SetPayload(kShared, absl::Cord());
   return error;
 }
@@ -149,8 +149,8 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    if (mine == all[rank]) return AsShared(status);  // this rank's own status, or the same words
-    return AsShared(absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1))));
+    if (mine == all[rank]) return AsCommonError(status);  // this rank's own status, or the same words
+    return AsCommonError(absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1))));
   }
   return absl::InternalError("a rank voted that it had failed and then reported success");
 }

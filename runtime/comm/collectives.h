@@ -22,7 +22,7 @@ namespace hadal {
 
 // Marks an error that all ranks return from the same call, because they computed it from the same numbers or told each
 // other. A rank that ends with such an error may wait for the others to end; with an error of its own it need not.
-absl::Status AsShared(absl::Status error);
+absl::Status AsCommonError(absl::Status error);
 bool IsShared(const absl::Status& error);
 
 class Collectives {

@@ -32,8 +32,8 @@ struct Layer {
   Layer(int64_t columns, int32_t heads, int threads)
       : qkv(kRows, 3 * columns, 1, 1.0f),
         d_qkv(kRows, 3 * columns),
-        d_context(kRows, columns, 2, 1.0f),
-        context(kRows, columns),
+        d_output(kRows, columns, 2, 1.0f),
+        output(kRows, columns),
         log_sum_exp(kRows, heads),
         scratch(AttentionScratch(Stream::Cpu(threads), {.max_length = kLength, .head_width = columns / heads})) {
     for (int64_t n = 0; n <= kSentences; ++n) offsets.push_back(static_cast<int32_t>(n * kLength));
@@ -42,25 +42,25 @@ struct Layer {
              .heads = heads};
   }
   AttentionForwardArgs Forward() {
-    const int64_t columns = context.columns;
+    const int64_t columns = output.columns;
     return {.shape = shape,
             .q = qkv.view().Columns(0, columns),
             .k = qkv.view().Columns(columns, columns),
             .v = qkv.view().Columns(2 * columns, columns),
             .dropout = dropout,
-            .context = context.view(),
+            .output = output.view(),
             .log_sum_exp = log_sum_exp.view(),
             .scratch = {scratch.data(), static_cast<int64_t>(scratch.size())}};
   }
   AttentionBackwardArgs Backward() {
-    const int64_t columns = context.columns;
+    const int64_t columns = output.columns;
     const AttentionForwardArgs forward = Forward();
     return {.shape = shape,
             .q = forward.q,
             .k = forward.k,
             .v = forward.v,
             .log_sum_exp = forward.log_sum_exp,
-            .d_context = d_context.view(),
+            .d_output = d_output.view(),
             .dropout = dropout,
             .d_q = d_qkv.view().Columns(0, columns),
             .d_k = d_qkv.view().Columns(columns, columns),
@@ -71,7 +71,7 @@ struct Layer {
   std::vector<int32_t> offsets;
   AttentionShape shape;
   Dropout dropout;
-  testing::OwnedMatrix qkv, d_qkv, d_context, context, log_sum_exp;
+  testing::OwnedMatrix qkv, d_qkv, d_output, output, log_sum_exp;
   std::vector<float> scratch;
 };
 
@@ -140,7 +140,7 @@ void RunOneDnn(benchmark::State& state, bool backward) {
   float* k = q + columns;
   float* v = k + columns;
   float* d_q = layer.d_qkv.values.data();
-  float* d_o = layer.d_context.values.data();
+  float* d_o = layer.d_output.values.data();
   const std::array<int64_t, 3> to_scores = {kLength, width, kLength}, from_scores = {kLength, kLength, width};
 
   std::vector<OneDnnProduct> products;
@@ -157,7 +157,7 @@ void RunOneDnn(benchmark::State& state, bool backward) {
                           std::array{scores.data(), d_o, d_q + 2 * columns});
   } else {
     products.emplace_back(engine, heads, from_scores, std::array{score, rows_of(fused), rows_of(columns)},
-                          std::array{scores.data(), v, layer.context.values.data()});
+                          std::array{scores.data(), v, layer.output.values.data()});
   }
   for (auto _ : state) {
     for (const OneDnnProduct& product : products) product.Run(stream);

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 repository=$(cd "$(dirname "$0")" && git describe --always --dirty)
 cd "$work"
-"$hadal" generate --out text --pairs 4000 --valid 20 --test 20 --seed 3 > /dev/null
+"$hadal" make-corpus --out text --pairs 4000 --valid 20 --test 20 --seed 3 > /dev/null
 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 2000 > /dev/null
 
 shape() {  # name, layers a side, d_model, steps
@@ -52,4 +52,4 @@ END
 echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $repository"
 shape 6L-6L_d512 6 512 12 ""
 shape 100L-100L_d64 100 64 12 ""
-shape 100L-100L_d64_recompute 100 64 12 "checkpoint_every: 10"
+shape 100L-100L_d64_recompute 100 64 12 "recompute_every: 10"

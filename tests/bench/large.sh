@@ -72,7 +72,7 @@ END
 
 small() {
   [ ! -e small/data/valid.json ] || return 0
-  "$hadal" generate --out small --pairs 2000 --valid 50 --test 10 --overwrite > /dev/null
+  "$hadal" make-corpus --out small --pairs 2000 --valid 50 --test 10 --overwrite > /dev/null
   "$hadal" prepare --train small/train.en small/train.de --valid small/valid.en small/valid.de --out small/data --vocab-size 500 --overwrite > /dev/null
 }
 

@@ -15,13 +15,13 @@ SHAPES = {
 NARROW, WIDE = SHAPES
 LAYOUTS = [
     ("1 rank x 1", NARROW, 1, 1, (6, 256), {}, None),
-    ("1 rank x 1, checkpointing 5", NARROW, 1, 1, (6, 256), {"pipeline.checkpoint_every": 5}, None),
+    ("1 rank x 1, recompute 5", NARROW, 1, 1, (6, 256), {"pipeline.recompute_every": 5}, None),
     ("1 rank x 2", NARROW, 1, 2, (6, 256), {}, "narrow"),
     ("2 stages, 1f1b", NARROW, 2, 1, (6, 256), {"pipeline.stages": 2}, "narrow"),
     ("2 stages, gpipe", NARROW, 2, 1, (6, 256), {"pipeline.stages": 2, "pipeline.schedule": "gpipe"}, "narrow"),
     ("2 stages x 2 chunks", NARROW, 2, 1, (6, 256),
      {"pipeline.stages": 2, "pipeline.chunks": 2, "pipeline.schedule": "interleaved_1f1b"}, "narrow"),
-    ("2 stages, checkpointing 5", NARROW, 2, 1, (6, 256), {"pipeline.stages": 2, "pipeline.checkpoint_every": 5}, "narrow"),
+    ("2 stages, recompute 5", NARROW, 2, 1, (6, 256), {"pipeline.stages": 2, "pipeline.recompute_every": 5}, "narrow"),
     ("2 replicas", NARROW, 2, 1, (6, 256), {"pipeline.replicas": 2}, "narrow"),
     ("1 rank x 1", WIDE, 1, 1, (4, 512), {}, None),
     ("1 rank x 2", WIDE, 1, 2, (4, 512), {}, "wide"),

@@ -11,7 +11,7 @@ work=$(mktemp -d -p "${2:-.}")
 trap 'rm -rf "$work"' EXIT
 echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(df --output=fstype "$work" | tail -1), hadal $(git -C "$(dirname "$0")" describe --always --dirty)"
 cd "$work"
-"$hadal" generate --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
+"$hadal" make-corpus --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 1000 > /dev/null
 cat > run.textproto <<'END'
 data { train: "data/train" }

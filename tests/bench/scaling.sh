@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"; [ -z "${loops:-}" ] || kill $loops 2> /dev/null' EXIT
 cd "$work"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-"$hadal" generate --out text --pairs 4000 --valid 20 --test 20 --seed 3 > /dev/null
+"$hadal" make-corpus --out text --pairs 4000 --valid 20 --test 20 --seed 3 > /dev/null
 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 2000 > /dev/null
 cat > model.textproto <<'END'
 data { train: "data/train" }

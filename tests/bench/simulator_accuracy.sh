@@ -17,7 +17,7 @@ stop { steps: 6 }
 instruments { enabled: false }
 checkpoint { save_at_end: false }
 END_OF_CONFIG
-for schedule in "1f1b" "gpipe" "interleaved_1f1b --set pipeline.chunks=2" "1f1b --set pipeline.checkpoint_every=5"; do
+for schedule in "1f1b" "gpipe" "interleaved_1f1b --set pipeline.chunks=2" "1f1b --set pipeline.recompute_every=5"; do
   for round in 1 2 3; do
     # shellcheck disable=SC2086  # a schedule is several arguments
     mpirun -n 2 --bind-to none --oversubscribe "$hadal" train run.textproto --set pipeline.schedule=$schedule \

@@ -24,7 +24,7 @@ for shape in "${shapes[@]}"; do
   # shellcheck disable=SC2086  # a shape is several arguments
   bench ./hadal bench step $shape --threads 2
   bench ./hadal bench step $shape --threads 2 --mixed-length --dropout 0.1
-  bench ./hadal bench step $shape --threads 2 --checkpoint-every 10
+  bench ./hadal bench step $shape --threads 2 --recompute-every 10
 done
 
 echo "# Two ranks of one thread beside one rank of two threads, the same 8 micro-batches"

@@ -8,5 +8,5 @@ trap 'rm -rf "$work"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git -C "$here" describe --always --dirty)"
 cd "$work" || exit 1
-"$hadal" generate --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
+"$hadal" make-corpus --out text --pairs 4000 --valid 40 --test 20 --seed 3 > /dev/null
 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 500 > /dev/null

@@ -56,7 +56,7 @@ fi
 expect '^\(d\) 128 tokens, hadal: failed: prints no JSON: \{"step_seconds": \[' "$work/out.txt"
 expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT reached|reached where measured), 1 of 2 \(64: ' "$work/out.txt"
 [ ! -e "$work/late" ] || fail "the results are not written row by row"
-# As on a GPU, with one that is made up: its memory decides on checkpointing, and whether a model is tried at all.
+# As on a GPU, with one that is made up: its memory decides on recomputation, and whether a model is tried at all.
 mkdir "$work/gpu"
 cat > "$work/gpu/nvidia-smi" << 'END'
 #!/bin/sh
@@ -74,7 +74,7 @@ on_gpu() {
 on_gpu 8192
 expect '^# made-up GPU, 1.2, 8192 MiB' "$work/out.txt"
 expect '^\| d \| 128 \| [0-9,]+ \|' "$work/out.txt"
-on_gpu 4142  # 46 MiB beside what is spared: between what the larger size takes without checkpointing and with it
+on_gpu 4142  # 46 MiB beside what is spared: between what the larger size takes without recomputation and with it
 expect '^\| d \| 64 \| [0-9,]+ \|' "$work/out.txt"
 expect '^\| d \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
 on_gpu 4100

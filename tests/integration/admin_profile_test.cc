@@ -48,7 +48,7 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
                                                                                  .timeout = kTimeout}));
     const ParameterStore& parameters = engine->stage().parameters();
     HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 1, stream, engine->grid().pipeline(), kTimeout));
-    HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+    HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
     HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
                            SamplingOrder::Create(corpus, {.seed = 1,
                                                           .capacity = {kBatch.source_tokens, kBatch.target_tokens},
@@ -72,7 +72,7 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
 // The values of Admin's code for 100L-100L, d_model 512, a vocabulary of 32,000 pieces; here the model is narrow.
 TEST(AdminProfileTest, HundredLayersWithin15PercentOfThePublishedProfile) {
   constexpr int kLayers = 100;
-  const Profile profile = ProfileOf(ModelPlan::Make(Admin(kLayers, 64)), {.checkpoint_every = 1}, 1);
+  const Profile profile = ProfileOf(ModelPlan::Make(Admin(kLayers, 64)), {.recompute_every = 1}, 1);
   ASSERT_EQ(profile.size(), 2u * kLayers + 3 * kLayers);
   struct Row {
     int sublayer;  // from 1

@@ -65,7 +65,7 @@ TEST(Bf16RunTest, EveryMethodTrains) {
   }
 }
 
-// A stack's stream is stored as its own norms let it be.
+// A stack's residual stream is stored as its own norms let it be.
 TEST(Bf16RunTest, StacksMayDiffer) {
   const Corpus corpus = SmallCorpus();
   for (const bool pre_norm_encoder : {true, false}) {
@@ -94,10 +94,10 @@ TEST(Bf16RunTest, LanguageModelsTrainToo) {
 TEST(Bf16RunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
   struct Layout {
-    int ranks, checkpoint_every;
+    int ranks, recompute_every;
     std::vector<int32_t> split;
   };
-  // Cut anywhere; in front of the target embedding, where the encoder's memory crosses, and behind it; in front of the
+  // Cut anywhere; in front of the target embedding, where the encoder's output crosses, and behind it; in front of the
   // head.
   const Layout layouts[] = {{1, 3, {}}, {2, 0, {5}}, {2, 2, {6}}, {2, 0, {12}}, {4, 3, {}}};
   for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero,
@@ -108,11 +108,11 @@ TEST(Bf16RunTest, NoLayoutChangesABit) {
     for (const Layout& layout : layouts) {
       RunSpec other = spec;
       other.ranks = layout.ranks;
-      other.pipeline.checkpoint_every = layout.checkpoint_every;
+      other.pipeline.recompute_every = layout.recompute_every;
       other.pipeline.split = layout.split;
       EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
-          << ResidualMethodName(method) << ", " << layout.ranks << " stages, checkpoint_every "
-          << layout.checkpoint_every;
+          << ResidualMethodName(method) << ", " << layout.ranks << " stages, recompute_every "
+          << layout.recompute_every;
     }
   }
 }

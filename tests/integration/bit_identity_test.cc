@@ -1,4 +1,4 @@
-// The same bits, whatever the layout: stages, threads, schedules, chunks, activation checkpointing, validation.
+// The same bits, whatever the layout: stages, threads, schedules, chunks, recomputation, validation.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -26,14 +26,14 @@ struct Layout {
   int threads = 1;
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int chunks = 1;
-  int checkpoint_every = 0;
+  int recompute_every = 0;
   bool validate = false;
 };
 
 std::string ToString(const Layout& l) {
   return std::to_string(l.ranks) + " ranks, " + std::to_string(l.threads) + " threads, " +
          std::string(ToString(l.schedule)) + ", " + std::to_string(l.chunks) + " chunks, checkpoint every " +
-         std::to_string(l.checkpoint_every) + (l.validate ? ", validating" : "");
+         std::to_string(l.recompute_every) + (l.validate ? ", validating" : "");
 }
 
 RunSpec WithLayout(RunSpec spec, const Layout& layout) {
@@ -41,7 +41,7 @@ RunSpec WithLayout(RunSpec spec, const Layout& layout) {
   spec.threads = layout.threads;
   spec.pipeline.schedule = layout.schedule;
   spec.pipeline.chunks = layout.chunks;
-  spec.pipeline.checkpoint_every = layout.checkpoint_every;
+  spec.pipeline.recompute_every = layout.recompute_every;
   spec.validate_every_step = layout.validate;
   return spec;
 }
@@ -61,12 +61,12 @@ std::vector<Layout> AllLayouts() {
   std::vector<Layout> layouts;
   for (const int ranks : {1, 2, 3, 4}) {
     for (const int threads : {1, 2}) {
-      for (const int checkpoint_every : {0, 3}) {
+      for (const int recompute_every : {0, 3}) {
         for (const bool validate : {false, true}) {
           for (const ScheduleKind schedule : {ScheduleKind::kGpipe, ScheduleKind::k1F1B}) {
-            layouts.push_back({ranks, threads, schedule, 1, checkpoint_every, validate});
+            layouts.push_back({ranks, threads, schedule, 1, recompute_every, validate});
           }
-          layouts.push_back({ranks, threads, ScheduleKind::kInterleaved1F1B, 3, checkpoint_every, validate});
+          layouts.push_back({ranks, threads, ScheduleKind::kInterleaved1F1B, 3, recompute_every, validate});
         }
       }
     }
@@ -110,10 +110,10 @@ TEST_P(BitIdentityTest, EveryLayoutOfALanguageModel) {
 TEST(BitIdentityTest, LanguageModelsWithTheAxesCrossed) {
   std::vector<Layout> layouts;
   for (const int ranks : {1, 2, 3, 4}) {
-    for (const int checkpoint_every : {0, 3}) {
-      layouts.push_back({ranks, 2, ScheduleKind::k1F1B, 1, checkpoint_every, true});
-      layouts.push_back({ranks, 1, ScheduleKind::kGpipe, 1, checkpoint_every, false});
-      layouts.push_back({ranks, 2, ScheduleKind::kInterleaved1F1B, 3, checkpoint_every, true});
+    for (const int recompute_every : {0, 3}) {
+      layouts.push_back({ranks, 2, ScheduleKind::k1F1B, 1, recompute_every, true});
+      layouts.push_back({ranks, 1, ScheduleKind::kGpipe, 1, recompute_every, false});
+      layouts.push_back({ranks, 2, ScheduleKind::kInterleaved1F1B, 3, recompute_every, true});
     }
   }
   RunSpec spec = LanguageModelSpec(ResidualMethod::kDeepNorm, 32);
@@ -156,7 +156,7 @@ TEST(BitIdentityTest, EveryCutOfCombinedLayers) {
       for (int32_t cut = 1; cut < static_cast<int32_t>(plan.sublayers.size()); ++cut) {
         if (plan.NextCut(cut) != cut) continue;
         spec.pipeline.split = {cut};
-        spec.pipeline.checkpoint_every = cut % 2;
+        spec.pipeline.recompute_every = cut % 2;
         EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << "cut before " << cut;
       }
     }

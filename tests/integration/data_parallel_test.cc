@@ -107,7 +107,7 @@ TEST(DataParallelTest, EveryScheduleThreadsAndRecomputation) {
   const RunOutcome reference = Train(spec, corpus);
   spec = On(spec, {2, 2});
   spec.threads = 2;
-  spec.pipeline.checkpoint_every = 3;
+  spec.pipeline.recompute_every = 3;
   EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
   spec.pipeline.schedule = ScheduleKind::kGpipe;
   EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");

@@ -66,7 +66,7 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
   if (spec.moved) MoveParametersOffTheirStart(parameters, spec.seed);
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+  HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
   HADAL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Decoder> decoder,
       Decoder::Create(shared.plan, shared.pipeline, parameters, stream, communicator, spec.decoder, kTimeout));

@@ -66,7 +66,7 @@ TEST_P(DepthRecorderTest, RecordsTheSameBitsInEveryLayout) {
   const RunOutcome reference = TrainRecording(BaseSpec(GetParam()));
   ASSERT_EQ(reference.depth.size(), 3u);
   struct Layout {
-    int ranks, threads, chunks, checkpoint_every;
+    int ranks, threads, chunks, recompute_every;
     ScheduleKind schedule;
   };
   for (const Layout& layout :
@@ -76,7 +76,7 @@ TEST_P(DepthRecorderTest, RecordsTheSameBitsInEveryLayout) {
     spec.ranks = layout.ranks;
     spec.threads = layout.threads;
     spec.pipeline.chunks = layout.chunks;
-    spec.pipeline.checkpoint_every = layout.checkpoint_every;
+    spec.pipeline.recompute_every = layout.recompute_every;
     spec.pipeline.schedule = layout.schedule;
     EXPECT_EQ(FirstDifference(reference.depth, TrainRecording(spec).depth), "") << layout.ranks << " ranks";
   }

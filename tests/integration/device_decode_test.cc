@@ -152,7 +152,7 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
                   .workspace = buffers.workspace(),
                   .batch = lane.batch(),
                   .scalars = {.update = 1, .training = false}},
-                 lane.memory(), l);
+                 lane.encoder_output(), l);
     lane.BeginStep({.kind = DecodeCommand::Kind::kStep, .lane = l, .rows = {{.token = kEosToken, .cache_row = 20}}});
     fill(chunk.StepInput(capacity.rows).data, capacity.rows * model.d_model);
     const ConstAnyMatrix out =
@@ -182,7 +182,7 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
   // At most three steps of a group, and its encoding; and the cache's row 0 is cleared.
   EXPECT_LE(graphs.launches[0], 3 * 4 + 1);
   EXPECT_GT(apart.launches[0], 10 * graphs.launches[0]);
-  // The stage in the middle has the target embedding alone: the encoder's memory only passes through.
+  // The stage in the middle has the target embedding alone: the encoder's output only passes through.
   spec.decoder.graphs = true;
   spec.ranks = 3;
   const int32_t embedding = ModelPlan::Make(spec.model).target_embedding();

@@ -30,7 +30,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TrainOptions SmallRun(int replicas, int checkpoint_every) {
+TrainOptions SmallRun(int replicas, int recompute_every) {
   TrainOptions options;
   options.model = {.encoder_layers = 2,
                    .decoder_layers = 2,
@@ -43,7 +43,7 @@ TrainOptions SmallRun(int replicas, int checkpoint_every) {
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
   options.batch = {.micro_batches = 4, .source_tokens = 48, .target_tokens = 64};
   options.pipeline.replicas = replicas;
-  options.pipeline.checkpoint_every = checkpoint_every;
+  options.pipeline.recompute_every = recompute_every;
   return options;
 }
 
@@ -51,7 +51,7 @@ const Stream kPlanned = Stream::ForLayouts(DeviceKind::kCuda, 1);
 
 TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
   for (const int replicas : {1, 2}) {
-    TrainOptions options = SmallRun(replicas, /*checkpoint_every=*/2 * (replicas - 1));
+    TrainOptions options = SmallRun(replicas, /*recompute_every=*/2 * (replicas - 1));
     options.pipeline.transport = Transport::kHost;
     const int ranks = 2 * replicas;
     const auto report = MakePlanReport(options, ranks, kPlanned, MachineRate());
@@ -100,7 +100,7 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
                                                               .purpose = Purpose::kTraining,
                                                               .world = communicator,
                                                               .timeout = absl::Seconds(20)}));
-    HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+    HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
     const std::unique_ptr<Decoder> decoder =
         Decoder::Over(report->model, engine->stage().parameters(), engine->stage().stream(), communicator,
                       *engine->decoder(), absl::Seconds(20));

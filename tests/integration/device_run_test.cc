@@ -55,14 +55,14 @@ TEST(DeviceRunTest, NoLayoutChangesABit) {
     const RunSpec spec = OnDevice(SmallRun(method));
     const RunOutcome whole = Train(spec, corpus);
     for (const int ranks : {1, 2}) {
-      for (const int checkpoint_every : {0, 3}) {
-        if (ranks == 1 && checkpoint_every == 0) continue;
-        if (method != ResidualMethod::kDeepNorm && (ranks == 1 || checkpoint_every == 0)) continue;  // both at once
+      for (const int recompute_every : {0, 3}) {
+        if (ranks == 1 && recompute_every == 0) continue;
+        if (method != ResidualMethod::kDeepNorm && (ranks == 1 || recompute_every == 0)) continue;  // both at once
         RunSpec other = spec;
         other.ranks = ranks;
-        other.pipeline.checkpoint_every = checkpoint_every;
+        other.pipeline.recompute_every = recompute_every;
         EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
-            << ResidualMethodName(method) << ", " << ranks << " stages, checkpoint_every " << checkpoint_every;
+            << ResidualMethodName(method) << ", " << ranks << " stages, recompute_every " << recompute_every;
       }
     }
   }
@@ -98,10 +98,10 @@ TEST(DeviceRunTest, GraphsChangeNoBitOfAnyLayout) {
   spec.pipeline.graphs = GraphMode::kOff;
   const RunOutcome whole = Train(spec, corpus);
   spec.pipeline.graphs = GraphMode::kAuto;
-  spec.pipeline.checkpoint_every = 3;
+  spec.pipeline.recompute_every = 3;
   for (const int ranks : {1, 2}) {
     spec.ranks = ranks;
-    EXPECT_EQ(FirstDifference(whole, Train(spec, corpus)), "") << ranks << " stages, activation checkpointing";
+    EXPECT_EQ(FirstDifference(whole, Train(spec, corpus)), "") << ranks << " stages, recomputation";
   }
 }
 

@@ -48,7 +48,7 @@ TEST(EpilogueRunTest, NoLayoutChangesABit) {
     const RunSpec spec = SmallRun(epilogues);
     RunSpec other = spec;
     other.ranks = 2;
-    other.pipeline.checkpoint_every = 2;
+    other.pipeline.recompute_every = 2;
     other.pipeline.graphs = GraphMode::kAuto;
     EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(other, corpus)), "") << "with epilogues " << epilogues;
   }

@@ -8,7 +8,7 @@ namespace {
 RunSpec Pipeline(int ranks) {
   RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
   spec.ranks = ranks;
-  spec.pipeline.checkpoint_every = 2;
+  spec.pipeline.recompute_every = 2;
   spec.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 2}, .sentences = 2};
   spec.bleu_sentences = 2;
   spec.validate_every_step = true;

@@ -58,14 +58,14 @@ struct OneStep {
 };
 
 // A 5L-7L model without dropout and its first batch, laid over `ranks` ranks; `body` runs on each.
-void OnRanks(ResidualMethod method, int ranks, int checkpoint_every,
+void OnRanks(ResidualMethod method, int ranks, int recompute_every,
              const std::function<absl::Status(const OneStep&)>& body) {
   ModelOptions model = SmallModel(method, {.d_model = kWidth, .vocabulary = kVocabulary});
   model.dropout = model.attention_dropout = model.activation_dropout = 0;
   model.sharing = EmbeddingSharing::kNone;
   const ModelPlan plan = ModelPlan::Make(model);
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 48, .target_tokens = 48};
-  const PipelinePlan pipeline = MakePipelinePlan(plan, batch, {.checkpoint_every = checkpoint_every}, ranks).value();
+  const PipelinePlan pipeline = MakePipelinePlan(plan, batch, {.recompute_every = recompute_every}, ranks).value();
   const Corpus corpus = RandomCorpus(100, 12, kVocabulary, 3);
   SamplingOrder order =
       SamplingOrder::Create(corpus, {.seed = 1, .capacity = {48, 48}, .micro_batches_per_step = 2}).value();
@@ -136,7 +136,7 @@ Values Sum(const OneStep& step, int32_t sublayer, const Copies& seen) {
   return sum;
 }
 
-class ObservedTensors : public ::testing::TestWithParam<int> {};  // checkpoint_every
+class ObservedTensors : public ::testing::TestWithParam<int> {};  // recompute_every
 
 TEST_P(ObservedTensors, PostNorm) {
   OnRanks(ResidualMethod::kDeepNorm, 1, GetParam(), [](const OneStep& step) -> absl::Status {

@@ -47,14 +47,16 @@ struct Pipeline {
 };
 
 // The first message is not what the step expects; receives for both are posted when it starts.
-absl::Status StepBesideABadPeer(const Pipeline& p, const Stream& stream, Communicator& world, Communicator* devices) {
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = p.plan,
-                                                                               .pipeline = p.pipeline,
-                                                                               .stream = stream,
-                                                                               .purpose = Purpose::kTraining,
-                                                                               .world = world,
-                                                                               .timeout = kHang,
-                                                                               .devices = devices}));
+absl::Status StepBesideABadPeer(const Pipeline& p, const Stream& stream, Communicator& world,
+                                Communicator* device_communicator) {
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         Engine::Create({.plan = p.plan,
+                                         .pipeline = p.pipeline,
+                                         .stream = stream,
+                                         .purpose = Purpose::kTraining,
+                                         .world = world,
+                                         .timeout = kHang,
+                                         .device_communicator = device_communicator}));
   const Corpus corpus = RandomCorpus(40, 10, kVocabulary, 3);
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
                          SamplingOrder::Create(corpus, {.seed = 1, .capacity = {32, 32}, .micro_batches_per_step = 2}));
@@ -109,21 +111,21 @@ TEST(OwnErrorTest, NcclStartsNothingMore) {
     EmulatedDevice device(3 + host.rank());
     const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
     const std::vector<RankPair> pairs = {{0, 1}};
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> devices,
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> device_communicator,
                            NcclCommunicator::Create(*library, device, host, pairs, kHang));
     const Stream stream = Stream::On(device, 1);
     if (host.rank() == 1) {
-      ExpectOwnError(StepBesideABadPeer(p, stream, host, devices.get()), "expected step 5");
+      ExpectOwnError(StepBesideABadPeer(p, stream, host, device_communicator.get()), "expected step 5");
       gone.arrive_and_wait();
-      for (; !tried; absl::SleepFor(absl::Microseconds(50))) devices->Progress();
+      for (; !tried; absl::SleepFor(absl::Microseconds(50))) device_communicator->Progress();
       return absl::OkStatus();
     }
     const TransferBuffer wrong(stream, std::vector<int32_t>(16));
-    HADAL_ASSIGN_OR_RETURN(CommRequest first, devices->Send(wrong.data(), 64, 1, p.tag));
-    HADAL_RETURN_IF_ERROR(devices->Wait(first, absl::Now() + kHang, "the first message"));
+    HADAL_ASSIGN_OR_RETURN(CommRequest first, device_communicator->Send(wrong.data(), 64, 1, p.tag));
+    HADAL_RETURN_IF_ERROR(device_communicator->Wait(first, absl::Now() + kHang, "the first message"));
     gone.arrive_and_wait();
-    HADAL_ASSIGN_OR_RETURN(const CommRequest second, devices->Send(wrong.data(), 64, 1, p.tag));
-    EXPECT_TRUE(MeetsNothing(*devices, second));
+    HADAL_ASSIGN_OR_RETURN(const CommRequest second, device_communicator->Send(wrong.data(), 64, 1, p.tag));
+    EXPECT_TRUE(MeetsNothing(*device_communicator, second));
     tried = true;
     host.Abort(1);
     return absl::OkStatus();
@@ -149,7 +151,7 @@ TEST(OwnErrorTest, ADecodersSendsAreGone) {
                                            {.longest_source = 8, .sentences = 1}, kHang));
     if (communicator.rank() == 1) {
       const std::vector<std::vector<int32_t>> sources = {{5, 6, 7}};
-      ExpectOwnError(decoder->Translate(sources, 1).status(), "bytes of the decoder's stream");
+      ExpectOwnError(decoder->Translate(sources, 1).status(), "bytes of the decoder's residual stream");
       decoder.reset();
       gone.arrive_and_wait();
       return absl::OkStatus();

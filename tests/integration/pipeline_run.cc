@@ -114,7 +114,7 @@ class RunningRank {
         pipeline_(pipeline),
         communicator_(communicator),
         device_(device),
-        devices_(devices),
+        device_communicator_(devices),
         stream_(device != nullptr ? Stream::On(*device, spec_.threads) : Stream::Cpu(spec_.threads)) {}
 
   absl::Status Run() {
@@ -148,11 +148,11 @@ class RunningRank {
                                                     .purpose = Purpose::kTraining,
                                                     .world = communicator_,
                                                     .timeout = kTimeout,
-                                                    .devices = devices_}));
+                                                    .device_communicator = device_communicator_}));
     shared_.outcome.arena_bytes[communicator_.rank()] = engine_->arena_bytes();
     HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), spec_.seed, stream_,
                                                engine_->grid().pipeline(), kTimeout));
-    return engine_->ShareWeights();
+    return engine_->DistributeWeights();
   }
 
   // What translates and what records the depth, where the run asks for them.
@@ -232,9 +232,9 @@ class RunningRank {
       HADAL_RETURN_IF_ERROR(Collectives(communicator_, kTimeout).Barrier("weights collected"));
       ExpectCollectedWeights(shared_, *engine_);
     }
-    if (devices_ == nullptr) return absl::OkStatus();
-    EXPECT_EQ(devices_->unreserved(), 0) << "more transfers at once than the engine has reserved";
-    return devices_->Close(kTimeout);
+    if (device_communicator_ == nullptr) return absl::OkStatus();
+    EXPECT_EQ(device_communicator_->unreserved(), 0) << "more transfers at once than the engine has reserved";
+    return device_communicator_->Close(kTimeout);
   }
 
   Shared& shared_;
@@ -242,7 +242,7 @@ class RunningRank {
   const PipelinePlan& pipeline_;
   Communicator& communicator_;
   Device* const device_;
-  NcclCommunicator* const devices_;
+  NcclCommunicator* const device_communicator_;
   const Stream stream_;
   std::unique_ptr<Engine> engine_;
   std::optional<ValidationBleu> bleu_;       // where the pipeline has a decoder
@@ -254,15 +254,15 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   const RunSpec& spec = shared.spec;
   const PipelinePlan& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
   const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
-  std::unique_ptr<NcclCommunicator> devices;
+  std::unique_ptr<NcclCommunicator> device_communicator;
   absl::Status status;
   if (spec.connect_devices) {
     absl::StatusOr<std::unique_ptr<NcclCommunicator>> connected =
         spec.connect_devices(*device, communicator, TransferPairs(shared.plan, pipeline));
     status = connected.status();
-    if (connected.ok()) devices = *std::move(connected);
+    if (connected.ok()) device_communicator = *std::move(connected);
   }
-  if (status.ok()) status = RunningRank(shared, pipeline, communicator, device.get(), devices.get()).Run();
+  if (status.ok()) status = RunningRank(shared, pipeline, communicator, device.get(), device_communicator.get()).Run();
   if (!status.ok()) communicator.Abort(1);  // before anything that peers may still write to is let go
   return status;
 }

@@ -50,7 +50,7 @@ TEST(ProfilerRangesTest, AStepShowsItsStagesMicroBatchesAndSublayers) {
   spec.batch = {.micro_batches = 2, .source_tokens = 20, .target_tokens = 20};
   spec.steps = 1;
   spec.ranks = 2;
-  spec.pipeline.checkpoint_every = 2;
+  spec.pipeline.recompute_every = 2;
   spec.pipeline.graphs = GraphMode::kOff;  // a graph is one range: what is in it was shown when it was recorded
   std::vector<std::string> paths[2];
   spec.make_device = [&](int rank) { return std::make_unique<ProfiledDevice>(paths[rank]); };

@@ -78,7 +78,7 @@ TEST(ProgramOverlayTest, NorDoesAnyLayout) {
   const Layout layouts[] = {
       {"cut inside a layer", 3, {.split = {target + 2, target + 5}}},
       {"cut around the target embedding", 3, {.split = {target, target + 1}}},
-      {"cut in front of the head, recomputed", 2, {.split = {head}, .checkpoint_every = 2}},
+      {"cut in front of the head, recomputed", 2, {.split = {head}, .recompute_every = 2}},
       {"chunks", 2, {.chunks = 3, .schedule = ScheduleKind::kInterleaved1F1B, .outstanding_sends = 1}},
   };
   for (const Layout& layout : layouts) {

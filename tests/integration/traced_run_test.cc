@@ -87,7 +87,7 @@ std::map<TraceKind, int> CountKinds(const RankTrace& rank) {
 }
 
 TEST(Trace, OfThreeStagesIsSoundAndComplete) {
-  const Outcome outcome = TrainTraced(3, {.checkpoint_every = 4}, 2, 3);
+  const Outcome outcome = TrainTraced(3, {.recompute_every = 4}, 2, 3);
   const RunTrace& trace = outcome.trace;
   ASSERT_EQ(trace.ranks.size(), 3u);
   EXPECT_EQ(trace.first_step, 2);

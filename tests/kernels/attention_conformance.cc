@@ -16,7 +16,7 @@ std::vector<int32_t> OffsetsOf(const std::vector<int32_t>& lengths) {
 }
 
 bool SameResults(const AttentionTensors& a, const AttentionTensors& b) {
-  return SameBits(a.context, b.context) && SameBits(a.log_sum_exp, b.log_sum_exp) && SameBits(a.d_q, b.d_q) &&
+  return SameBits(a.output, b.output) && SameBits(a.log_sum_exp, b.log_sum_exp) && SameBits(a.d_q, b.d_q) &&
          SameBits(a.d_k, b.d_k) && SameBits(a.d_v, b.d_v);
 }
 
@@ -83,7 +83,7 @@ AttentionTensors MakeTensors(const AttentionBackend& backend, const AttentionPro
     return drawn;
   };
   const std::vector<int32_t> queries = problem.QueryOffsets(), keys = problem.KeyOffsets();
-  return {.q = values(queries, 1), .k = values(keys, 2), .v = values(keys, 3), .d_context = values(queries, 4)};
+  return {.q = values(queries, 1), .k = values(keys, 2), .v = values(keys, 3), .d_output = values(queries, 4)};
 }
 
 AttentionReferenceProblem ReferenceProblem(const AttentionProblem& problem, const AttentionTensors& tensors) {
@@ -109,10 +109,10 @@ TEST_P(AttentionConformance, MatchesTheReference) {
     AttentionTensors t = Tensors(problem);
     const AttentionReferenceProblem reference = ReferenceProblem(problem, t);
     const auto forward = AttentionReference(reference);
-    const auto backward = AttentionBackwardReference(reference, Widen(t.d_context));
+    const auto backward = AttentionBackwardReference(reference, Widen(t.d_output));
     Run(problem, t);
     // Scores of unit normals reach 4; a probability's relative error is a few times theirs.
-    EXPECT_TRUE(NearReference(t.context, forward.context, 1, multiple));
+    EXPECT_TRUE(NearReference(t.output, forward.output, 1, multiple));
     EXPECT_TRUE(NearReference(t.d_q, backward.d_q, 2, multiple));
     EXPECT_TRUE(NearReference(t.d_k, backward.d_k, 4, multiple));
     EXPECT_TRUE(NearReference(t.d_v, backward.d_v, 4, multiple));
@@ -144,9 +144,9 @@ TEST_P(AttentionConformance, NeighboursChangeNoBit) {
       int64_t first = 0;
       for (const int32_t length : lengths) {
         const auto rows = [&](const std::vector<float>& values) { return Rows(values, 3 * width, first, length); };
-        AttentionTensors t = {.q = rows(all.q), .k = rows(all.k), .v = rows(all.v), .d_context = rows(all.d_context)};
+        AttentionTensors t = {.q = rows(all.q), .k = rows(all.k), .v = rows(all.v), .d_output = rows(all.d_output)};
         Run({"", {length}, {length}, 3, width, causal}, t);
-        EXPECT_TRUE(SameBits(t.context, rows(all.context)));
+        EXPECT_TRUE(SameBits(t.output, rows(all.output)));
         EXPECT_TRUE(SameBits(t.d_q, rows(all.d_q)));
         EXPECT_TRUE(SameBits(t.d_k, rows(all.d_k)));
         EXPECT_TRUE(SameBits(t.d_v, rows(all.d_v)));
@@ -164,7 +164,7 @@ TEST_P(AttentionConformance, LaterTokensDoNotReachCausalQueries) {
     for (int64_t e = 50 * columns; e < 70 * columns; ++e) after.k[e] = after.v[e] = after.q[e] = 4096.0f;
     Run(problem, before);
     Run(problem, after);
-    EXPECT_TRUE(SameBits(Rows(before.context, columns, 0, 50), Rows(after.context, columns, 0, 50)));
+    EXPECT_TRUE(SameBits(Rows(before.output, columns, 0, 50), Rows(after.output, columns, 0, 50)));
   }
 }
 
@@ -177,7 +177,7 @@ TEST_P(AttentionConformance, KeysThatAreAlikeLeaveAnAccurateQueryGradient) {
     t.k[i] = GetParam().stored(t.k[i % problem.columns()] + kDifference * t.k[i]);
     t.v[i] = GetParam().stored(t.v[i % problem.columns()] + kDifference * t.v[i]);
   }
-  const auto backward = AttentionBackwardReference(ReferenceProblem(problem, t), Widen(t.d_context));
+  const auto backward = AttentionBackwardReference(ReferenceProblem(problem, t), Widen(t.d_output));
   Run(problem, t);
   EXPECT_TRUE(NearReference(t.d_q, backward.d_q, kDifference, GetParam().multiple / 2));
 }
@@ -188,7 +188,7 @@ TEST_P(AttentionConformance, LargeScoresStayFinite) {
     AttentionTensors t = Tensors(problem);
     for (float& x : t.q) x *= 8192.0f;
     Run(problem, t);
-    for (const std::vector<float>* values : {&t.context, &t.log_sum_exp, &t.d_q, &t.d_k, &t.d_v}) {
+    for (const std::vector<float>* values : {&t.output, &t.log_sum_exp, &t.d_q, &t.d_k, &t.d_v}) {
       for (const float value : *values) ASSERT_TRUE(std::isfinite(value));
     }
   }
@@ -201,21 +201,21 @@ TEST_P(AttentionConformance, ANotANumberShows) {
       AttentionTensors t = Tensors(problem);
       (in_query ? t.q : t.k)[13 * width + 2] = NAN;
       Run(problem, t);
-      EXPECT_TRUE(std::isnan(t.context[13 * width]));
+      EXPECT_TRUE(std::isnan(t.output[13 * width]));
       EXPECT_TRUE(std::isnan(t.log_sum_exp[13]));
       EXPECT_TRUE(std::isnan(t.d_q[13 * width]));
-      EXPECT_FALSE(std::isnan(t.context[20 * width])) << "another sentence";
+      EXPECT_FALSE(std::isnan(t.output[20 * width])) << "another sentence";
     }
   }
 }
 
-TEST_P(AttentionConformance, WithoutKeysTheContextIsZero) {
+TEST_P(AttentionConformance, WithoutKeysTheOutputIsZero) {
   for (const int64_t width : GetParam().head_widths) {
     const AttentionProblem problem = {"", {3, 2}, {0, 2}, 2, width};
     const int64_t columns = problem.columns();
     AttentionTensors t = Tensors(problem);
     Run(problem, t);
-    EXPECT_EQ(Rows(t.context, columns, 0, 3), std::vector<float>(3 * columns, 0.0f));
+    EXPECT_EQ(Rows(t.output, columns, 0, 3), std::vector<float>(3 * columns, 0.0f));
     EXPECT_EQ(Rows(t.d_q, columns, 0, 3), std::vector<float>(3 * columns, 0.0f));
     EXPECT_EQ(t.log_sum_exp[0], -std::numeric_limits<float>::infinity());
   }

@@ -30,8 +30,8 @@ struct AttentionProblem {
 
 // Inputs and outputs, dense [rows, columns].
 struct AttentionTensors {
-  std::vector<float> q, k, v, d_context;
-  std::vector<float> context, log_sum_exp, d_q, d_k, d_v;
+  std::vector<float> q, k, v, d_output;
+  std::vector<float> output, log_sum_exp, d_q, d_k, d_v;
 };
 
 struct AttentionBackend {

@@ -25,7 +25,7 @@ void RunKernels(const Stream& stream, const AttentionProblem& problem, Attention
     return StridedMatrix(values, rows, columns, misalignment, 2 * columns);
   };
   StridedMatrix q = strided(t.q, query_rows), k = strided(t.k, key_rows), v = strided(t.v, key_rows);
-  StridedMatrix d_context = strided(t.d_context, query_rows), context = strided(query_blank, query_rows);
+  StridedMatrix d_output = strided(t.d_output, query_rows), output = strided(query_blank, query_rows);
   StridedMatrix d_q = strided(query_blank, query_rows), d_k = strided(key_blank, key_rows);
   StridedMatrix d_v = strided(key_blank, key_rows);
   StridedMatrix log_sum_exp(std::vector<float>(query_rows * problem.heads, kUnwritten), query_rows, problem.heads);
@@ -47,7 +47,7 @@ void RunKernels(const Stream& stream, const AttentionProblem& problem, Attention
                             .k = k.view(),
                             .v = v.view(),
                             .dropout = problem.dropout(),
-                            .context = context.view(),
+                            .output = output.view(),
                             .log_sum_exp = log_sum_exp.view(),
                             .scratch = {scratch.data() + misalignment, scratch_floats}});
   AttentionBackward(stream, {.shape = shape,
@@ -55,17 +55,17 @@ void RunKernels(const Stream& stream, const AttentionProblem& problem, Attention
                              .k = k.view(),
                              .v = v.view(),
                              .log_sum_exp = log_sum_exp.view(),
-                             .d_context = d_context.view(),
+                             .d_output = d_output.view(),
                              .dropout = problem.dropout(),
                              .d_q = d_q.view(),
                              .d_k = d_k.view(),
                              .d_v = d_v.view(),
                              .scratch = {scratch.data() + misalignment, scratch_floats}});
   EXPECT_EQ(scratch.back(), kUnwritten) << "wrote beyond the scratch";
-  for (const StridedMatrix* matrix : {&q, &k, &v, &d_context, &context, &log_sum_exp, &d_q, &d_k, &d_v}) {
+  for (const StridedMatrix* matrix : {&q, &k, &v, &d_output, &output, &log_sum_exp, &d_q, &d_k, &d_v}) {
     EXPECT_TRUE(matrix->guards_intact()) << "wrote beside a matrix";
   }
-  t.context = context.dense();
+  t.output = output.dense();
   t.log_sum_exp = log_sum_exp.dense();
   t.d_q = d_q.dense();
   t.d_k = d_k.dense();
@@ -103,9 +103,9 @@ TEST(AttentionReferenceTest, GradientsAgreeWithFiniteDifferences) {
     const AttentionProblem problem = {"", lengths, causal ? lengths : std::vector<int32_t>{5, 2}, 2, 3, causal, 0.3};
     const AttentionTensors t = MakeTensors(Backends().front(), problem);
     AttentionReferenceProblem reference = ReferenceProblem(problem, t);
-    const std::vector<double> d_context = Widen(t.d_context);
-    const auto gradients = AttentionBackwardReference(reference, d_context);
-    const auto loss = [&] { return Dot(AttentionReference(reference).context, d_context); };
+    const std::vector<double> d_output = Widen(t.d_output);
+    const auto gradients = AttentionBackwardReference(reference, d_output);
+    const auto loss = [&] { return Dot(AttentionReference(reference).output, d_output); };
     EXPECT_TRUE(IsGradient(reference.q, loss, gradients.d_q));
     EXPECT_TRUE(IsGradient(reference.k, loss, gradients.d_k));
     EXPECT_TRUE(IsGradient(reference.v, loss, gradients.d_v));

@@ -47,7 +47,7 @@ std::vector<float> Attend(const Stream& stream, const Problem& problem, int64_t 
   const int64_t rows = problem.hypotheses();
   StridedMatrix q(problem.q, rows, problem.columns, misalignment);
   StridedMatrix cache(problem.cache, Problem::kCacheRows, 2 * problem.columns, misalignment);
-  StridedMatrix context(std::vector<float>(rows * problem.columns), rows, problem.columns, misalignment);
+  StridedMatrix output(std::vector<float>(rows * problem.columns), rows, problem.columns, misalignment);
   std::vector<float> scratch(stream.threads() * problem.index_stride, std::numeric_limits<float>::quiet_NaN());
   CachedAttention(stream, {.q = q.view(),
                            .cache = cache.view(),
@@ -55,10 +55,10 @@ std::vector<float> Attend(const Stream& stream, const Problem& problem, int64_t 
                            .index_stride = problem.index_stride,
                            .lengths = {problem.lengths.data(), rows},
                            .heads = problem.heads,
-                           .context = context.view(),
+                           .output = output.view(),
                            .scratch = {scratch.data(), static_cast<int64_t>(scratch.size())}});
-  EXPECT_TRUE(context.guards_intact());
-  return context.dense();
+  EXPECT_TRUE(output.guards_intact());
+  return output.dense();
 }
 
 // The same by the full attention's reference: each hypothesis is a sentence of one query.
@@ -77,7 +77,7 @@ std::vector<double> Reference(const Problem& problem) {
       reference.v.insert(reference.v.end(), row + problem.columns, row + 2 * problem.columns);
     }
   }
-  return AttentionReference(reference).context;
+  return AttentionReference(reference).output;
 }
 
 std::vector<Problem> Problems() {

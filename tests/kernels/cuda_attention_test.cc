@@ -33,7 +33,7 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
     return DeviceMatrixOf<T>(device, values, rows, columns, place);
   };
   const auto q = matrix(t.q, query_rows), k = matrix(t.k, key_rows), v = matrix(t.v, key_rows);
-  const auto d_context = matrix(t.d_context, query_rows), context = matrix(blank, query_rows);
+  const auto d_output = matrix(t.d_output, query_rows), output = matrix(blank, query_rows);
   const auto d_q = matrix(blank, query_rows), d_k = matrix(blank, key_rows), d_v = matrix(blank, key_rows);
   const std::vector<float> terms(query_rows * problem.heads * 2, NAN);
   const DeviceMatrixOf<float> log_sum_exp(device, terms, problem.heads, query_rows, place);
@@ -50,20 +50,20 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   cuda::AttentionForwardArgs<T> forward = {.shape = shape, .dropout = dropout};
   forward.query_tiles = query_tiles.data(), forward.query_tile_capacity = tiles.of_queries.size();
   forward.q = q.view(), forward.k = k.view(), forward.v = v.view();
-  forward.context = context.view(), forward.log_sum_exp = log_sum_exp.view();
+  forward.output = output.view(), forward.log_sum_exp = log_sum_exp.view();
   cuda::AttentionForward(device.stream(), forward);
 
   cuda::AttentionBackwardArgs<T> backward = {.shape = shape, .dropout = dropout};
   backward.query_tiles = query_tiles.data(), backward.query_tile_capacity = tiles.of_queries.size();
   backward.key_tiles = key_tiles.data(), backward.key_tile_capacity = tiles.of_keys.size();
   backward.q = q.view(), backward.k = k.view(), backward.v = v.view();
-  backward.log_sum_exp = log_sum_exp.view(), backward.d_context = d_context.view();
+  backward.log_sum_exp = log_sum_exp.view(), backward.d_output = d_output.view();
   backward.d_q = d_q.view(), backward.d_k = d_k.view(), backward.d_v = d_v.view(),
   backward.row_terms = row_terms.view();
   cuda::AttentionBackward(device.stream(), backward);
-  for (const auto* written : {&context, &d_q, &d_k, &d_v}) EXPECT_TRUE(written->guards_intact());
+  for (const auto* written : {&output, &d_q, &d_k, &d_v}) EXPECT_TRUE(written->guards_intact());
   EXPECT_TRUE(log_sum_exp.guards_intact() && row_terms.guards_intact());
-  t.context = context.dense(), t.log_sum_exp = Transposed(log_sum_exp.dense(), query_rows);
+  t.output = output.dense(), t.log_sum_exp = Transposed(log_sum_exp.dense(), query_rows);
   t.d_q = d_q.dense(), t.d_k = d_k.dense(), t.d_v = d_v.dense();
 }
 

@@ -53,7 +53,7 @@ std::vector<float> Attend(const Case& c, const Inputs<T>& in, uint64_t seed) {
   const auto rows = static_cast<int64_t>(c.lengths.size());
   DeviceMatrixOf<T> q(device, in.q, rows, in.width, c.place);
   DeviceMatrixOf<T> cache(device, in.cache, kCacheRows, 2 * in.width, c.place);
-  DeviceMatrixOf<T> context(device, std::vector<float>(in.q.size(), NAN), rows, in.width, c.place);
+  DeviceMatrixOf<T> output(device, std::vector<float>(in.q.size(), NAN), rows, in.width, c.place);
   DeviceVectorOf<int32_t> index(device, in.index), lengths(device, c.lengths);
   cuda::CachedAttention<T>(device.stream(), {.rows = rows,
                                              .heads = c.heads,
@@ -63,9 +63,9 @@ std::vector<float> Attend(const Case& c, const Inputs<T>& in, uint64_t seed) {
                                              .index = index.data(),
                                              .index_stride = in.stride,
                                              .lengths = lengths.data(),
-                                             .context = context.view()});
-  EXPECT_TRUE(context.guards_intact());
-  return context.dense();
+                                             .output = output.view()});
+  EXPECT_TRUE(output.guards_intact());
+  return output.dense();
 }
 
 // Of element (row, column), in double.
@@ -81,32 +81,32 @@ double Reference(const Case& c, const Inputs<T>& in, int64_t row, int64_t column
     scores.push_back(dot / std::sqrt(static_cast<double>(c.head_width)));
   }
   const double maximum = *std::max_element(scores.begin(), scores.end());
-  double sum = 0, context = 0;
+  double sum = 0, output = 0;
   for (int64_t p = 0; p < c.lengths[row]; ++p) {
     const double weight = std::exp(scores[p] - maximum);
     sum += weight;
-    context += weight * in.cache[(CacheRow(row, p) * 2 + 1) * in.width + column];
+    output += weight * in.cache[(CacheRow(row, p) * 2 + 1) * in.width + column];
   }
-  return context / sum;
+  return output / sum;
 }
 
-// T: how q, cache and context are stored.
+// T: how q, cache and output are stored.
 template <typename T>
 class CudaCachedAttentionTest : public ::testing::Test {};
 using StoredTypes = ::testing::Types<float, BFloat16>;
 TYPED_TEST_SUITE(CudaCachedAttentionTest, StoredTypes);
 
 TYPED_TEST(CudaCachedAttentionTest, IsSoftmaxAttentionOverTheCachedRows) {
-  // A context rounded to bf16 is off by half of its last bit at most.
+  // A output rounded to bf16 is off by half of its last bit at most.
   const double rounding = sizeof(TypeParam) == sizeof(float) ? 0 : std::ldexp(1.0, -8);
   for (const Case& c : kCases) {
     const Inputs<TypeParam> in(c);
-    const std::vector<float> context = Attend(c, in, /*seed=*/1);
-    for (int64_t i = 0; i < std::ssize(context); ++i) {
+    const std::vector<float> output = Attend(c, in, /*seed=*/1);
+    for (int64_t i = 0; i < std::ssize(output); ++i) {
       const double reference = Reference(c, in, i / in.width, i % in.width);
-      ASSERT_NEAR(context[i], reference, 4e-6 + rounding * std::abs(reference)) << "element " << i;
+      ASSERT_NEAR(output[i], reference, 4e-6 + rounding * std::abs(reference)) << "element " << i;
     }
-    EXPECT_EQ(Attend(c, in, /*seed=*/2), context) << "another order of threads changes bits";
+    EXPECT_EQ(Attend(c, in, /*seed=*/2), output) << "another order of threads changes bits";
   }
 }
 

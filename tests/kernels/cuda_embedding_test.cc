@@ -65,8 +65,8 @@ EmbeddingBackend Backend(const char* name) {
           .run_backward = Backward<Stream>,
           .variations = std::size(kVariations),
           .stored_table = Rounded<Table>,
-          .stored_stream = Rounded<Stream>,
-          .stream_roundoff = std::is_same_v<Stream, float> ? 0 : 0x1p16};  // of BFloat16: half of its last bit of 8
+          .stored_residual = Rounded<Stream>,
+          .residual_roundoff = std::is_same_v<Stream, float> ? 0 : 0x1p16};  // of BFloat16: half of its last bit of 8
 }
 const EmbeddingBackend kBackends[] = {Backend<float, float>("Float"), Backend<BFloat16, BFloat16>("BFloat16"),
                                       Backend<BFloat16, float>("BFloat16TableOfAFloatStream")};

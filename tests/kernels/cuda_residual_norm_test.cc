@@ -67,17 +67,17 @@ ForwardResult Forward(const Case& c, int variation, SumPlace sum_place) {
   const ResidualNormFields& f = c.fields;
   const std::vector<float> blank(c.rows * c.width, NAN);
   const Parameters parameters(device, c);
-  const DeviceMatrixOf<Residual> stream(device, c.stream, c.rows, c.width, place);
+  const DeviceMatrixOf<Residual> residual(device, c.residual, c.rows, c.width, place);
   const DeviceMatrixOf<Residual> skip(device, c.skip, c.rows, c.width, place);
   const DeviceMatrixOf<Residual> own(device, blank, c.rows, c.width, place);
   const DeviceMatrixOf<Compute> branch(device, c.branch, c.rows, c.width, place);
   const DeviceMatrixOf<Compute> normed(device, blank, c.rows, c.width, place);
   const DeviceVectorOf<float> mean(device, c.rows), rstd(device, c.rows);
-  const DeviceMatrixOf<Residual>& sum = sum_place == SumPlace::kOverStream   ? stream
+  const DeviceMatrixOf<Residual>& sum = sum_place == SumPlace::kOverResidual ? residual
                                         : sum_place == SumPlace::kOverBranch ? *As<Residual>(branch)
                                                                              : own;
   auto args = parameters.ArgsOf<cuda::ResidualNormForwardArgs<Residual, Compute>>(c);
-  args.stream = stream.view();
+  args.residual = residual.view();
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view();
   if (f.bias) args.bias = parameters.bias.data();
@@ -126,7 +126,7 @@ struct Sums {
 template <typename Residual, typename Compute>
 struct Kept {
   Kept(KernelDevice& device, const Case& c, const ForwardResult& forward, Placement place)
-      : stream(device, c.stream, c.rows, c.width, place),
+      : residual(device, c.residual, c.rows, c.width, place),
         sum(device, forward.sum, c.rows, c.width, place),
         branch(device, c.branch, c.rows, c.width, place),
         mean(device, forward.mean),
@@ -135,18 +135,19 @@ struct Kept {
   void Give(const Case& c, const Parameters& parameters,
             cuda::ResidualNormBackwardArgs<Residual, Compute>& args) const {
     if (c.fields.norm) args.sum = sum.view(), args.mean = mean.data(), args.rstd = rstd.data();
-    if (c.fields.learned_residual) args.stream = stream.view();
+    if (c.fields.learned_residual) args.residual = residual.view();
     if (c.fields.learned_branch) args.branch = branch.view();
     if (c.fields.learned_branch && c.fields.bias) args.bias = parameters.bias.data();
   }
 
-  DeviceMatrixOf<Residual> stream, sum;
+  DeviceMatrixOf<Residual> residual, sum;
   DeviceMatrixOf<Compute> branch;
   DeviceVectorOf<float> mean, rstd;
 };
 
 template <typename Residual, typename Compute>
-BackwardResult Backward(const Case& c, const ForwardResult& forward, int variation, StreamGradientPlace stream_place) {
+BackwardResult Backward(const Case& c, const ForwardResult& forward, int variation,
+                        ResidualGradientPlace residual_place) {
   const auto& [seed, place] = kVariations[variation];
   KernelDevice device(seed);
   const ResidualNormFields& f = c.fields;
@@ -160,23 +161,24 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, int variati
   const DeviceMatrixOf<Residual> own(device, blank, c.rows, c.width, place);
   const DeviceMatrixOf<float> d_skip(device, c.skip, c.rows, c.width, place);
   const DeviceVectorOf<float> partials(device, cuda::ResidualNormPartials(c.rows, c.width));
-  const DeviceMatrixOf<Residual>& d_stream = stream_place == StreamGradientPlace::kOverDNormed ? *As<Residual>(d_normed)
-                                             : stream_place == StreamGradientPlace::kOverDSum  ? d_sum
-                                                                                               : own;
+  const DeviceMatrixOf<Residual>& d_residual = residual_place == ResidualGradientPlace::kOverDNormed
+                                                   ? *As<Residual>(d_normed)
+                                               : residual_place == ResidualGradientPlace::kOverDSum ? d_sum
+                                                                                                    : own;
   auto args = parameters.ArgsOf<cuda::ResidualNormBackwardArgs<Residual, Compute>>(c);
   kept.Give(c, parameters, args);
   sums.Give(f, args);
-  args.d_stream = d_stream.view(), args.partials = partials.data();
+  args.d_residual = d_residual.view(), args.partials = partials.data();
   if (f.norm) args.d_normed = d_normed.view();
   if (f.d_sum) args.d_sum = d_sum.view();
   if (f.branch) args.d_branch = d_branch.view();
   if (f.skip) args.d_skip = d_skip.view();
   cuda::ResidualNormBackward(device.stream(), args);
   BackwardResult result = sums.Read(f);
-  result.d_stream = d_stream.dense();
+  result.d_residual = d_residual.dense();
   if (f.branch) result.d_branch = d_branch.dense();
   if (f.skip) result.d_skip = d_skip.dense();
-  EXPECT_TRUE(d_stream.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
+  EXPECT_TRUE(d_residual.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
   return result;
 }
 
@@ -188,9 +190,9 @@ ResidualNormBackend Backend(const char* name) {
           .run_forward = Forward<Residual, Compute>,
           .run_backward = Backward<Residual, Compute>,
           .variations = std::size(kVariations),
-          .stored_stream = Rounded<Residual>,
+          .stored_residual = Rounded<Residual>,
           .stored_product = Rounded<Compute>,
-          .stream_roundoff = std::is_same_v<Residual, float> ? 0 : kRoundoff,
+          .residual_roundoff = std::is_same_v<Residual, float> ? 0 : kRoundoff,
           .product_roundoff = std::is_same_v<Compute, float> ? 0 : kRoundoff};
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, ResidualNormConformance,
@@ -209,12 +211,12 @@ TEST(CudaResidualNormBlocksTest, EveryRowOfManyBlocksIsInTheSums) {
   constexpr int64_t kRows = 8200, kWidth = 2;
   KernelDevice device(/*seed=*/1);
   const std::vector<float> d_sum = NormalValues(kRows * kWidth, 1);
-  DeviceMatrixOf<float> gradient(device, d_sum, kRows, kWidth, {}), d_stream(device, d_sum, kRows, kWidth, {}),
+  DeviceMatrixOf<float> gradient(device, d_sum, kRows, kWidth, {}), d_residual(device, d_sum, kRows, kWidth, {}),
       d_branch(device, d_sum, kRows, kWidth, {});
   DeviceVectorOf<float> d_bias(device, std::vector<float>{1, 2});
   DeviceVectorOf<float> partials(device, cuda::ResidualNormPartials(kRows, kWidth));
   cuda::ResidualNormBackwardArgs<float, float> args = {.rows = kRows, .width = kWidth};
-  args.d_sum = gradient.view(), args.d_stream = d_stream.view(), args.d_branch = d_branch.view();
+  args.d_sum = gradient.view(), args.d_residual = d_residual.view(), args.d_branch = d_branch.view();
   args.d_bias = d_bias.data(), args.partials = partials.data();
   cuda::ResidualNormBackward(device.stream(), args);
   std::vector<double> expected = {1, 2};

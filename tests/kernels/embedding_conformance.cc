@@ -62,14 +62,14 @@ EmbeddingCase MakeEmbeddingCase(const EmbeddingBackend& backend, const std::vect
           .table = stored(NormalValues(vocabulary * width, 1), backend.stored_table),
           .d_table = NormalValues(vocabulary * width, 4),
           .positions = NormalValues(rows * width, 2),
-          .dx = stored(NormalValues(rows * width, 3), backend.stored_stream)};
+          .dx = stored(NormalValues(rows * width, 3), backend.stored_residual)};
 }
 
 TEST_P(EmbeddingConformance, ForwardMatchesTheReference) {
   const EmbeddingBackend& backend = GetParam();
   ForEachCase(backend, [&](const EmbeddingCase& c) {
     const std::vector<float> x = backend.run_forward(c, 0);
-    EXPECT_TRUE(NearReference(x, ReferenceOf(c).Forward(), c.kMultiplier, 4 + backend.stream_roundoff));
+    EXPECT_TRUE(NearReference(x, ReferenceOf(c).Forward(), c.kMultiplier, 4 + backend.residual_roundoff));
     for (int variation = 1; variation < backend.variations; ++variation) {
       EXPECT_TRUE(SameBits(x, backend.run_forward(c, variation))) << "variation " << variation;
     }

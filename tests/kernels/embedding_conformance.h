@@ -34,9 +34,10 @@ struct EmbeddingBackend {
   // a number of threads, an order of theirs.
   std::function<std::vector<float>(const EmbeddingCase&c, int variation)> run_forward, run_backward;
   int variations;
-  float (*stored_table)(float x);   // what it holds of a float in the table
-  float (*stored_stream)(float x);  // … in x and dx
-  double stream_roundoff = 0;  // the most that storing x costs, in units of 2^-24 of the value; 0: nothing beyond fp32
+  float (*stored_table)(float x);     // what it holds of a float in the table
+  float (*stored_residual)(float x);  // … in x and dx
+  double residual_roundoff =
+      0;  // the most that storing x costs, in units of 2^-24 of the value; 0: nothing beyond fp32
 };
 void PrintTo(const EmbeddingBackend& backend, std::ostream* out);
 

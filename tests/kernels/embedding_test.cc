@@ -74,7 +74,7 @@ std::vector<EmbeddingBackend> Backends() {
                         .run_backward = backward,
                         .variations = std::size(kVariations),
                         .stored_table = AsItIs,
-                        .stored_stream = AsItIs});
+                        .stored_residual = AsItIs});
   }
   return backends;
 }

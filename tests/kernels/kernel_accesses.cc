@@ -88,7 +88,7 @@ void CountResidualNorm(AccessLab& lab) {
   const DevicePointer<float> numbers = lab.Zeros<float>(kWidth), of_rows = lab.Zeros<float>(kRows);
   const std::string types = std::string(kNameOf<Residual>) + ", " + kNameOf<Compute>;
   cuda::ResidualNormForwardArgs<Residual, Compute> forward = {.rows = kRows, .width = kWidth};
-  forward.stream = forward.sum = lab.Matrix<Residual>(kRows, kWidth);
+  forward.residual = forward.sum = lab.Matrix<Residual>(kRows, kWidth);
   forward.branch = lab.Matrix<Compute>(kRows, kWidth), forward.normed = lab.Matrix<Compute>(kRows, kWidth);
   forward.bias = forward.scale = forward.shift = numbers;
   forward.mean = forward.rstd = of_rows, forward.dropout = lab.Dropout();
@@ -97,7 +97,7 @@ void CountResidualNorm(AccessLab& lab) {
 
   cuda::ResidualNormBackwardArgs<Residual, Compute> backward = {.rows = kRows, .width = kWidth};
   backward.d_normed = forward.branch, backward.sum = forward.sum,
-  backward.d_sum = backward.d_stream = lab.Matrix<Residual>(kRows, kWidth);
+  backward.d_sum = backward.d_residual = lab.Matrix<Residual>(kRows, kWidth);
   backward.d_branch = forward.normed, backward.mean = backward.rstd = of_rows, backward.dropout = forward.dropout;
   backward.scale = backward.d_bias = backward.d_scale = backward.d_shift = numbers;
   backward.partials = lab.Zeros<float>(cuda::ResidualNormPartials(kRows, kWidth));
@@ -121,7 +121,7 @@ void CountAttention(AccessLab& lab, int32_t head_width) {
   const auto tile_count = static_cast<int64_t>(tiles.of_queries.size());
   const cuda::AttentionShape shape = {heads, head_width, /*causal=*/false};
   const cuda::DeviceDropout dropout = lab.Dropout();
-  const DeviceMatrix<T> context = lab.Matrix<T>(rows, kWidth);
+  const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
   const DeviceMatrix<float> log_sum_exp = lab.Matrix<float>(heads, rows),
                             row_terms = lab.Matrix<float>(2 * heads, rows);
 
@@ -139,7 +139,7 @@ void CountAttention(AccessLab& lab, int32_t head_width) {
                                        .k = part(qkv, 1),
                                        .v = part(qkv, 2),
                                        .dropout = dropout,
-                                       .context = context,
+                                       .output = output,
                                        .log_sum_exp = log_sum_exp});
   });
   lab.Count(
@@ -155,7 +155,7 @@ void CountAttention(AccessLab& lab, int32_t head_width) {
                                             .k = part(qkv, 1),
                                             .v = part(qkv, 2),
                                             .log_sum_exp = log_sum_exp,
-                                            .d_context = context,
+                                            .d_output = output,
                                             .dropout = dropout,
                                             .d_q = part(d_qkv, 0),
                                             .d_k = part(d_qkv, 1),
@@ -168,7 +168,7 @@ template <typename T>
 void CountCachedAttention(AccessLab& lab, int64_t head_width) {
   constexpr int64_t kRows = 2, kLength = 40;
   cuda::CachedAttentionArgs<T> args = {.rows = kRows, .heads = kWidth / head_width, .head_width = head_width};
-  args.q = args.context = lab.Matrix<T>(kRows, kWidth), args.cache = lab.Matrix<T>(kRows * kLength, 2 * kWidth);
+  args.q = args.output = lab.Matrix<T>(kRows, kWidth), args.cache = lab.Matrix<T>(kRows * kLength, 2 * kWidth);
   std::vector<int32_t> index(kRows * kLength);
   for (int64_t i = 0; i < kRows * kLength; ++i) index[i] = static_cast<int32_t>(i % kLength * kRows + i / kLength);
   args.index = lab.Vector(index), args.index_stride = kLength;

@@ -77,7 +77,7 @@ TEST(RefusedShapesDeathTest, OfLinear) {
 
 TEST(RefusedShapesDeathTest, OfResidualNorm) {
   Memory m;
-  const ResidualNormForwardArgs forward{.stream = m.Of(2, 3),
+  const ResidualNormForwardArgs forward{.residual = m.Of(2, 3),
                                         .branch = m.Of(2, 3),
                                         .bias = m.Of(3),
                                         .scale = m.Of(3),
@@ -95,7 +95,7 @@ TEST(RefusedShapesDeathTest, OfResidualNorm) {
        {"!args.normed.empty.. == norm", [](auto& a) { a.normed = {}; }},
        {"!args.mean.empty.. == norm", [](auto& a) { a.mean = {}; }},
        {"!args.rstd.empty.. == norm", [](auto& a) { a.rstd = {}; }},
-       {"args.normed.data != args.stream.data", [](auto& a) { a.stream.data = a.normed.data; }},
+       {"args.normed.data != args.stream.data", [](auto& a) { a.residual.data = a.normed.data; }},
        {"args.normed.data != args.branch.data", [](auto& a) { a.branch.data = a.normed.data; }},
        {"args.normed.data != args.sum.data", [](auto& a) { a.sum.data = a.normed.data; }}});
   const ResidualNormBackwardArgs backward{.d_normed = m.Of(2, 3),
@@ -103,7 +103,7 @@ TEST(RefusedShapesDeathTest, OfResidualNorm) {
                                           .mean = forward.mean,
                                           .rstd = forward.rstd,
                                           .scale = forward.scale,
-                                          .d_stream = m.Of(2, 3),
+                                          .d_residual = m.Of(2, 3),
                                           .d_branch = m.Of(2, 3),
                                           .d_bias = m.Of(3),
                                           .d_scale = m.Of(3),
@@ -118,7 +118,7 @@ TEST(RefusedShapesDeathTest, OfResidualNorm) {
        {"!args.d_shift.empty.. == norm", [](auto& a) { a.d_shift = {}; }},
        {"!args.d_branch.empty", [](auto& a) { a.d_branch = {}; }},
        {"args.partials.size >= ", [](auto& a) { --a.partials.size; }},
-       {"args.d_branch.data != args.d_stream.data", [](auto& a) { a.d_branch.data = a.d_stream.data; }}});
+       {"args.d_branch.data != args.d_residual.data", [](auto& a) { a.d_branch.data = a.d_residual.data; }}});
 }
 
 TEST(RefusedShapesDeathTest, OfAttention) {
@@ -131,7 +131,7 @@ TEST(RefusedShapesDeathTest, OfAttention) {
       .q = m.Of(3, 4),
       .k = m.Of(4, 4),
       .v = m.Of(4, 4),
-      .context = m.Of(3, 4),
+      .output = m.Of(3, 4),
       .log_sum_exp = m.Of(3, 2),
       .scratch = m.Of(AttentionScratch(stream, capacity))};
   ExpectRefused<AttentionForwardArgs>(
@@ -144,20 +144,20 @@ TEST(RefusedShapesDeathTest, OfAttention) {
         [](auto& a) { a.shape.query_offsets.size = 2, a.q.rows = 1; }},
        {"matrix.rows == rows", [](auto& a) { a.v.rows = 3; }},
        {"matrix.columns == columns", [](auto& a) { a.log_sum_exp.columns = 1; }},
-       {"matrix.rows == rows", [](auto& a) { a.context.rows = 2; }},
+       {"matrix.rows == rows", [](auto& a) { a.output.rows = 2; }},
        {"args.scratch.size >= ", [](auto& a) { --a.scratch.size; }}});
   const AttentionBackwardArgs backward{.shape = forward.shape,
                                        .q = forward.q,
                                        .k = forward.k,
                                        .v = forward.v,
                                        .log_sum_exp = forward.log_sum_exp,
-                                       .d_context = m.Of(3, 4),
+                                       .d_output = m.Of(3, 4),
                                        .d_q = m.Of(3, 4),
                                        .d_k = m.Of(4, 4),
                                        .d_v = m.Of(4, 4),
                                        .scratch = forward.scratch};
   ExpectRefused<AttentionBackwardArgs>(AttentionBackward, backward,
-                                       {{"matrix.rows == rows", [](auto& a) { a.d_context.rows = 2; }},
+                                       {{"matrix.rows == rows", [](auto& a) { a.d_output.rows = 2; }},
                                         {"matrix.columns == columns", [](auto& a) { a.d_q.columns = 3; }},
                                         {"matrix.rows == rows", [](auto& a) { a.d_k.rows = 3; }},
                                         {"matrix.rows == rows", [](auto& a) { a.d_v.rows = 3; }}});

@@ -17,7 +17,7 @@ using BackwardResult = ResidualNormBackwardResult;
 constexpr Fields kCombinations[] = {
     {},                                              // post-norm, plain
     {.branch = false},                               // the norm alone
-    {.branch = false, .d_sum = true},                // the norm alone, where the stream goes on beside it
+    {.branch = false, .d_sum = true},                // the norm alone, where the residual stream goes on beside it
     {.norm = false, .d_sum = true},                  // no norm
     {.bias = true, .dropout = true},                 // DeepNorm in training
     {.bias = true, .dropout = true, .d_sum = true},  // pre-norm in training
@@ -57,7 +57,7 @@ void ExpectSameBits(const ForwardResult& a, const ForwardResult& b) {
 }
 
 void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
-  EXPECT_TRUE(SameBits(a.d_stream, b.d_stream));
+  EXPECT_TRUE(SameBits(a.d_residual, b.d_residual));
   EXPECT_TRUE(SameBits(a.d_branch, b.d_branch));
   EXPECT_TRUE(SameBits(a.d_skip, b.d_skip));
   EXPECT_TRUE(SameBits(a.d_bias, b.d_bias));
@@ -71,7 +71,7 @@ void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
 ResidualNormReference NormOfStored(const Case& c, const ForwardResult& forward) {
   Case alone = c;
   alone.fields = {.branch = false, .norm = c.fields.norm};
-  alone.stream = forward.sum;
+  alone.residual = forward.sum;
   return ReferenceOf(alone);
 }
 
@@ -94,7 +94,7 @@ ResidualNormReference::Gradients ExpectedGradients(const Case& c, const ForwardR
   const auto norm = NormOfStored(c, forward).Backward(ReferenceDNormed(c), ReferenceDSum(c));
   Case without_norm = c;
   without_norm.fields.norm = false;
-  auto g = ReferenceOf(without_norm).Backward({}, norm.d_stream);
+  auto g = ReferenceOf(without_norm).Backward({}, norm.d_residual);
   const Fields& f = c.fields;
   g.d_skip = AddedTo(f.skip, c.skip, g.d_skip);
   g.d_bias = AddedTo(f.bias, c.bias, g.d_bias);
@@ -111,7 +111,7 @@ std::span<const ResidualNormFields> ResidualNormCombinations() { return kCombina
 
 ResidualNormReference ReferenceOf(const Case& c) {
   const Fields& f = c.fields;
-  ResidualNormReference reference = {.rows = c.rows, .width = c.width, .stream = Widen(c.stream)};
+  ResidualNormReference reference = {.rows = c.rows, .width = c.width, .residual = Widen(c.residual)};
   if (f.branch) {
     reference.branch = Widen(c.branch);
     reference.residual_gain = Case::kResidualGain, reference.branch_gain = Case::kBranchGain;
@@ -154,11 +154,11 @@ Case MakeResidualNormCase(const ResidualNormBackend& backend, int64_t rows, int6
           .width = width,
           .fields = fields,
           .dropout = {counter, fields.dropout ? Dropout::Threshold(0.2) : 0},
-          .stream = stored(backend.stored_stream, 1),
+          .residual = stored(backend.stored_residual, 1),
           .branch = stored(backend.stored_product, 2),
-          .skip = stored(backend.stored_stream, 3),
+          .skip = stored(backend.stored_residual, 3),
           .d_normed = stored(backend.stored_product, 7),
-          .d_sum = stored(backend.stored_stream, 8),
+          .d_sum = stored(backend.stored_residual, 8),
           .bias = NormalValues(width, 4),
           .scale = NormalValues(width, 5),
           .shift = NormalValues(width, 6),
@@ -170,10 +170,10 @@ Case MakeResidualNormCase(const ResidualNormBackend& backend, int64_t rows, int6
 void ResidualNormConformance::ExpectSameBitsEveryWay(const Case& c) {
   const bool one_type = GetParam().one_stored_type();
   const SumPlace over_branch = c.fields.branch && one_type ? SumPlace::kOverBranch : SumPlace::kOwn;
-  const SumPlace sums[] = {SumPlace::kOwn, SumPlace::kOverStream, over_branch};
-  const StreamGradientPlace gradients[] = {
-      StreamGradientPlace::kOwn, c.fields.d_sum ? StreamGradientPlace::kOverDSum : StreamGradientPlace::kOwn,
-      c.fields.norm && one_type ? StreamGradientPlace::kOverDNormed : StreamGradientPlace::kOwn};
+  const SumPlace sums[] = {SumPlace::kOwn, SumPlace::kOverResidual, over_branch};
+  const ResidualGradientPlace gradients[] = {
+      ResidualGradientPlace::kOwn, c.fields.d_sum ? ResidualGradientPlace::kOverDSum : ResidualGradientPlace::kOwn,
+      c.fields.norm && one_type ? ResidualGradientPlace::kOverDNormed : ResidualGradientPlace::kOwn};
   const ForwardResult forward = Forward(c);
   const BackwardResult backward = Backward(c, forward);
   for (int variation = 1; variation < GetParam().variations; ++variation) {
@@ -190,7 +190,7 @@ void ResidualNormConformance::ExpectSameBitsEveryWay(const Case& c) {
 TEST_P(ResidualNormConformance, ForwardMatchesTheReference) {
   ForEachCase(GetParam(), [](const Case& c) {
     const ForwardResult got = Forward(c);
-    EXPECT_TRUE(NearReference(got.sum, ReferenceOf(c).Forward().sum, 4, 8 + GetParam().stream_roundoff));
+    EXPECT_TRUE(NearReference(got.sum, ReferenceOf(c).Forward().sum, 4, 8 + GetParam().residual_roundoff));
     const ResidualNormReference::Output expected = NormOfStored(c, got).Forward();
     const double rstd = LargestRstd(got);
     EXPECT_TRUE(NearReference(got.normed, expected.normed, 4 * rstd, 16 + GetParam().product_roundoff));
@@ -207,7 +207,7 @@ TEST_P(ResidualNormConformance, BackwardMatchesTheReference) {
     // Rounding of h grows with rstd, and ds multiplies it by rstd again; sums over rows add up √rows of it.
     const double magnitude = 4 * LargestRstd(forward) * LargestRstd(forward);
     const double over_rows = magnitude * std::sqrt(c.rows);
-    EXPECT_TRUE(NearReference(got.d_stream, g.d_stream, magnitude, 16 + GetParam().stream_roundoff));
+    EXPECT_TRUE(NearReference(got.d_residual, g.d_residual, magnitude, 16 + GetParam().residual_roundoff));
     EXPECT_TRUE(NearReference(got.d_branch, g.d_branch, magnitude, 16 + GetParam().product_roundoff));
     EXPECT_TRUE(NearReference(got.d_skip, g.d_skip, magnitude, 16));
     EXPECT_TRUE(NearReference(got.d_bias, g.d_bias, over_rows, 16));
@@ -235,7 +235,7 @@ TEST_P(ResidualNormConformance, NormAloneOnTheSumHasTheSameBits) {
   for (const int64_t width : {1, 17, 64, 512, 1100}) {
     const ForwardResult fused = Forward(MakeCase(33, width, {.bias = true, .skip = true, .dropout = true}));
     Case alone = MakeCase(33, width, {.branch = false});
-    alone.stream = fused.sum;
+    alone.residual = fused.sum;
     ExpectSameBits(fused, Forward(alone, GetParam().variations - 1));
   }
 }
@@ -244,17 +244,17 @@ TEST_P(ResidualNormConformance, NormAloneOnTheSumHasTheSameBits) {
 TEST_P(ResidualNormConformance, MasksAreThoseOfRandomH) {
   Case c = MakeCase(6, 24, {.dropout = true, .norm = false, .d_sum = true});
   std::fill(c.branch.begin(), c.branch.end(), 1.0f);
-  std::fill(c.stream.begin(), c.stream.end(), 0.0f);
+  std::fill(c.residual.begin(), c.residual.end(), 0.0f);
   const std::vector<float> sum = Forward(c).sum;
   for (int64_t i = 0; i < c.rows * c.width; ++i) {
-    EXPECT_EQ(sum[i], GetParam().stored_stream(Case::kBranchGain * DropoutFactor(c.dropout, i))) << i;
+    EXPECT_EQ(sum[i], GetParam().stored_residual(Case::kBranchGain * DropoutFactor(c.dropout, i))) << i;
   }
 }
 
 // A row of equal values has no variance: h = 0 and n = shift, exactly.
 TEST_P(ResidualNormConformance, ConstantRowsAreShifted) {
   Case c = MakeCase(2, 16, {.branch = false});
-  std::fill(c.stream.begin(), c.stream.end(), 3.0f);
+  std::fill(c.residual.begin(), c.residual.end(), 3.0f);
   const ForwardResult got = Forward(c);
   for (int64_t i = 0; i < 2 * 16; ++i) EXPECT_EQ(got.normed[i], GetParam().stored_product(c.shift[i % 16])) << i;
   EXPECT_NEAR(got.rstd[1], 1 / std::sqrt(1e-5), 1e-3);

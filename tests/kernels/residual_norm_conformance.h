@@ -30,9 +30,9 @@ struct ResidualNormCase {
   ResidualNormFields fields;
   Dropout dropout;
   // Every one has values; a backend passes those that `fields` gives.
-  std::vector<float> stream, branch, skip, d_normed, d_sum;  // [rows, width]
-  std::vector<float> bias, scale, shift, learned_residual;   // [width]
-  std::vector<float> learned_branch;                         // [1]
+  std::vector<float> residual, branch, skip, d_normed, d_sum;  // [rows, width]
+  std::vector<float> bias, scale, shift, learned_residual;     // [width]
+  std::vector<float> learned_branch;                           // [1]
 };
 std::ostream& operator<<(std::ostream& out, const ResidualNormCase& c);
 // The case in doubles, without what its fields leave out.
@@ -47,31 +47,31 @@ struct ResidualNormForwardResult {
 };
 // What a kernel adds to starts from the forward's input of the same shape.
 struct ResidualNormBackwardResult {
-  std::vector<float> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift, d_learned_residual, d_learned_branch;
+  std::vector<float> d_residual, d_branch, d_skip, d_bias, d_scale, d_shift, d_learned_residual, d_learned_branch;
 };
 
-// Where the forward's sum and the backward's d_stream lie.
-enum class SumPlace { kOwn, kLeftOut, kOverStream, kOverBranch };
-enum class StreamGradientPlace { kOwn, kOverDNormed, kOverDSum };
+// Where the forward's sum and the backward's d_residual lie.
+enum class SumPlace { kOwn, kLeftOut, kOverResidual, kOverBranch };
+enum class ResidualGradientPlace { kOwn, kOverDNormed, kOverDSum };
 
 struct ResidualNormBackend {
   using Forward = ResidualNormForwardResult(const ResidualNormCase& c, int variation, SumPlace place);
   using Backward = ResidualNormBackwardResult(const ResidualNormCase& c, const ResidualNormForwardResult& forward,
-                                              int variation, StreamGradientPlace place);
+                                              int variation, ResidualGradientPlace place);
   std::string name;
   // A case's results have the same bits for every `variation` below `variations`: an alignment, a number of threads, an
   // order of theirs. At least 3.
   std::function<Forward> run_forward;
   std::function<Backward> run_backward;
   int variations;
-  // What it holds of a float in the stream and in what touches products (kernels/residual_norm.h, Storage).
-  float (*stored_stream)(float x);
+  // What it holds of a float in the residual stream and in what touches products (kernels/residual_norm.h, Storage).
+  float (*stored_residual)(float x);
   float (*stored_product)(float x);
   // The most that storing costs, in units of 2^-24 of the value; 0: nothing beyond fp32.
-  double stream_roundoff = 0, product_roundoff = 0;
+  double residual_roundoff = 0, product_roundoff = 0;
 
   // Only then can a matrix of one kind lie over one of the other.
-  bool one_stored_type() const { return stored_stream == stored_product; }
+  bool one_stored_type() const { return stored_residual == stored_product; }
 };
 void PrintTo(const ResidualNormBackend& backend, std::ostream* out);
 
@@ -89,7 +89,8 @@ class ResidualNormConformance : public ::testing::TestWithParam<ResidualNormBack
     return GetParam().run_forward(c, variation, place);
   }
   static ResidualNormBackwardResult Backward(const ResidualNormCase& c, const ResidualNormForwardResult& forward,
-                                             int variation = 0, StreamGradientPlace place = StreamGradientPlace::kOwn) {
+                                             int variation = 0,
+                                             ResidualGradientPlace place = ResidualGradientPlace::kOwn) {
     return GetParam().run_backward(c, forward, variation, place);
   }
   static void ExpectSameBitsEveryWay(const ResidualNormCase& c);

@@ -51,13 +51,13 @@ Args ArgsOf(const Case& c) {
 ForwardResult Forward(const Case& c, const Variation& variation, SumPlace place) {
   const ResidualNormFields& f = c.fields;
   const std::vector<float> unset(c.rows * c.width, NAN);
-  StridedMatrix stream = Strided(c, c.stream, variation.inputs), branch = Strided(c, c.branch, variation.inputs);
+  StridedMatrix residual = Strided(c, c.residual, variation.inputs), branch = Strided(c, c.branch, variation.inputs);
   StridedMatrix skip = Strided(c, c.skip, variation.inputs), normed = Strided(c, unset, variation.outputs);
   StridedMatrix own = Strided(c, unset, variation.outputs);
-  StridedMatrix& sum = place == SumPlace::kOverStream ? stream : place == SumPlace::kOverBranch ? branch : own;
+  StridedMatrix& sum = place == SumPlace::kOverResidual ? residual : place == SumPlace::kOverBranch ? branch : own;
   ForwardResult result;
   auto args = ArgsOf<ResidualNormForwardArgs>(c);
-  args.stream = stream.view();
+  args.residual = residual.view();
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view();
   args.bias = Given(f.bias, c.bias), args.shift = Given(f.norm, c.shift);
@@ -99,31 +99,31 @@ void GiveVectors(const Case& c, const ForwardResult& forward, BackwardResult& re
 }
 
 BackwardResult Backward(const Case& c, const ForwardResult& forward, const Variation& variation,
-                        StreamGradientPlace place) {
+                        ResidualGradientPlace place) {
   const ResidualNormFields& f = c.fields;
   const std::vector<float> unset(c.rows * c.width, NAN);
   StridedMatrix d_normed = Strided(c, c.d_normed, variation.inputs), d_sum = Strided(c, c.d_sum, variation.inputs);
   StridedMatrix sum = Strided(c, forward.sum, variation.inputs);
-  StridedMatrix stream = Strided(c, c.stream, variation.inputs), branch = Strided(c, c.branch, variation.inputs);
+  StridedMatrix residual = Strided(c, c.residual, variation.inputs), branch = Strided(c, c.branch, variation.inputs);
   StridedMatrix own = Strided(c, unset, variation.outputs), d_branch = Strided(c, unset, variation.outputs);
   StridedMatrix d_skip = Strided(c, c.skip, variation.outputs);
-  StridedMatrix& d_stream = place == StreamGradientPlace::kOverDNormed ? d_normed
-                            : place == StreamGradientPlace::kOverDSum  ? d_sum
-                                                                       : own;
+  StridedMatrix& d_residual = place == ResidualGradientPlace::kOverDNormed ? d_normed
+                              : place == ResidualGradientPlace::kOverDSum  ? d_sum
+                                                                           : own;
   std::vector<float> partials(ResidualNormPartials(c.rows, c.width), NAN);
   BackwardResult result = Started(c);
   auto args = ArgsOf<ResidualNormBackwardArgs>(c);
   GiveVectors(c, forward, result, args);
-  args.d_stream = d_stream.view(), args.partials = Whole(partials);
+  args.d_residual = d_residual.view(), args.partials = Whole(partials);
   if (f.norm) args.d_normed = d_normed.view(), args.sum = sum.view();
   if (f.d_sum) args.d_sum = d_sum.view();
   if (f.branch) args.d_branch = d_branch.view();
   if (f.skip) args.d_skip = d_skip.view();
-  if (f.learned_residual) args.stream = stream.view();
+  if (f.learned_residual) args.residual = residual.view();
   if (f.learned_branch) args.branch = branch.view();
   ResidualNormBackward(Stream::Cpu(variation.threads), args);
-  EXPECT_TRUE(d_stream.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
-  result.d_stream = d_stream.dense();
+  EXPECT_TRUE(d_residual.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
+  result.d_residual = d_residual.dense();
   if (f.branch) result.d_branch = d_branch.dense();
   if (f.skip) result.d_skip = d_skip.dense();
   return result;
@@ -140,7 +140,7 @@ std::vector<ResidualNormBackend> Backends() {
       return Forward(c, kVariations[variation], place);
     };
     const auto backward = [target](const Case& c, const ForwardResult& result, int variation,
-                                   StreamGradientPlace place) {
+                                   ResidualGradientPlace place) {
       const OnInstructionSet only(target);
       return Backward(c, result, kVariations[variation], place);
     };
@@ -148,7 +148,7 @@ std::vector<ResidualNormBackend> Backends() {
                         .run_forward = forward,
                         .run_backward = backward,
                         .variations = std::size(kVariations),
-                        .stored_stream = AsItIs,
+                        .stored_residual = AsItIs,
                         .stored_product = AsItIs});
   }
   return backends;
@@ -171,7 +171,7 @@ TEST(ResidualNormReferenceTest, GradientsMatchFiniteDifferences) {
       }
     };
     const ResidualNormReference::Gradients g = reference.Backward(d_normed, d_sum);
-    check(true, reference.stream, g.d_stream);
+    check(true, reference.residual, g.d_residual);
     check(fields.branch, reference.branch, g.d_branch);
     check(fields.skip, reference.skip, g.d_skip);
     check(fields.bias, reference.bias, g.d_bias);
@@ -185,7 +185,7 @@ TEST(ResidualNormReferenceTest, GradientsMatchFiniteDifferences) {
 TEST(ResidualNormDeathTest, NamesMismatchedShapes) {
   std::vector<float> v(12);
   EXPECT_DEATH(ResidualNormForward(Stream::Cpu(1),
-                                   {.stream = {v.data(), 3, 4}, .branch = {v.data(), 4, 3}, .sum = {v.data(), 3, 4}}),
+                                   {.residual = {v.data(), 3, 4}, .branch = {v.data(), 4, 3}, .sum = {v.data(), 3, 4}}),
                "4 vs. 3");
 }
 

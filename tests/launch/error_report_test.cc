@@ -100,7 +100,7 @@ TEST(ErrorReportTest, ALostPeerIsEachRanksOwn) {
 }
 
 TEST(ErrorReportTest, AtWorkOnlySharedErrorsAreWorthWaitingFor) {
-  const absl::Status shared = AsShared(absl::OutOfRangeError("10 steps in a row were left out"));
+  const absl::Status shared = AsCommonError(absl::OutOfRangeError("10 steps in a row were left out"));
   EXPECT_EQ(PatienceWith(shared, /*at_work=*/true), kErrorPatience);
   EXPECT_EQ(PatienceWith(kFull, /*at_work=*/true), kOwnErrorPatience);
   EXPECT_EQ(PatienceWith(kFull, /*at_work=*/false), kErrorPatience);

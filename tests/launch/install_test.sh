@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cmake --install, the prefix moved elsewhere, an empty environment, and the source and build trees out of sight: hadal generates, prepares,
+# cmake --install, the prefix moved elsewhere, an empty environment, and the source and build trees out of sight: hadal makes a corpus, prepares,
 # trains with an installed config, translates and reports.  Usage: install_test.sh BUILD_DIR SOURCE_DIR
 set -u
 build=${1:?usage: install_test.sh BUILD_DIR SOURCE_DIR}
@@ -16,7 +16,7 @@ set -e
 cd "$1/run"
 hadal=$1/elsewhere/bin/hadal configs=$1/elsewhere/share/hadal/configs
 $hadal --version
-$hadal generate --out text --pairs 200 --valid 10 --test 5
+$hadal make-corpus --out text --pairs 200 --valid 10 --test 5
 $hadal prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 200
 $hadal train $configs/base.textproto $configs/method/branchnorm.textproto --set model.encoder_layers=1 --set model.decoder_layers=1 \
   --set model.d_model=16 --set model.d_ff=32 --set model.heads=2 --set batch.source_tokens=128 --set batch.target_tokens=128 \

@@ -7,7 +7,7 @@ hadal=${1:?usage: language_model_test.sh HADAL}
 . "$(dirname "$0")/../support/command_test.sh"
 identical() { expect 0 "$hadal" checkpoint diff "$1" "$2"; says identical; }
 
-expect 0 "$hadal" generate --out text --pairs 600 --valid 40 --test 20 --seed 3
+expect 0 "$hadal" make-corpus --out text --pairs 600 --valid 40 --test 20 --seed 3
 expect 0 "$hadal" prepare --monolingual --train text/train.en --valid text/valid.en --out data --vocab-size 200
 says "wrote train: 600 lines"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --out pairs --vocab-size 300
@@ -31,7 +31,7 @@ expect 0 "$hadal" inspect corpus --data data/train
 
 expect 0 "${base[@]}" --run-dir unbroken; says "6L decoder-only"
 expect 0 "${mpi[@]}" 3 "${base[@]}" --set 'pipeline.schedule="interleaved_1f1b"' --set pipeline.chunks=2 \
-  --set pipeline.checkpoint_every=3 --run-dir ranks3
+  --set pipeline.recompute_every=3 --run-dir ranks3
 identical unbroken/$last ranks3/$last
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=20 --run-dir broken
 expect 0 "${base[@]}" --run-dir broken

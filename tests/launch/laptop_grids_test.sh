@@ -7,7 +7,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
-"$hadal" generate --out text --pairs 300 --valid 10 --test 10 --seed 3 > /dev/null || exit 1
+"$hadal" make-corpus --out text --pairs 300 --valid 10 --test 10 --seed 3 > /dev/null || exit 1
 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 > /dev/null || exit 1
 tiny=(--set data.train=data/train --set data.validation=data/valid --set model.encoder_layers=2 --set model.decoder_layers=2
   --set model.d_model=16 --set model.d_ff=32 --set model.heads=2 --set model.max_positions=128 --set batch.source_tokens=96

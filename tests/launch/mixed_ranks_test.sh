@@ -48,7 +48,7 @@ says "rank 1 was started with --run-dir elsewhere"
 echo "hosts with true copies of their own"
 mkdir here there
 cp -r data here; cp -r data there
-"$hadal" generate --out text2 --pairs 200 --valid 40 --test 20 --seed 4 > out 2>&1 || fail "no other text"
+"$hadal" make-corpus --out text2 --pairs 200 --valid 40 --test 20 --seed 4 > out 2>&1 || fail "no other text"
 here=(sh -c 'cd here && exec "$@"' here "$hadal" train ../small.textproto --set pipeline.threads=1 --device cpu)
 there=(sh -c 'cd there && exec "$@"' there "$hadal" train ../small.textproto --set pipeline.threads=1 --device cpu)
 expect 0 "${mpi[@]}" -n 1 "${here[@]}" --run-dir "$work/copies" : -n 1 "${there[@]}" --run-dir "$work/copies"

@@ -13,14 +13,14 @@ cd "$work" || exit 1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fail() { echo "FAILED: $1"; exit 1; }
 
-"$hadal" generate --out text --pairs 400 --valid 20 --test 20 --seed 3 > /dev/null &&
+"$hadal" make-corpus --out text --pairs 400 --valid 20 --test 20 --seed 3 > /dev/null &&
   "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 > /dev/null ||
   fail "no corpus"
 cat > small.textproto <<'END'
 data { train: "data/train" validation: "data/valid" }
 model { encoder_layers: 4 decoder_layers: 4 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
 batch { micro_batches: 6 source_tokens: 128 target_tokens: 128 }
-pipeline { threads: 1 checkpoint_every: 3 }
+pipeline { threads: 1 recompute_every: 3 }
 stop { steps: 12 }
 validation { every_steps: 4 }
 END

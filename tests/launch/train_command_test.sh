@@ -39,7 +39,7 @@ if grep -q "GPU *none" out; then
 fi
 
 echo "other layouts end with the same bits"
-expect 0 "${base[@]}" --set pipeline.threads=2 --set pipeline.checkpoint_every=3 --run-dir threads
+expect 0 "${base[@]}" --set pipeline.threads=2 --set pipeline.recompute_every=3 --run-dir threads
 identical unbroken/$last threads/$last
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set validation.every_steps=2 --run-dir ranks2
 identical unbroken/$last ranks2/$last

@@ -17,8 +17,9 @@ using ::testing::HasSubstr;
 TEST(Withdrawal, WhatIsNotThrownIsTheBodys) {
   InProcessWorld world(1);
   const auto body = [](absl::StatusOr<int> value) { return [value] { return value; }; };
-  EXPECT_EQ(*CatchErrors(world.communicator(0), body(5)), 5);
-  EXPECT_EQ(CatchErrors(world.communicator(0), body(absl::AbortedError("own"))).status(), absl::AbortedError("own"));
+  EXPECT_EQ(*WithdrawOnException(world.communicator(0), body(5)), 5);
+  EXPECT_EQ(WithdrawOnException(world.communicator(0), body(absl::AbortedError("own"))).status(),
+            absl::AbortedError("own"));
   EXPECT_TRUE(world.communicator(0).Send("", 0, 0, 1).ok()) << "its communicator stays open";
 }
 
@@ -26,7 +27,7 @@ TEST(Withdrawal, WhatIsNotThrownIsTheBodys) {
 TEST(Withdrawal, TransfersAreTakenBack) {
   InProcessWorld world(2);
   int posted = 17;
-  const absl::Status status = CatchErrors(world.communicator(1), [&]() -> absl::Status {
+  const absl::Status status = WithdrawOnException(world.communicator(1), [&]() -> absl::Status {
     EXPECT_TRUE(world.communicator(1).Receive(&posted, sizeof(posted), 0, 1).ok());
     throw std::bad_alloc();
   });

@@ -21,7 +21,7 @@ TEST(BorderEdgesTest, EncoderAndBetweenTheStacksCarryTheStream) {
   for (int32_t position = 1; position <= plan.target_embedding(); ++position) {
     const std::vector<Edge> edges = BorderEdges(plan, position);
     ASSERT_EQ(edges.size(), 1u);
-    EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
     EXPECT_EQ(edges[0].rows, Stack::kEncoder);
   }
 }
@@ -36,7 +36,7 @@ TEST(BorderEdgesTest, DecoderCarriesTheMemoryWhileItIsRead) {
   }
 }
 
-// The stream is the embedding and one output a layer; behind a stack it is one tensor again.
+// The residual stream is the embedding and one output a layer; behind a stack it is one tensor again.
 TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
   ModelOptions options = Plan().options;
   options.encoder_layers = 3;
@@ -47,7 +47,7 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
   for (int32_t position = 1; position <= plan.output_head(); ++position) {
     if (plan.NextCut(position) != position) continue;
     const std::vector<Edge> edges = BorderEdges(plan, position);
-    EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
     entries.push_back(edges[0].entries);
     EXPECT_EQ(EdgeBytes(edges[0], edges[0].values, capacity, 8),
               edges[0].entries * capacity.rows(edges[0].rows) * 8 * 4);
@@ -59,8 +59,8 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
   EXPECT_EQ(entries, (std::vector<int64_t>{1, 2, 3, 1, 1, 2, 1}));
 }
 
-// The stream as its norms let it be; what products read in bf16; the memory's gradient, which several readers add to,
-// in fp32.
+// The residual stream as its norms let it be; what products read in bf16; the encoder output's gradient, which several
+// readers add to, in fp32.
 TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
   constexpr Storage kWide = Storage::kFloat32, kNarrow = Storage::kBFloat16;
   for (const NormPlacement norm : {NormPlacement::kPost, NormPlacement::kPre, NormPlacement::kNone}) {
@@ -90,7 +90,7 @@ TEST(BorderEdgesTest, WithoutAnEncoderThereIsTheStreamAlone) {
   for (int32_t position = 1; position <= plan.output_head(); ++position) {
     const std::vector<Edge> edges = BorderEdges(plan, position);
     ASSERT_EQ(edges.size(), 1u);
-    EXPECT_EQ(edges[0].kind, EdgeKind::kStream);
+    EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
     EXPECT_EQ(edges[0].rows, Stack::kDecoder);
   }
 }

@@ -48,19 +48,19 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
         sublayer_(SublayerAt(model_.plan(), std::get<Place>(GetParam()))),
         branch_(MakeBranch(model_.plan(), sublayer_)),
         x_(model_.capacity().rows(std::get<Place>(GetParam()).stack), width(), 1, 1.0f),
-        memory_(model_.capacity().source_rows, width(), 2, 1.0f),
+        encoder_output_(model_.capacity().source_rows, width(), 2, 1.0f),
         y_(x_.rows, width()),
         w_(x_.rows, width(), 3, 1.0f),
         saved_(branch_->SavedBytes(model_.capacity())) {}
 
   int64_t width() const { return model_.plan().options.d_model; }
-  bool reads_memory() const { return std::get<Place>(GetParam()).kind == SublayerKind::kCrossAttention; }
+  bool reads_encoder_output() const { return std::get<Place>(GetParam()).kind == SublayerKind::kCrossAttention; }
 
-  SublayerContext Context(Matrix d_memory) const {
+  SublayerContext Context(Matrix d_encoder_output) const {
     SublayerContext context = model_.Context();
-    if (!reads_memory()) return context;
-    context.memory = memory_.view();
-    context.d_memory = d_memory;
+    if (!reads_encoder_output()) return context;
+    context.encoder_output = encoder_output_.view();
+    context.d_encoder_output = d_encoder_output;
     return context;
   }
 
@@ -72,8 +72,8 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
   }
 
   // Both halves of a backward behind a forward; what they add to is left as it comes.
-  void Backward(bool accumulate, OwnedMatrix& d_x, OwnedMatrix& d_memory) {
-    const SublayerContext context = Context(d_memory.view());
+  void Backward(bool accumulate, OwnedMatrix& d_x, OwnedMatrix& d_encoder_output) {
+    const SublayerContext context = Context(d_encoder_output.view());
     branch_->Forward(context, x_.view(), saved_.data(), y_.view());
     branch_->BackwardInput(context, w_.view(), saved_.data(), accumulate, d_x.view());
     branch_->BackwardWeight(context, x_.view(), w_.view(), saved_.data());
@@ -109,16 +109,16 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
   BoundModel model_;
   const int32_t sublayer_;
   const std::unique_ptr<Branch> branch_;
-  OwnedMatrix x_, memory_, y_, w_;
+  OwnedMatrix x_, encoder_output_, y_, w_;
   std::vector<std::byte> saved_;
 };
 
 TEST_P(BranchTest, GradientsAreTheSlopesOfItsOutput) {
-  OwnedMatrix d_x(x_.rows, width()), d_memory(memory_.rows, width());
-  Backward(/*accumulate=*/false, d_x, d_memory);
+  OwnedMatrix d_x(x_.rows, width()), d_encoder_output(encoder_output_.rows, width());
+  Backward(/*accumulate=*/false, d_x, d_encoder_output);
   EXPECT_TRUE(IsGradient(x_.values, d_x.values, Model(), 100)) << "x";
-  if (reads_memory()) {
-    EXPECT_TRUE(IsGradient(memory_.values, d_memory.values, Model(), 101)) << "memory";
+  if (reads_encoder_output()) {
+    EXPECT_TRUE(IsGradient(encoder_output_.values, d_encoder_output.values, Model(), 101)) << "encoder output";
   }
   const SublayerRecord& record = model_.plan().sublayers[sublayer_];
   for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
@@ -141,20 +141,22 @@ std::vector<double> Sum(const std::vector<float>& a, const std::vector<float>& b
 }
 
 TEST_P(BranchTest, GradientOfTheInputReplacesOrAddsAsAskedThatOfTheMemoryIsAdded) {
-  OwnedMatrix d_x(x_.rows, width(), std::numeric_limits<float>::quiet_NaN()), d_memory(memory_.rows, width());
-  Backward(/*accumulate=*/false, d_x, d_memory);
-  const OwnedMatrix before_x(x_.rows, width(), 5, 1.0f), before_memory(memory_.rows, width(), 6, 1.0f);
-  OwnedMatrix added_x = before_x, added_memory = before_memory;
-  Backward(/*accumulate=*/true, added_x, added_memory);
+  OwnedMatrix d_x(x_.rows, width(), std::numeric_limits<float>::quiet_NaN()),
+      d_encoder_output(encoder_output_.rows, width());
+  Backward(/*accumulate=*/false, d_x, d_encoder_output);
+  const OwnedMatrix before_x(x_.rows, width(), 5, 1.0f), before_encoder_output(encoder_output_.rows, width(), 6, 1.0f);
+  OwnedMatrix added_x = before_x, added_encoder_output = before_encoder_output;
+  Backward(/*accumulate=*/true, added_x, added_encoder_output);
   EXPECT_TRUE(NearReference(added_x.values, Sum(before_x.values, d_x.values), kMagnitude, kMultiple));
-  EXPECT_TRUE(NearReference(added_memory.values, Sum(before_memory.values, d_memory.values), kMagnitude, kMultiple));
+  EXPECT_TRUE(NearReference(added_encoder_output.values, Sum(before_encoder_output.values, d_encoder_output.values),
+                            kMagnitude, kMultiple));
 }
 
 TEST_P(BranchTest, GradientsOfWeightsAreAdded) {
-  OwnedMatrix d_x(x_.rows, width()), d_memory(memory_.rows, width());
-  Backward(/*accumulate=*/false, d_x, d_memory);
+  OwnedMatrix d_x(x_.rows, width()), d_encoder_output(encoder_output_.rows, width());
+  Backward(/*accumulate=*/false, d_x, d_encoder_output);
   const std::vector<float> once = model_.AllGradients();
-  Backward(/*accumulate=*/false, d_x, d_memory);
+  Backward(/*accumulate=*/false, d_x, d_encoder_output);
   EXPECT_TRUE(NearReference(model_.AllGradients(), Sum(once, once), kMagnitude, kMultiple));
 }
 

@@ -1,4 +1,4 @@
-// Where a stack is cut into segments changes no bit, of what it makes and of any gradient: activation checkpointing and
+// Where a stack is cut into segments changes no bit, of what it makes and of any gradient: recomputation and
 // the borders of chunks rest on it. Whether the gradients are right: tests/integration/model_gradient_test.cc.
 #include "layers/segment.h"
 
@@ -28,7 +28,7 @@ std::vector<ResidualMethod> MethodsWithSegmentsOfSeveralLayers() {
 
 // What a forward and a backward through a stack leave.
 struct Outcome {
-  std::vector<float> out, d_x, d_memory, gradients;
+  std::vector<float> out, d_x, d_encoder_output, gradients;
 };
 
 class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
@@ -46,21 +46,22 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
   // The stack as segments that begin at `borders` but the last, where it ends.
   Outcome Run(Stack stack, const std::vector<int32_t>& borders) {
     const int64_t rows = model_.capacity().rows(stack), width = model_.plan().options.d_model;
-    OwnedMatrix memory(model_.capacity().source_rows, width, 2, 1.0f), d_memory(memory.rows, width);
-    OwnedMatrix d_stream(rows, width, 3, 1.0f);
+    OwnedMatrix encoder_output(model_.capacity().source_rows, width, 2, 1.0f),
+        d_encoder_output(encoder_output.rows, width);
+    OwnedMatrix d_residual(rows, width, 3, 1.0f);
     SublayerContext context = model_.Context();
-    context.memory = memory.view();
-    context.d_memory = d_memory.view();
+    context.encoder_output = encoder_output.view();
+    context.d_encoder_output = d_encoder_output.view();
     model_.ClearGradients();
-    std::vector<OwnedMatrix> streams = {OwnedMatrix(rows, width, 1, 1.0f)};
+    std::vector<OwnedMatrix> residuals = {OwnedMatrix(rows, width, 1, 1.0f)};
     std::vector<Segment> segments;
     std::vector<std::vector<std::byte>> saved;
     for (size_t i = 0; i + 1 < borders.size(); ++i) {
       const Segment& segment = segments.emplace_back(model_.plan(), borders[i], borders[i + 1], model_.capacity());
       saved.emplace_back(segment.saved_bytes());
       OwnedMatrix out(rows, width);
-      segment.Forward(context, streams.back().view(), saved.back().data(), out.view());
-      streams.push_back(std::move(out));
+      segment.Forward(context, residuals.back().view(), saved.back().data(), out.view());
+      residuals.push_back(std::move(out));
     }
     if (another_between_) {
       std::vector<std::byte> others(segments[0].saved_bytes());
@@ -68,9 +69,9 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
                           OwnedMatrix(rows, width).view());
     }
     for (size_t i = segments.size(); i-- > 0;) {
-      segments[i].Backward(context, streams[i].view(), saved[i].data(), d_stream.view(), {});
+      segments[i].Backward(context, residuals[i].view(), saved[i].data(), d_residual.view(), {});
     }
-    return {streams.back().values, d_stream.values, d_memory.values, model_.AllGradients()};
+    return {residuals.back().values, d_residual.values, d_encoder_output.values, model_.AllGradients()};
   }
 
   void ExpectSameOutcome(Stack stack, const std::vector<int32_t>& borders, const Outcome& whole) {
@@ -78,7 +79,7 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
     const Outcome cut = Run(stack, borders);
     EXPECT_TRUE(SameBits(cut.out, whole.out)) << "output";
     EXPECT_TRUE(SameBits(cut.d_x, whole.d_x)) << "gradient of the input";
-    EXPECT_TRUE(SameBits(cut.d_memory, whole.d_memory)) << "gradient of the memory";
+    EXPECT_TRUE(SameBits(cut.d_encoder_output, whole.d_encoder_output)) << "gradient of the encoder's output";
     EXPECT_TRUE(SameBits(cut.gradients, whole.gradients)) << "gradients of parameters";
   }
 

@@ -19,13 +19,13 @@ def attend(q, k, v, heads, dropout, causal):
     """q, k, v [B, length, d] → [B, length of q, d]."""
     q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
     if HAS_FUSED_ATTENTION:
-        context = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
+        output = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
     else:
         scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
         if causal:
             scores = scores + torch.full(scores.shape[-2:], -math.inf, device=q.device).triu_(1)
-        context = F.dropout(torch.softmax(scores, -1), dropout) @ v
-    return context.transpose(1, 2).flatten(2)
+        output = F.dropout(torch.softmax(scores, -1), dropout) @ v
+    return output.transpose(1, 2).flatten(2)
 
 
 class SelfAttention(nn.Module):
@@ -35,7 +35,7 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(args.width, 3 * args.width)
         self.out = nn.Linear(args.width, args.width)
 
-    def forward(self, x, memory):
+    def forward(self, x, encoder_output):
         return self.out(attend(*self.qkv(x).chunk(3, -1), self.heads, self.dropout, self.causal))
 
 
@@ -47,8 +47,8 @@ class CrossAttention(nn.Module):
         self.kv = nn.Linear(args.width, 2 * args.width)
         self.out = nn.Linear(args.width, args.width)
 
-    def forward(self, x, memory):
-        k, v = self.kv(memory).chunk(2, -1)
+    def forward(self, x, encoder_output):
+        k, v = self.kv(encoder_output).chunk(2, -1)
         return self.out(attend(self.q(x), k, v, self.heads, self.dropout, False))
 
 
@@ -59,7 +59,7 @@ class FeedForward(nn.Module):
         self.fc1 = nn.Linear(args.width, args.hidden)
         self.fc2 = nn.Linear(args.hidden, args.width)
 
-    def forward(self, x, memory):
+    def forward(self, x, encoder_output):
         return self.fc2(F.dropout(F.relu(self.fc1(x), inplace=True), self.dropout))
 
 
@@ -70,8 +70,8 @@ class Sublayer(nn.Module):
         super().__init__()
         self.gain, self.dropout, self.branch, self.norm = gain, args.dropout, branch, nn.LayerNorm(args.width)
 
-    def forward(self, x, memory):
-        return self.norm(torch.add(F.dropout(self.branch(x, memory), self.dropout), x, alpha=self.gain))
+    def forward(self, x, encoder_output):
+        return self.norm(torch.add(F.dropout(self.branch(x, encoder_output), self.dropout), x, alpha=self.gain))
 
 
 class Layer(nn.Module):
@@ -81,15 +81,15 @@ class Layer(nn.Module):
         super().__init__()
         self.sublayers = nn.ModuleList(Sublayer(args, gain, branch) for branch in branches)
 
-    def forward(self, x, memory):
+    def forward(self, x, encoder_output):
         for sublayer in self.sublayers:
-            x = sublayer(x, memory)
+            x = sublayer(x, encoder_output)
         return x
 
 
-def run_layers(layers, x, memory):
+def run_layers(layers, x, encoder_output):
     for layer in layers:
-        x = layer(x, memory)
+        x = layer(x, encoder_output)
     return x
 
 
@@ -120,19 +120,19 @@ class Translator(nn.Module):
         x = math.sqrt(self.args.width) * F.embedding(tokens, self.table) + self.positions
         return F.dropout(x, self.args.dropout)
 
-    def run_stack(self, layers, sublayers_each, x, memory):
-        """All layers, kept or, in groups of about checkpoint_every sublayers, run again in backward."""
-        if self.args.checkpoint_every == 0:
-            return run_layers(layers, x, memory)
-        group = max(1, self.args.checkpoint_every // sublayers_each)
+    def run_stack(self, layers, sublayers_each, x, encoder_output):
+        """All layers, kept or, in groups of about recompute_every sublayers, run again in backward."""
+        if self.args.recompute_every == 0:
+            return run_layers(layers, x, encoder_output)
+        group = max(1, self.args.recompute_every // sublayers_each)
         for first in range(0, len(layers), group):
-            x = checkpoint(run_layers, layers[first:first + group], x, memory, use_reentrant=False,
+            x = checkpoint(run_layers, layers[first:first + group], x, encoder_output, use_reentrant=False,
                            preserve_rng_state=self.args.dropout > 0)
         return x
 
     def forward(self, source, target_input, target):
-        memory = self.run_stack(self.encoder, 2, self.embed(source), None)
-        x = self.run_stack(self.decoder, 3, self.embed(target_input), memory)
+        encoder_output = self.run_stack(self.encoder, 2, self.embed(source), None)
+        x = self.run_stack(self.decoder, 3, self.embed(target_input), encoder_output)
         return self.head(x, self.table, target)
 
 
@@ -146,5 +146,5 @@ def step_flops(args):
     head = rows * d * args.vocabulary
     pairs = args.layers * batch * (2 * length * length + length * (length + 1) / 2)
     model = 6 * (encoder + decoder + head) + 12 * d * pairs
-    again = args.checkpoint_every > 0
+    again = args.recompute_every > 0
     return model, model + (2 * (encoder + decoder) if again else 0) + (6 if again else 2) * d * pairs

@@ -1,7 +1,7 @@
 """Times a PyTorch training step of the model that `hadal bench step` times (bench_model.py), Adam over all parameters at once.
 
     bench_torch.py --width 512 --hidden 2048 --heads 8 --layers 6 --tokens 1024 --length 32 --threads 2
-    bench_torch.py --device cuda --precision bf16 --compile layer --checkpoint-every 10 …
+    bench_torch.py --device cuda --precision bf16 --compile layer --recompute-every 10 …
 
 --precision bf16 is autocast: fp32 weights, gradients and moments, products and attention in bf16, weights rounded to bf16 anew each
 step, LayerNorm's outputs and so the residual stream in fp32. hadal keeps rounded weights and a bf16 stream: it moves fewer bytes. --compile layer compiles a layer and reuses it for all (what scales with depth), --compile model the whole;
@@ -181,7 +181,7 @@ def parse_arguments():
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--compile", choices=("no", "layer", "model"), default="no")
     parser.add_argument("--graph", action="store_true", help="the step as one CUDA graph")
-    parser.add_argument("--checkpoint-every", type=int, default=0, help="sublayers, rounded down to whole layers; 0: off")
+    parser.add_argument("--recompute-every", type=int, default=0, help="sublayers, rounded down to whole layers; 0: off")
     parser.add_argument("--start-limit", type=float, default=0, help="seconds that the first step may take; 0: no limit")
     parser.add_argument("--warmup-seconds", type=float, default=0, help="that steps run at least, behind the first, before one is timed")
     parser.add_argument("--json", action="store_true")
@@ -211,7 +211,7 @@ def main():
     device = torch.device(args.device)
     result = dict(d=args.width, f=args.hidden, h=args.heads, layers=f"{args.layers}+{args.layers}", vocabulary=args.vocabulary,
                   tokens=args.tokens, threads=args.threads, precision=args.precision, compile=args.compile, graph=args.graph,
-                  checkpoint_every=args.checkpoint_every)
+                  recompute_every=args.recompute_every)
     try:
         measure(args, device, result)
     except Exception as error:  # whatever PyTorch or its compiler raise: the row says so, and the next one runs

@@ -1,6 +1,6 @@
 #!/bin/sh
 # bench_torch_test.sh HADAL: bench_torch.py times the model that `hadal bench step` times, with as many parameters and operations,
-# with and without checkpointing; and says what it cannot run.
+# with and without recomputation; and says what it cannot run.
 # Exit status: 0 so it is, 1 not, 77 skipped for want of PyTorch (run.sh says which Python).
 set -eu
 here=$(dirname "$0")
@@ -21,8 +21,8 @@ torch() {
 for every in 0 6; do
   micro_batches=$((every == 0 ? 1 : 3))
   "$hadal" bench step --device cpu --d-model 32 --d-ff 96 --heads 2 --encoder-layers 3 --decoder-layers 3 --tokens 64 --length 16 \
-    --vocabulary 100 --threads 1 --repeats 2 --no-limit --checkpoint-every $every --micro-batches $micro_batches --json > "$work/hadal.json"
-  torch --checkpoint-every $every --micro-batches $micro_batches --clip-norm 1 > "$work/torch.json"
+    --vocabulary 100 --threads 1 --repeats 2 --no-limit --recompute-every $every --micro-batches $micro_batches --json > "$work/hadal.json"
+  torch --recompute-every $every --micro-batches $micro_batches --clip-norm 1 > "$work/torch.json"
   "$python" - "$work/hadal.json" "$work/torch.json" << 'END'
 import json, sys
 ours, theirs = (json.load(open(path)) for path in sys.argv[1:])

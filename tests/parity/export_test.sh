@@ -12,7 +12,7 @@ done
 [ -n "$python" ] || { echo "SKIPPED: no python3 here can import numpy and torch"; exit 77; }
 . "$here/../support/command_test.sh"
 
-expect 0 "$hadal" generate --out text --pairs 200 --valid 10 --test 1 --seed 3
+expect 0 "$hadal" make-corpus --out text --pairs 200 --valid 10 --test 1 --seed 3
 cat text/train.en text/train.de | tr ' ' '\n' | sort -u | grep . | head -n 60 | sed 's/$/ 1/' > dict.txt  # the rest is <unk>
 expect 0 "$hadal" prepare --train text/train.en text/train.de --vocab dict.txt --out data
 cat > small.textproto <<'END'

@@ -26,7 +26,7 @@ NORM_EPS = 1e-5
 
 @dataclass(frozen=True)
 class Residual:
-    """How one stack joins a sublayer to the stream."""
+    """How one stack joins a sublayer to the residual stream."""
 
     norm: str = "post"  # "post", "pre" (and one behind the stack) or "none"
     residual_gain: float = 1.0  # r
@@ -220,29 +220,29 @@ class Model:
         k = split(self.linear(keys, name + ".k_proj"))
         v = split(self.linear(keys, name + ".v_proj"))
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        context = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
-        side_by_side = context_map(context).transpose(1, 2).reshape(x.shape)
+        output = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
+        side_by_side = context_map(output).transpose(1, 2).reshape(x.shape)
         return self.linear(side_by_side, name + ".out_proj")
 
     def self_attention(self, x, mask, layer, residual):
         """With what some methods put around out_proj."""
         name = layer + ".self_attn"
 
-        def context_map(context):
+        def context_map(output):
             if residual.head_scale:
-                context = context * self.parameters[name + ".head_scale"][None, :, None, None]
+                output = output * self.parameters[name + ".head_scale"][None, :, None, None]
             if residual.inner_norm:  # over all heads' columns together
-                whole = context.transpose(1, 2)
-                context = self.norm(whole.flatten(2), name + ".inner_attn_ln").view(whole.shape).transpose(1, 2)
-            return context
+                whole = output.transpose(1, 2)
+                output = self.norm(whole.flatten(2), name + ".inner_attn_ln").view(whole.shape).transpose(1, 2)
+            return output
 
         x = self.shifted(x, residual, name + ".shift")
         y = self.attention(x, x, mask, name, context_map)
         return self.norm(y, layer + ".attn_ln") if residual.output_norm else y
 
-    def cross_attention(self, x, memory, mask, layer, residual):
+    def cross_attention(self, x, encoder_output, mask, layer, residual):
         name = layer + ".encoder_attn"
-        return self.attention(self.shifted(x, residual, name + ".shift"), memory, mask, name)
+        return self.attention(self.shifted(x, residual, name + ".shift"), encoder_output, mask, name)
 
     def feed_forward(self, x, layer, residual):
         before_relu = self.linear(self.shifted(x, residual, layer + ".ffn.shift1"), layer + ".fc1")
@@ -323,7 +323,7 @@ class Model:
             return self.parameters["encoder.scale"] * (x - self.parameters["encoder.shift"])
         return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
 
-    def decode(self, target_input, memory, source_mask):
+    def decode(self, target_input, encoder_output, source_mask):
         x, residual = self.embed(target_input, self.target_table), self.decoder_residual
         self.real, self.next_omega = target_input != PAD, 1.0
         length = target_input.shape[1]
@@ -336,7 +336,7 @@ class Model:
                               lambda u: self.self_attention(u, future, layer, residual))
             if self.has_encoder:
                 x = self.sublayer(x, residual, layer, "encoder_attn_layer_norm",
-                                  lambda u: self.cross_attention(u, memory, source_mask, layer, residual))
+                                  lambda u: self.cross_attention(u, encoder_output, source_mask, layer, residual))
             x = self.sublayer(x, residual, layer, "final_layer_norm", lambda u: self.feed_forward(u, layer, residual),
                               layer_input)
             outputs.append(x)

@@ -114,7 +114,7 @@ absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const 
   const ParameterStore& parameters = engine->stage().parameters();
   HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, stream, communicator, kTimeout));
   testing::MoveParametersOffTheirStart(parameters, options.seed + 1);
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+  HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
   HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(batches[0], {.seed = options.seed}).status());
   for (const int32_t p : parameters.owned()) {
     const Vector weight = parameters.WeightVector(p);

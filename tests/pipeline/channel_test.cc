@@ -20,7 +20,7 @@ constexpr absl::Duration kHang = absl::Seconds(30);
 constexpr absl::Duration kSoon = absl::Milliseconds(10);
 constexpr int64_t kWidth = 3;
 
-// The stream in two entries of source rows, and the memory's gradient in target rows.
+// The stream in two entries of source rows, and the encoder output's gradient in target rows.
 ChannelSpec Spec(int buffers) {
   return {.number = 4,
           .peer = 0,

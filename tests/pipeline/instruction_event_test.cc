@@ -44,7 +44,7 @@ TEST(InstructionEvent, TheTailHasKindsAlone) {
               {Operation::kGlobalNorm, TraceKind::kGlobalNorm},
               {Operation::kOptimizerStep, TraceKind::kOptimizer},
               {Operation::kGatherOverReplicas, TraceKind::kGatherOverReplicas},
-              {Operation::kShareTiedWeights, TraceKind::kTiedWeights}};
+              {Operation::kDistributeTiedWeights, TraceKind::kTiedWeights}};
   for (const auto& row : rows) {
     SCOPED_TRACE(ToString(Instruction{.operation = row.operation}));
     const TraceEvent event = EventIn(row.operation);

@@ -1,4 +1,4 @@
-// What a memory limit makes of a pipeline's activation checkpointing; its words, depths and devices:
+// What a memory limit makes of a pipeline's recomputation; its words, depths and devices:
 // tests/tools/plan/plan_report_test.cc, tests/integration/device_plan_test.cc.
 #include "pipeline/memory_fit.h"
 
@@ -37,9 +37,9 @@ class MemoryFitTest : public ::testing::Test {
   absl::StatusOr<PipelinePlan> Fit(const PipelineOptions& options, int64_t limit_bytes, int rank = 0) const {
     return MakeFittingPlan(plan_, kBatch, options, kRanks, rank, {.memory_limit_bytes = limit_bytes}, stream_);
   }
-  // Of the fullest rank, with activation checkpointing every `k` sublayers.
+  // Of the fullest rank, with recomputation every `k` sublayers.
   int64_t Bytes(int32_t k) const {
-    const PipelinePlan pipeline = MakePipelinePlan(plan_, kBatch, {.checkpoint_every = k}, kRanks).value();
+    const PipelinePlan pipeline = MakePipelinePlan(plan_, kBatch, {.recompute_every = k}, kRanks).value();
     const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, pipeline, stream_).value();
     int64_t most = 0;
     for (const ArenaLayout& layout : layouts) {
@@ -54,18 +54,18 @@ class MemoryFitTest : public ::testing::Test {
 
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
-    const absl::StatusOr<PipelinePlan> pipeline = Fit({.checkpoint_every = k}, 0);
+    const absl::StatusOr<PipelinePlan> pipeline = Fit({.recompute_every = k}, 0);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
-    EXPECT_EQ(pipeline->checkpoint_every, k);
+    EXPECT_EQ(pipeline->recompute_every, k);
   }
-  EXPECT_EQ(Fit({.checkpoint_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Fit({.recompute_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(MemoryFitTest, ALimitIsHeldToTheByte) {
   for (const int32_t k : {0, 3}) {
-    ASSERT_TRUE(Fit({.checkpoint_every = k}, Bytes(k)).ok());
-    EXPECT_EQ(Fit({.checkpoint_every = k}, Bytes(k))->checkpoint_every, k);
-    EXPECT_EQ(Fit({.checkpoint_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
+    ASSERT_TRUE(Fit({.recompute_every = k}, Bytes(k)).ok());
+    EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k))->recompute_every, k);
+    EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
   }
 }
 
@@ -80,22 +80,22 @@ TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
 }
 
 TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
-  const PipelineOptions automatic{.checkpoint_auto = true};
+  const PipelineOptions automatic{.recompute_auto = true};
   const int64_t without = Bytes(0);
-  EXPECT_EQ(Fit(automatic, without)->checkpoint_every, 0);
+  EXPECT_EQ(Fit(automatic, without)->recompute_every, 0);
   const absl::StatusOr<PipelinePlan> tighter = Fit(automatic, without - 1);
   ASSERT_TRUE(tighter.ok()) << tighter.status();
-  EXPECT_GT(tighter->checkpoint_every, 0);
-  EXPECT_LT(Bytes(tighter->checkpoint_every), without);
-  const int64_t least = Bytes(tighter->checkpoint_every);
+  EXPECT_GT(tighter->recompute_every, 0);
+  EXPECT_LT(Bytes(tighter->recompute_every), without);
+  const int64_t least = Bytes(tighter->recompute_every);
   for (const int32_t k : {1, 2, 3, 4, 6, 8, 12, 16, 24}) EXPECT_GE(Bytes(k), least) << k;
-  EXPECT_EQ(Fit({.checkpoint_every = 3, .checkpoint_auto = true}, without)->checkpoint_every, 0);
-  EXPECT_EQ(Fit(automatic, least)->checkpoint_every, tighter->checkpoint_every);
+  EXPECT_EQ(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute_every, 0);
+  EXPECT_EQ(Fit(automatic, least)->recompute_every, tighter->recompute_every);
   EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
-  const PipelineOptions options{.replicas = kRanks, .checkpoint_auto = true};
+  const PipelineOptions options{.replicas = kRanks, .recompute_auto = true};
   for (int rank = 0; rank < kRanks; ++rank) {
     const absl::StatusOr<PipelinePlan> pipeline = Fit(options, int64_t{1} << 40, rank);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();

@@ -83,19 +83,19 @@ class StackRun {
                       Saved(arena, segments_.size()), out);
   }
 
-  // In d_stream, as Segment::Backward.
-  void Backward(const SublayerContext& context, const Arena& arena, Matrix x, Matrix d_stream) const {
-    if (!closing_) return segments_[0].Backward(context, x, Saved(arena, 0), d_stream, {});
+  // In d_residual, as Segment::Backward.
+  void Backward(const SublayerContext& context, const Arena& arena, Matrix x, Matrix d_residual) const {
+    if (!closing_) return segments_[0].Backward(context, x, Saved(arena, 0), d_residual, {});
     const Matrix all = Entries(arena, 1, 0, closing_->entries());
     context.stream.Clear(all.data, AnyMatrix(all).bytes());
-    closing_->Backward(context, Entries(arena, 0, 0, closing_->entries()), Saved(arena, segments_.size()), d_stream,
+    closing_->Backward(context, Entries(arena, 0, 0, closing_->entries()), Saved(arena, segments_.size()), d_residual,
                        all);
     for (size_t k = segments_.size(); k-- > 0;) {
       const int64_t entries = segments_[k].entries();
       segments_[k].Backward(context, Entries(arena, 0, 0, entries), Saved(arena, k), Entries(arena, 1, entries, 1),
                             Entries(arena, 1, 0, entries));
     }
-    context.stream.Copy(d_stream.data, Entries(arena, 1, 0, 1).data, AnyMatrix(d_stream).bytes());
+    context.stream.Copy(d_residual.data, Entries(arena, 1, 0, 1).data, AnyMatrix(d_residual).bytes());
   }
 
  private:
@@ -115,7 +115,7 @@ class StackRun {
 
 // What a forward and a backward through a model leave that may not depend on padding.
 struct Outcome {
-  std::vector<float> gradients, encoder_gradient, decoder_gradient, memory_gradient, head_gradient;
+  std::vector<float> gradients, encoder_gradient, decoder_gradient, encoder_output_gradient, head_gradient;
   double loss = 0;
 };
 
@@ -159,27 +159,27 @@ class PaddedModel {
                             .batch = batch,
                             .scalars = {.seed = 3, .step = 2, .update = 4, .gradient_scale = 0.125f}};
     context.places = &slots_.Fill(context);
-    const Matrix x = Place(0, kSourceRows), out = Place(1, kSourceRows), d_memory = Place(2, kSourceRows);
-    const Matrix y = Place(3, kTargetRows), y_out = Place(4, kTargetRows), d_stream = Place(5, kTargetRows);
+    const Matrix x = Place(0, kSourceRows), out = Place(1, kSourceRows), d_encoder_output = Place(2, kSourceRows);
+    const Matrix y = Place(3, kTargetRows), y_out = Place(4, kTargetRows), d_residual = Place(5, kTargetRows);
     Outcome outcome;
 
     Upload(x, Rows(1, 9, kSourceRows, poison, stream));
     encoder_.Forward(context, arena_, x, out);
-    Upload(d_memory, Rows(2, 9, kSourceRows, 0, 0));
-    encoder_.Backward(context, arena_, x, d_memory);
-    outcome.encoder_gradient = Download(d_memory);
+    Upload(d_encoder_output, Rows(2, 9, kSourceRows, 0, 0));
+    encoder_.Backward(context, arena_, x, d_encoder_output);
+    outcome.encoder_gradient = Download(d_encoder_output);
 
-    context.memory = out;
-    context.d_memory = d_memory;
-    stream_.Clear(d_memory.data, kSourceRows * kWidth * int64_t{sizeof(float)});
+    context.encoder_output = out;
+    context.d_encoder_output = d_encoder_output;
+    stream_.Clear(d_encoder_output.data, kSourceRows * kWidth * int64_t{sizeof(float)});
     Upload(y, Rows(3, 17, kTargetRows, poison, stream));
     decoder_.Forward(context, arena_, y, y_out);
-    head_.Forward(context, y_out, d_stream);
+    head_.Forward(context, y_out, d_residual);
     outcome.loss = head_.Losses(context, {}).loss;
-    outcome.head_gradient = Download(d_stream);
-    decoder_.Backward(context, arena_, y, d_stream);
-    outcome.decoder_gradient = Download(d_stream);
-    outcome.memory_gradient = Download(d_memory);
+    outcome.head_gradient = Download(d_residual);
+    decoder_.Backward(context, arena_, y, d_residual);
+    outcome.decoder_gradient = Download(d_residual);
+    outcome.encoder_output_gradient = Download(d_encoder_output);
     outcome.gradients.resize(gradients.size);
     stream_.ToHost(outcome.gradients.data(), gradients.data, gradients.size * int64_t{sizeof(float)});
     return outcome;
@@ -253,10 +253,10 @@ TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {
     ExpectSameBits(poisoned.gradients, zeros.gradients, "weights' gradients");
     ExpectSameBits(poisoned.encoder_gradient, zeros.encoder_gradient, "encoder's input");
     ExpectSameBits(poisoned.decoder_gradient, zeros.decoder_gradient, "decoder's input");
-    ExpectSameBits(poisoned.memory_gradient, zeros.memory_gradient, "memory");
+    ExpectSameBits(poisoned.encoder_output_gradient, zeros.encoder_output_gradient, "encoder output");
     ExpectSameBits(poisoned.head_gradient, zeros.head_gradient, "head's input");
     ExpectZeroFrom(zeros.encoder_gradient, 9, "encoder's input");
-    ExpectZeroFrom(zeros.memory_gradient, 9, "memory");
+    ExpectZeroFrom(zeros.encoder_output_gradient, 9, "encoder output");
     ExpectZeroFrom(zeros.decoder_gradient, 17, "decoder's input");
     ExpectZeroFrom(zeros.head_gradient, 17, "head's input");
   }

@@ -69,7 +69,7 @@ TEST(PipelinePlan, EverySublayerLiesInOneChunkOfTheRankThatIsSaidToHoldIt) {
   }
 }
 
-// 2^31 bytes are 25 million rows of fp32 at width 10, twice that where a border carries the encoder's memory besides.
+// 2^31 bytes are 25 million rows of fp32 at width 10, twice that where a border carries the encoder's output besides.
 TEST(PipelinePlan, RefusesMessagesThatMpiCannotSend) {
   const ModelPlan plan = Plan();
   BatchOptions batch{.micro_batches = 2, .source_tokens = 60'000'000, .target_tokens = 60'000'000};
@@ -147,7 +147,7 @@ TEST(SublayerCosts, CountTheMultiplyAddsOfTheProducts) {
       SublayerCosts(Plan(), {.source_rows = 20, .target_rows = 16, .max_length = 12}, /*length=*/8);
   ASSERT_EQ(costs.size(), 13u);
   const double projection = 10 * 10;  // of one row
-  EXPECT_DOUBLE_EQ(costs[1], 20 * (4 * projection + 8 * 10 + 8 * 10)) << "q, k, v, out; scores; context";
+  EXPECT_DOUBLE_EQ(costs[1], 20 * (4 * projection + 8 * 10 + 8 * 10)) << "q, k, v, out; scores; output";
   EXPECT_DOUBLE_EQ(costs[2], 20 * (10 * 30 + 30 * 10));
   EXPECT_DOUBLE_EQ(costs[6], 16 * (4 * projection + 4 * 10 + 4 * 10)) << "causal: half of the keys";
   EXPECT_DOUBLE_EQ(costs[7], 16 * (2 * projection + 8 * 10 + 8 * 10) + 20 * 2 * projection) << "k, v of the memory";

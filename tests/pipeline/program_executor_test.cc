@@ -173,7 +173,7 @@ TEST_F(OneRankTest, ExecutesTheInstructionsInTheirOrder) {
   EXPECT_TRUE(result.applied);
   EXPECT_THAT(rank_.executor().losses(), SizeIs(kMicroBatches));
   EXPECT_EQ(rank_.executor().place().Describe(),
-            absl::StrCat("step 7, instruction ", program.size(), " of ", program.size(), ": share_tied_weights"));
+            absl::StrCat("step 7, instruction ", program.size(), " of ", program.size(), ": distribute_tied_weights"));
   ASSERT_TRUE(rank_.Evaluate(1, result).ok());
   EXPECT_NE(rank_.executor().losses()[0].nll, nll) << "of new weights";
 }

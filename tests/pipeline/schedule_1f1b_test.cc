@@ -25,7 +25,7 @@ TEST(Schedule1F1BTest, EveryComputeStandsBetweenItsReceiveAndItsSend) {
                   Instruction{kReceiveBackward, 0, 0}, Instruction{kBackward, 0, 0}, Instruction{kSendBackward, 0, 0},
                   Instruction{kReceiveBackward, 0, 1}, Instruction{kBackward, 0, 1}, Instruction{kSendBackward, 0, 1},
                   Instruction{kReduceTiedGradients}, Instruction{kReduceOverReplicas}, Instruction{kGlobalNorm},
-                  Instruction{kOptimizerStep}, Instruction{kGatherOverReplicas}, Instruction{kShareTiedWeights}));
+                  Instruction{kOptimizerStep}, Instruction{kGatherOverReplicas}, Instruction{kDistributeTiedWeights}));
 }
 
 TEST(Schedule1F1BTest, FewerMicroBatchesThanStages) {

@@ -218,7 +218,7 @@ TEST_F(BadScheduleTest, NumbersOutOfRange) {
 
 TEST_F(BadScheduleTest, TailIncompleteEarlyOrOutOfOrder) {
   programs_[1].pop_back();
-  EXPECT_EQ(Refusal(absl::StatusCode::kInvalidArgument), "rank 1 never runs share_tied_weights");
+  EXPECT_EQ(Refusal(absl::StatusCode::kInvalidArgument), "rank 1 never runs distribute_tied_weights");
   programs_[1].push_back({kOptimizerStep});
   EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument),
               HasSubstr("optimizer_step: the step's tail is out of order"));

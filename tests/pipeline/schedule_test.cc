@@ -67,7 +67,7 @@ TEST(ScheduleTest, OneStageNeedsNoMessages) {
     EXPECT_THAT(*program,
                 ElementsAre(Instruction{kForward}, Instruction{kBackward}, Instruction{kReduceTiedGradients},
                             Instruction{kReduceOverReplicas}, Instruction{kGlobalNorm}, Instruction{kOptimizerStep},
-                            Instruction{kGatherOverReplicas}, Instruction{kShareTiedWeights}));
+                            Instruction{kGatherOverReplicas}, Instruction{kDistributeTiedWeights}));
   }
 }
 

@@ -36,7 +36,7 @@ float GradientOfUse(size_t use, int64_t element) {
 
 float WeightOf(int64_t element) { return static_cast<float>(element % 1001); }
 
-absl::Status ReduceAndShare(const ModelPlan& plan, const std::vector<int32_t>& split, Communicator& world) {
+absl::Status ReduceAndDistribute(const ModelPlan& plan, const std::vector<int32_t>& split, Communicator& world) {
   HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                          MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16},
                                           {.split = split}, world.size()));
@@ -72,7 +72,7 @@ absl::Status ReduceAndShare(const ModelPlan& plan, const std::vector<int32_t>& s
     for (int64_t i = 0; i < weight.size; ++i) weight[i] = WeightOf(i);
   }
   EXPECT_EQ(wrong, 0) << "sums on rank " << rank << " of the split at " << absl::StrJoin(split, ", ");
-  HADAL_RETURN_IF_ERROR(tied.ShareWeights(stream, parameters, kHang));
+  HADAL_RETURN_IF_ERROR(tied.DistributeWeights(stream, parameters, kHang));
   if (parameters.Holds(table)) {
     const Vector weight = parameters.WeightVector(table);
     for (int64_t i = 0; i < weight.size; ++i) wrong += weight[i] != WeightOf(i);
@@ -86,7 +86,7 @@ TEST(TiedTables, UsesAreAddedInTheirOrderAndShareTheOwnersWeightsWhereverTheyLie
   ASSERT_EQ(plan.output_head(), 7);
   for (const std::vector<int32_t>& split : {std::vector<int32_t>{}, {1}, {4}, {7}, {3, 4}, {2, 7}, {1, 3, 5, 7}}) {
     InProcessWorld world(static_cast<int>(split.size()) + 1);
-    const absl::Status status = world.Run([&](Communicator& rank) { return ReduceAndShare(plan, split, rank); });
+    const absl::Status status = world.Run([&](Communicator& rank) { return ReduceAndDistribute(plan, split, rank); });
     EXPECT_TRUE(status.ok()) << status;
   }
 }

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 absl::Status Thrown(const auto& exception) {
-  return CatchErrors([&]() -> absl::StatusOr<int> { throw exception; }).status();
+  return CatchExceptions([&]() -> absl::StatusOr<int> { throw exception; }).status();
 }
 
 TEST(ThrownError, BecomesAnErrorWithWords) {
@@ -33,8 +33,8 @@ TEST(ThrownError, BecomesAnErrorWithWords) {
 
 TEST(ThrownError, WhatIsNotThrownIsTheBodys) {
   const auto body = [](absl::StatusOr<int> value) { return [value] { return value; }; };
-  EXPECT_EQ(*CatchErrors(body(5)), 5);
-  EXPECT_EQ(CatchErrors(body(absl::AbortedError("own"))).status(), absl::AbortedError("own"));
+  EXPECT_EQ(*CatchExceptions(body(5)), 5);
+  EXPECT_EQ(CatchExceptions(body(absl::AbortedError("own"))).status(), absl::AbortedError("own"));
 }
 
 }  // namespace

@@ -58,12 +58,12 @@ void ForQueries(const AttentionReferenceProblem& p, Body&& body) {
 AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& p) {
   const int64_t columns = p.heads * p.head_width;
   AttentionReferenceForward result;
-  result.context.resize(p.q.size());
+  result.output.resize(p.q.size());
   ForQueries(p, [&](const QueryOfHead& query, int32_t head) {
     for (size_t j = 0; j < query.probabilities.size(); ++j) {
       const double weight = query.probabilities[j] * query.factors[j];
       for (int64_t d = query.column; d < query.column + p.head_width; ++d) {
-        result.context[query.row * columns + d] += weight * p.v[(query.first_key + j) * columns + d];
+        result.output[query.row * columns + d] += weight * p.v[(query.first_key + j) * columns + d];
       }
     }
     result.log_sum_exp.push_back(query.log_sum_exp);
@@ -72,7 +72,7 @@ AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& p)
 }
 
 AttentionReferenceBackward AttentionBackwardReference(const AttentionReferenceProblem& p,
-                                                      const std::vector<double>& d_context) {
+                                                      const std::vector<double>& d_output) {
   const int64_t columns = p.heads * p.head_width;
   AttentionReferenceBackward result;
   result.d_q.resize(p.q.size());
@@ -85,10 +85,10 @@ AttentionReferenceBackward AttentionBackwardReference(const AttentionReferencePr
     double delta = 0;
     for (size_t j = 0; j < keys; ++j) {
       const int64_t k_at = (query.first_key + j) * columns + query.column;
-      d_probability[j] = query.factors[j] * Dot(d_context, q_at, p.v, k_at, p.head_width);
+      d_probability[j] = query.factors[j] * Dot(d_output, q_at, p.v, k_at, p.head_width);
       delta += query.probabilities[j] * d_probability[j];
       for (int64_t d = 0; d < p.head_width; ++d) {
-        result.d_v[k_at + d] += query.probabilities[j] * query.factors[j] * d_context[q_at + d];
+        result.d_v[k_at + d] += query.probabilities[j] * query.factors[j] * d_output[q_at + d];
       }
     }
     for (size_t j = 0; j < keys; ++j) {

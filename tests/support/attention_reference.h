@@ -19,7 +19,7 @@ struct AttentionReferenceProblem {
 };
 
 struct AttentionReferenceForward {
-  std::vector<double> context;      // [query rows, heads · head_width]
+  std::vector<double> output;       // [query rows, heads · head_width]
   std::vector<double> log_sum_exp;  // [query rows, heads]
 };
 AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& problem);
@@ -28,6 +28,6 @@ struct AttentionReferenceBackward {
   std::vector<double> d_q, d_k, d_v;
 };
 AttentionReferenceBackward AttentionBackwardReference(const AttentionReferenceProblem& problem,
-                                                      const std::vector<double>& d_context);
+                                                      const std::vector<double>& d_output);
 
 }  // namespace hadal::testing

@@ -43,7 +43,7 @@ class BoundModel {
   const ParameterStore& parameters() const { return parameters_; }
   const PackedBatch& batch() const { return batch_; }
   const ActivationCapacity& capacity() const { return capacity_; }
-  // Of a training step, dropout on, whose gradients are not scaled; without the encoder's memory.
+  // Of a training step, dropout on, whose gradients are not scaled; without the encoder's output.
   SublayerContext Context() const;
   void ClearGradients() const;
   std::vector<float> AllGradients() const;

@@ -25,7 +25,7 @@ says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
 lacks() { ! grep -q -- "$1" out || fail "the output has \"$1\""; }
 # make_corpus PAIRS VOCABULARY: synthetic text in text/, prepared into data/; the test ends where that fails.
 make_corpus() {
-  "$hadal" generate --out text --pairs "$1" --valid 40 --test 20 --seed 3 > out 2>&1 &&
+  "$hadal" make-corpus --out text --pairs "$1" --valid 40 --test 20 --seed 3 > out 2>&1 &&
     "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size "$2" >> out 2>&1 ||
     { fail "no corpus"; exit 1; }
 }

@@ -5,11 +5,11 @@
 namespace hadal::testing {
 
 ResidualNormReference::Output ResidualNormReference::Forward() const {
-  Output out{stream, {}, {}, {}};
+  Output out{residual, {}, {}, {}};
   if (!branch.empty()) {
     for (int64_t i = 0; i < rows * width; ++i) {
-      out.sum[i] =
-          StreamFactor(i) * stream[i] + BranchFactor(i) * BranchOutput(i) + (skip.empty() ? 0 : skip_gain * skip[i]);
+      out.sum[i] = ResidualFactor(i) * residual[i] + BranchFactor(i) * BranchOutput(i) +
+                   (skip.empty() ? 0 : skip_gain * skip[i]);
     }
   }
   if (scale.empty()) return out;
@@ -50,7 +50,7 @@ ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vect
       }
     }
   }
-  g.d_skip = g.d_stream = ds;
+  g.d_skip = g.d_residual = ds;
   if (branch.empty()) return g;
   g.d_branch.resize(rows * width);
   g.d_bias.resize(width);
@@ -58,8 +58,8 @@ ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vect
   g.d_branch_gain.resize(1);
   for (int64_t i = 0; i < rows * width; ++i) {
     g.d_skip[i] = skip_gain * ds[i];
-    g.d_stream[i] = StreamFactor(i) * ds[i];
-    g.d_residual_gain[i % width] += residual_gain * ds[i] * stream[i];
+    g.d_residual[i] = ResidualFactor(i) * ds[i];
+    g.d_residual_gain[i % width] += residual_gain * ds[i] * residual[i];
     g.d_branch_gain[0] += MaskFactor(i) * ds[i] * BranchOutput(i);
     g.d_branch[i] = BranchFactor(i) * ds[i];
     g.d_bias[i % width] += g.d_branch[i];

@@ -8,11 +8,11 @@ namespace hadal::testing {
 
 struct ResidualNormReference {
   int64_t rows = 0, width = 0;
-  std::vector<double> stream;   // [rows, width]
-  std::vector<double> branch;   // [rows, width], or empty: s = stream
-  std::vector<double> bias;     // [width], or empty
-  std::vector<double> skip;     // [rows, width], or empty
-  std::vector<double> factors;  // dropout factors [rows, width], or empty
+  std::vector<double> residual;  // [rows, width]
+  std::vector<double> branch;    // [rows, width], or empty: s = residual
+  std::vector<double> bias;      // [width], or empty
+  std::vector<double> skip;      // [rows, width], or empty
+  std::vector<double> factors;   // dropout factors [rows, width], or empty
   double residual_gain = 1, branch_gain = 1, skip_gain = 1;
   std::vector<double> learned_residual_gain;  // [width], or empty
   std::vector<double> learned_branch_gain;    // [1], or empty
@@ -24,13 +24,13 @@ struct ResidualNormReference {
   Output Forward() const;
 
   struct Gradients {
-    std::vector<double> d_stream, d_branch, d_skip, d_bias, d_scale, d_shift, d_residual_gain, d_branch_gain;
+    std::vector<double> d_residual, d_branch, d_skip, d_bias, d_scale, d_shift, d_residual_gain, d_branch_gain;
   };
   // The gradients of Σ d_normed ⊙ n + Σ d_sum ⊙ s; an empty argument counts as zero.
   Gradients Backward(const std::vector<double>& d_normed, const std::vector<double>& d_sum) const;
 
  private:
-  double StreamFactor(int64_t i) const {
+  double ResidualFactor(int64_t i) const {
     return residual_gain * (learned_residual_gain.empty() ? 1 : learned_residual_gain[i % width]);
   }
   double MaskFactor(int64_t i) const { return branch_gain * (factors.empty() ? 1 : factors[i]); }

@@ -28,7 +28,7 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
                                                                                .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline, engine->stage().parameters(), kSeed, stream, communicator, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine->ShareWeights());
+  HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
   int64_t steps = 1;
   if (saved.train) {
     HADAL_ASSIGN_OR_RETURN(steps, saved.train(*engine));

@@ -60,7 +60,7 @@ class Torture {
   bool Prepare() {
     std::ofstream(work_ + "/small.textproto") << kConfig;
     return Shell(absl::StrCat("cd ", work_, " && (", hadal_,
-                              " generate --out text --pairs 300 --valid 20 --test 10 && ", hadal_,
+                              " make-corpus --out text --pairs 300 --valid 20 --test 10 && ", hadal_,
                               " prepare --train text/train.en text/train.de --valid text/valid.en ",
                               "text/valid.de --out data --vocab-size 300) > prepare.log 2>&1")) == 0;
   }

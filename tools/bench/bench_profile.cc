@@ -30,7 +30,7 @@ namespace {
 constexpr absl::Duration kTimeout = absl::Minutes(30);
 constexpr int64_t kLeastElements = int64_t{1} << 23;  // of weights: beyond the caches
 constexpr int32_t kMostMicroBatches = 8;              // of a step: enough for a mean
-constexpr int32_t kUsualSegment = 5;                  // sublayers, where the config has no activation checkpointing
+constexpr int32_t kUsualSegment = 5;                  // sublayers, where the config has no recomputation
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -67,13 +67,13 @@ struct Rounds {
 class StageProfile {
  public:
   StageProfile(const ModelPlan& plan, const std::vector<PackedBatch>& batches, const BatchOptions& batch,
-               int32_t checkpoint_every, const Stream& stream)
+               int32_t recompute_every, const Stream& stream)
       : plan_(plan),
         batches_(batches),
         batch_(batch),
-        checkpoint_every_(checkpoint_every),
+        recompute_every_(recompute_every),
         stream_(stream),
-        clock_(plan, checkpoint_every) {}
+        clock_(plan, recompute_every) {}
 
   absl::StatusOr<Rounds> Measure(int rounds, Collectives& world);
 
@@ -86,7 +86,7 @@ class StageProfile {
   const ModelPlan& plan_;
   const std::vector<PackedBatch>& batches_;
   const BatchOptions batch_;
-  const int32_t checkpoint_every_;
+  const int32_t recompute_every_;
   const Stream stream_;
   InProcessWorld alone_{1};
   PipelinePlan pipeline_;
@@ -101,8 +101,7 @@ class StageProfile {
 absl::Status StageProfile::Prepare() {
   BatchOptions batch = batch_;
   batch.micro_batches = static_cast<int32_t>(batches_.size());
-  HADAL_ASSIGN_OR_RETURN(pipeline_,
-                         MakePipelinePlan(plan_, batch, {.checkpoint_every = checkpoint_every_}, /*ranks=*/1));
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan_, batch, {.recompute_every = recompute_every_}, /*ranks=*/1));
   Communicator& communicator = alone_.communicator(0);
   HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
                                                   .pipeline = pipeline_,
@@ -304,10 +303,10 @@ class ProfileBench {
                                                      .sentence_rows = plan_.options.max_positions},
                                         .micro_batches_per_step = std::min(kMostMicroBatches, batch.micro_batches)}));
     const StepBatches step = order.At(0);
-    const int32_t every = options_.train.pipeline.checkpoint_every;
+    const int32_t every = options_.train.pipeline.recompute_every;
     absl::StatusOr<Rounds> plain = MeasureStage(step.micro_batches, batch, 0);
     HADAL_RETURN_IF_ERROR(plain.status());
-    HADAL_ASSIGN_OR_RETURN(const Rounds checkpointed,
+    HADAL_ASSIGN_OR_RETURN(const Rounds recomputed,
                            MeasureStage(step.micro_batches, batch, every > 0 ? every : kUsualSegment));
     config::CapacityCosts& costs = *profile_.add_capacities();
     costs.set_source_tokens(plan_.options.has_encoder() ? batch.source_tokens : 0);
@@ -316,7 +315,7 @@ class ProfileBench {
     costs.set_source_rows(static_cast<double>(step.source_tokens) / count);
     costs.set_target_rows(static_cast<double>(step.target_tokens) / count);
     for (const auto& [kind, seconds] : plain->kinds) {
-      const SublayerSeconds& again = checkpointed.kinds.at(kind);
+      const SublayerSeconds& again = recomputed.kinds.at(kind);
       HADAL_ASSIGN_OR_RETURN(
           const std::vector<double> mean,
           MeanOverRanks(world_, {seconds.forward, seconds.backward, again.forward, again.recompute, again.backward}));
@@ -324,16 +323,16 @@ class ProfileBench {
       cost.set_kind(kind);
       cost.set_forward_ms(Rounded(1e3 * mean[0]));
       cost.set_backward_ms(Rounded(1e3 * mean[1]));
-      cost.set_checkpointed_forward_ms(Rounded(1e3 * mean[2]));
+      cost.set_recomputed_forward_ms(Rounded(1e3 * mean[2]));
       cost.set_recompute_ms(Rounded(1e3 * mean[3]));
-      cost.set_checkpointed_backward_ms(Rounded(1e3 * mean[4]));
+      cost.set_recomputed_backward_ms(Rounded(1e3 * mean[4]));
     }
     return plain;
   }
 
   absl::StatusOr<Rounds> MeasureStage(const std::vector<PackedBatch>& batches, const BatchOptions& batch,
-                                      int32_t checkpoint_every) {
-    return StageProfile(plan_, batches, batch, checkpoint_every, stream_).Measure(options_.rounds, world_);
+                                      int32_t recompute_every) {
+    return StageProfile(plan_, batches, batch, recompute_every, stream_).Measure(options_.rounds, world_);
   }
 
   const BenchProfileOptions& options_;

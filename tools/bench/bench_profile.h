@@ -6,7 +6,7 @@
 //   layers as fill the caches as the whole would. Between sublayers the stage calls for progress of transfers; there
 //   the clock is read, so that each kind of sublayer has its own seconds with joints, cache misses and all. The
 //   engine's own training steps, measured in turn, give the tail, and the sums that the sublayers' seconds are scaled
-//   to. Once without activation checkpointing and once with it.
+//   to. Once without recomputation and once with it.
 // Under mpirun every rank measures at the same time, as they will compute at the same time; costs are the ranks' mean,
 // and pairs of
 //   ranks exchange messages. Medians over the rounds.

@@ -92,7 +92,7 @@ absl::Status StepBench::Prepare() {
   HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan_, size,
                                                      {.chunks = options_.chunks,
                                                       .schedule = options_.schedule,
-                                                      .checkpoint_every = options_.checkpoint_every,
+                                                      .recompute_every = options_.recompute_every,
                                                       .graphs = options_.graphs},
                                                      communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
@@ -103,7 +103,7 @@ absl::Status StepBench::Prepare() {
                                                   .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(
       InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator_, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine_->ShareWeights());
+  HADAL_RETURN_IF_ERROR(engine_->DistributeWeights());
   const BenchBatchOptions batch{.vocabulary = options_.vocabulary,
                                 .tokens = options_.tokens,
                                 .length = options_.length,
@@ -119,7 +119,7 @@ void StepBench::Describe(BenchStepMeasurement& measured) const {
   measured.threads = stream_.threads();
   if (stream_.device() != nullptr) measured.device = stream_.device()->Name();
   measured.target_tokens = target_tokens();
-  measured.flops = StepFlopsOf(plan_, batches_, options_.checkpoint_every > 0);
+  measured.flops = StepFlopsOf(plan_, batches_, options_.recompute_every > 0);
 }
 
 absl::StatusOr<StepResult> StepBench::Step() {

@@ -33,7 +33,7 @@ struct BenchStepOptions {
   int32_t length = 32;        // of every sentence, </s> counted
   bool mixed_length = false;  // instead: lengths from 4 to 2·length - 4, evenly
   double dropout = 0;         // on sublayer outputs, attention and activations
-  int32_t checkpoint_every = 0;
+  int32_t recompute_every = 0;
   Storage compute_storage = Storage::kFloat32;  // bf16 needs a device
   int32_t chunks = 1;
   ScheduleKind schedule = ScheduleKind::k1F1B;

@@ -28,7 +28,7 @@ void AddSetting(const BenchStepOptions& options, const BenchStepMeasurement& mea
                    {"length", options.length},
                    {"mixed_length", options.mixed_length},
                    {"dropout", options.dropout},
-                   {"checkpoint_every", options.checkpoint_every}});
+                   {"recompute_every", options.recompute_every}});
 }
 
 void AddStep(const BenchStepMeasurement& measured, Json& json) {

@@ -19,9 +19,9 @@ void PrintModel(const BenchStepOptions& options, const BenchStepMeasurement& mea
                          model.d_ff, model.heads, options.vocabulary, measured.parameters);
   out << absl::StrFormat(
       "%d rank(s) x %d thread(s), %s, %d micro-batch(es) of %d target tokens, sentences of %s%d, dropout %g, "
-      "checkpoint_every %d\n",
+      "recompute_every %d\n",
       measured.ranks, measured.threads, ToString(options.schedule), options.micro_batches, options.tokens,
-      options.mixed_length ? "mixed length around " : "", options.length, options.dropout, options.checkpoint_every);
+      options.mixed_length ? "mixed length around " : "", options.length, options.dropout, options.recompute_every);
   if (!measured.device.empty()) out << "device:     " << measured.device << "\n";
 }
 

@@ -2,7 +2,7 @@
 // beside them.
 //
 // So they are the step's by construction: the same shapes, types, strides, places, epilogues and order, by the same
-// library with the same plans; with activation checkpointing the recomputed ones too. What rides on a product (bias,
+// library with the same plans; with recomputation the recomputed ones too. What rides on a product (bias,
 // ReLU, its mask, sums of a gradient) is in the limit; what the library does not offer there, and the step launches
 // beside it, is not. Attention, which is a kernel and no product, is not in them.
 // Ways: kernel by kernel, as the host launches them; and as one graph, so that no gap between launches pads the limit.

@@ -136,10 +136,10 @@ void HostGemmLimit::Attention(Half half, AttentionProducts& products, bool cross
   const AttentionOperands operands{.q = queries,
                                    .k = keys,
                                    .v = keys + d,
-                                   .d_context = NextInput(),
+                                   .d_output = NextInput(),
                                    .scores = scores_,
                                    .d_scores = scores_ + score_floats_,
-                                   .context = NextOutput(),
+                                   .output = NextOutput(),
                                    .d_q = query_gradients,
                                    .d_k = key_gradients,
                                    .d_v = key_gradients + d};
@@ -188,10 +188,10 @@ void HostGemmLimit::RunChunk(int chunk, size_t batch, Half half) {
     for (int32_t s = first; s < last; ++s) RunSublayer(s, batch, half);
     return;
   }
-  const int32_t segment = pipeline_.checkpoint_every > 0 ? pipeline_.checkpoint_every : last - first;
+  const int32_t segment = pipeline_.recompute_every > 0 ? pipeline_.recompute_every : last - first;
   for (int32_t end = last; end > first; end -= segment) {
     const int32_t begin = std::max(first, end - segment);
-    for (int32_t s = begin; pipeline_.checkpoint_every > 0 && s < end; ++s) {
+    for (int32_t s = begin; pipeline_.recompute_every > 0 && s < end; ++s) {
       if (plan_.sublayers[s].kind != SublayerKind::kOutputHead) RunSublayer(s, batch, Half::kForward);
     }
     for (int32_t s = end - 1; s >= begin; --s) RunSublayer(s, batch, half);

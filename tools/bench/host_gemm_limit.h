@@ -2,7 +2,7 @@
 //
 // Every product of every sublayer of this rank, in the step's order and shapes: of each linear layer the output, the
 // input's gradient and the weight's (accumulating), the head's by its blocks of rows, attention's seven per layer, and
-// with activation checkpointing the forward's a second time. Weights and their gradients are as many and as large as
+// with recomputation the forward's a second time. Weights and their gradients are as many and as large as
 // the model's, so that no cache holds more of them than in a real step; activations rotate through a few buffers, which
 // is kinder than a real step, where backward fetches them from memory: the limit is rather too low than too high.
 // Nothing else runs: no bias, no softmax, no norm. Ways: each thread its own rows, the library's threads

@@ -102,7 +102,7 @@ void AttentionProducts::PrepareProducts(Run& run) const {
   const auto keys_t = Batch(n, heads_, d, k, {k * key_stride_, d, 1, key_stride_});
   const auto scores = Batch(n, heads_, q, k, {heads_ * q * k, q * k, k, 1});
   const auto scores_t = Batch(n, heads_, k, q, {heads_ * q * k, q * k, 1, k});
-  const auto context = Batch(n, heads_, q, d, {q * width, d, width, 1});
+  const auto output = Batch(n, heads_, q, d, {q * width, d, width, 1});
   const auto prepare = [&](Product& product, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                            const dnnl::memory::desc& c) {
     product.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), engine_));
@@ -112,8 +112,8 @@ void AttentionProducts::PrepareProducts(Run& run) const {
     product.arguments = {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}};
   };
   prepare(run.score, queries, keys_t, scores);
-  prepare(run.context, scores, keys, context);
-  prepare(run.d_value, scores_t, context, keys);
+  prepare(run.output, scores, keys, output);
+  prepare(run.d_value, scores_t, output, keys);
   prepare(run.d_query, scores, keys, queries);
   prepare(run.d_key, scores_t, queries, keys);
 }
@@ -124,7 +124,7 @@ void AttentionProducts::ForwardRuns(Runs& runs, const AttentionOperands& o) {
   for (Run& run : runs) {
     const int64_t query = run.first_query * query_stride_, key = run.first_key * key_stride_;
     run.score.Execute(queue, o.q + query, o.k + key, o.scores + run.scores);
-    run.context.Execute(queue, o.scores + run.scores, o.v + key, o.context + run.first_query * width);
+    run.output.Execute(queue, o.scores + run.scores, o.v + key, o.output + run.first_query * width);
   }
 }
 
@@ -133,13 +133,13 @@ void AttentionProducts::BackwardRuns(Runs& runs, const AttentionOperands& o) {
   const int64_t width = heads_ * head_width_;
   for (Run& run : runs) {
     const int64_t query = run.first_query * query_stride_, key = run.first_key * key_stride_;
-    float* d_context = o.d_context + run.first_query * width;
+    float* d_output = o.d_output + run.first_query * width;
     float *scores = o.scores + run.scores, *d_scores = o.d_scores + run.scores;
     run.score.Execute(queue, o.q + query, o.k + key, scores);
-    // dO has the context's row stride, not the query's; the product of that shape is the one of S where both agree, and
+    // dO has the output's row stride, not the query's; the product of that shape is the one of S where both agree, and
     // costs the same elsewhere.
     run.score.Execute(queue, o.q + query, o.v + key, d_scores);
-    run.d_value.Execute(queue, scores, d_context, o.d_v + key);
+    run.d_value.Execute(queue, scores, d_output, o.d_v + key);
     run.d_query.Execute(queue, d_scores, o.k + key, o.d_q + query);
     run.d_key.Execute(queue, d_scores, o.q + query, o.d_k + key);
   }

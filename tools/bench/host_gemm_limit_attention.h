@@ -24,14 +24,14 @@ enum class ProductThreading { kOwnRows, kLibrary };
 
 // Where the operands of one attention lie. Scores and their gradients hold AttentionProducts::score_floats().
 struct AttentionOperands {
-  float *q, *k, *v, *d_context, *scores, *d_scores;  // read; scores are also written
-  float *context, *d_q, *d_k, *d_v;                  // written
+  float *q, *k, *v, *d_output, *scores, *d_scores;  // read; scores are also written
+  float *output, *d_q, *d_k, *d_v;                  // written
 };
 
 class AttentionProducts {
  public:
   // `query_stride`, `key_stride`: floats from row to row of q and of k, v; their gradients lie the same way. The
-  // context's rows follow each other.
+  // output's rows follow each other.
   AttentionProducts(const AttentionShape& shape, int64_t head_width, int64_t query_stride, int64_t key_stride,
                     const Stream& stream);
 
@@ -54,8 +54,8 @@ class AttentionProducts {
   struct Run {
     int64_t first_query = 0, queries = 0, first_key = 0, keys = 0;  // rows; of each sentence
     int64_t sentences = 0;
-    int64_t scores = 0;                               // floats before this run's
-    Product score, context, d_value, d_query, d_key;  // dP = dO·Vᵀ is the same product as S
+    int64_t scores = 0;                              // floats before this run's
+    Product score, output, d_value, d_query, d_key;  // dP = dO·Vᵀ is the same product as S
   };
   // All runs of one thread, or of the library.
   using Runs = std::vector<Run>;

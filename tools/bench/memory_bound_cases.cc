@@ -36,7 +36,7 @@ KernelCase ResidualNormForwardCase(const Shape& shape, Storage storage, bool dro
   const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
     const auto [rows, width, large] = shape;
     HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, 1, 1, 2));
-    const ResidualNormForwardArgs args = {.stream = t.Matrix(kRead, rows, width, storage),
+    const ResidualNormForwardArgs args = {.residual = t.Matrix(kRead, rows, width, storage),
                                           .branch = t.Matrix(kRead, rows, width, storage),
                                           .bias = t.Floats(kRead, width),
                                           .residual_gain = 2,
@@ -68,7 +68,7 @@ KernelCase ResidualNormBackwardCase(const Shape& shape, Storage storage, bool dr
                                            .scale = t.Floats(kRead, width),
                                            .residual_gain = 2,
                                            .dropout = batch->DropoutAt(RandomSite::kResidual, dropout),
-                                           .d_stream = t.Matrix(kWritten, rows, width, storage),
+                                           .d_residual = t.Matrix(kWritten, rows, width, storage),
                                            .d_branch = t.Matrix(kWritten, rows, width, storage),
                                            .d_bias = t.Floats(kUpdated, width),
                                            .d_scale = t.Floats(kUpdated, width),

@@ -69,7 +69,7 @@ KernelCase AttentionForwardCase(const AttentionCase& of) {
         .k = in.k,
         .v = in.v,
         .dropout = in.dropout,
-        .context = t.Matrix(kWritten, of.rows, of.width, of.storage),
+        .output = t.Matrix(kWritten, of.rows, of.width, of.storage),
         .log_sum_exp = t.Matrix(kWritten, of.rows, of.width / of.head_width, Storage::kFloat32).floats(),
         .scratch = t.Floats(kScratch, ScratchOf(of, stream))};
     return OrStatus(t, [stream, args, batch] { AttentionForward(stream, args); });
@@ -94,7 +94,7 @@ KernelCase AttentionBackwardCase(const AttentionCase& of) {
         .k = in.k,
         .v = in.v,
         .log_sum_exp = t.Matrix(kRead, of.rows, heads, Storage::kFloat32, TensorValues::kPositive).floats(),
-        .d_context = t.Matrix(kRead, of.rows, of.width, of.storage),
+        .d_output = t.Matrix(kRead, of.rows, of.width, of.storage),
         .dropout = in.dropout,
         .d_q = d_qkv.Columns(0, of.width),
         .d_k = d_qkv.Columns(of.width, of.width),

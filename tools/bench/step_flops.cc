@@ -45,10 +45,10 @@ Products ProductsOf(const SublayerRecord& record, const ModelOptions& model, con
 
 }  // namespace
 
-StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool checkpointing) {
+StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool recompute) {
   StepFlops flops;
   for (const SublayerRecord& record : plan.sublayers) {
-    const bool again = checkpointing && record.kind != SublayerKind::kOutputHead;
+    const bool again = recompute && record.kind != SublayerKind::kOutputHead;
     for (const PackedBatch& batch : batches) {
       const Products products = ProductsOf(record, plan.options, batch);
       flops.linear += 3 * 2 * products.linear;

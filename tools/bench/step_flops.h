@@ -2,10 +2,10 @@
 //
 //   linear     of a layer [in → out] with R rows: 2·R·in·out forward, as much for the input's gradient and for the
 //              weight's
-//   attention  of a head-wide pair (query, key) that attends: 2·d a product; scores and context forward, four products
+//   attention  of a head-wide pair (query, key) that attends: 2·d a product; scores and output forward, four products
 //              backward
 //              causal: a query and the keys up to itself;  tests/parity/bench_torch.py counts the same
-//   recomputed what is executed beyond that: with activation checkpointing the forward of all but the output head once
+//   recomputed what is executed beyond that: with recomputation the forward of all but the output head once
 //   more, and in
 //              each attention backward the scores
 // Rows are the sentences': no padding. Norms, softmax, the loss and Adam are left out, as customary: a few percent, and
@@ -29,6 +29,6 @@ struct StepFlops {
 };
 
 // Of all stages together.
-StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool checkpointing);
+StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool recompute);
 
 }  // namespace hadal

@@ -7,12 +7,12 @@
 
 namespace hadal {
 
-SublayerClock::SublayerClock(const ModelPlan& plan, int32_t checkpoint_every)
+SublayerClock::SublayerClock(const ModelPlan& plan, int32_t recompute_every)
     : read_([this] { times_.push_back(MonotonicSeconds()); }), seconds_(plan.sublayers.size()) {
   if (plan.source_embedding() >= 0) AddPiece(plan.source_embedding());
-  AddSegments(1, plan.target_embedding(), checkpoint_every, plan);
+  AddSegments(1, plan.target_embedding(), recompute_every, plan);
   AddPiece(plan.target_embedding());
-  AddSegments(plan.target_embedding() + 1, plan.output_head(), checkpoint_every, plan);
+  AddSegments(plan.target_embedding() + 1, plan.output_head(), recompute_every, plan);
   AddPiece(plan.output_head());
   std::reverse(backward_.begin(), backward_.end());
 }
@@ -23,8 +23,8 @@ void SublayerClock::AddPiece(int32_t sublayer) {
 }
 
 // A segment calls after each of its sublayers and once when it is done; backward_ is built from its end.
-void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t checkpoint_every, const ModelPlan& plan) {
-  const int32_t length = checkpoint_every > 0 ? checkpoint_every : std::max(last - first, 1);
+void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
+  const int32_t length = recompute_every > 0 ? recompute_every : std::max(last - first, 1);
   for (int32_t begin = first, end = first; begin < last; begin = end) {
     end = plan.NextCut(std::min(begin + length, last));
     backward_.push_back({begin, &SublayerSeconds::backward});
@@ -33,7 +33,7 @@ void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t checkpoint_
       backward_.push_back({s, &SublayerSeconds::backward});
     }
     forward_.push_back({end - 1, &SublayerSeconds::forward});
-    for (int32_t s = end - 1; checkpoint_every > 0 && s >= begin; --s) {
+    for (int32_t s = end - 1; recompute_every > 0 && s >= begin; --s) {
       backward_.push_back({s, &SublayerSeconds::recompute});
     }
   }

@@ -18,8 +18,8 @@ namespace hadal {
 
 class SublayerClock {
  public:
-  // For one chunk that holds the whole model, with this checkpoint_every.
-  SublayerClock(const ModelPlan& plan, int32_t checkpoint_every);
+  // For one chunk that holds the whole model, with this recompute_every.
+  SublayerClock(const ModelPlan& plan, int32_t recompute_every);
   SublayerClock(const SublayerClock&) = delete;
   SublayerClock& operator=(const SublayerClock&) = delete;
 
@@ -42,7 +42,7 @@ class SublayerClock {
   };
 
   void Begin(const std::vector<Mark>& marks);
-  void AddSegments(int32_t first, int32_t last, int32_t checkpoint_every, const ModelPlan& plan);
+  void AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan);
   void AddPiece(int32_t sublayer);
 
   std::vector<Mark> forward_, backward_;  // in the order of the calls

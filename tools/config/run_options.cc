@@ -50,8 +50,8 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   HADAL_ASSIGN_OR_RETURN(to.schedule, ParseScheduleKind(from.schedule()));
   to.split.assign(from.split().begin(), from.split().end());
   to.outstanding_sends = from.outstanding_sends();
-  to.checkpoint_every = from.checkpoint_every();
-  to.checkpoint_auto = from.checkpoint_auto();
+  to.recompute_every = from.recompute_every();
+  to.recompute_auto = from.recompute_auto();
   to.memory_limit_bytes = from.memory_limit_bytes();
   to.wait_timeout_seconds = from.wait_timeout_seconds();
   to.threads = from.threads();
@@ -61,9 +61,9 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
                                                    " is not allowed with pipeline.schedule = \"", from.schedule(),
                                                    "\"; set chunks to 1 or schedule to \"interleaved_1f1b\""));
   }
-  if (to.checkpoint_auto && to.memory_limit_bytes == 0) {
+  if (to.recompute_auto && to.memory_limit_bytes == 0) {
     return absl::InvalidArgumentError(
-        "pipeline.checkpoint_auto = true needs pipeline.memory_limit_bytes, the memory a rank's buffers may take");
+        "pipeline.recompute_auto = true needs pipeline.memory_limit_bytes, the memory a rank's buffers may take");
   }
   const int64_t embeddings_and_head = model.has_encoder() ? 3 : 2;
   const int64_t sublayers = model.encoder_sublayers() + model.decoder_sublayers() + embeddings_and_head;

@@ -70,7 +70,7 @@ double LayoutEstimate::SlotFloats(const LayoutPrediction& layout, const Kept& ke
   const double source = static_cast<double>(kept.capacity.source_rows) * d;
   const double target = static_cast<double>(kept.capacity.target_rows) * d;
   const int32_t middle = std::clamp(model_.target_embedding(), first, last);
-  const int every = layout.pipeline.checkpoint_every;
+  const int every = layout.pipeline.recompute_every;
   const auto segments = [&](int32_t sublayers) {
     return sublayers == 0 ? 0 : every == 0 ? 1 : std::ceil(static_cast<double>(sublayers) / every);
   };
@@ -115,7 +115,7 @@ double LayoutEstimate::StageBytesOf(const LayoutPrediction& layout, const std::v
     sublayers += last - first;
   }
   double floats = LiveChunks(layout, stage) / chunks * slots + rings;
-  const int every = layout.pipeline.checkpoint_every;
+  const int every = layout.pipeline.recompute_every;
   if (every > 0) floats += saved * std::min(1.0, every / sublayers);
   constexpr double kReceiveBuffers = 2;
   const double bucket = std::min<double>(owned / layout.pipeline.replicas, ReplicaBucket::kMostElements);
@@ -124,7 +124,7 @@ double LayoutEstimate::StageBytesOf(const LayoutPrediction& layout, const std::v
   const double shards = layout.pipeline.shard_optimizer_state ? layout.pipeline.replicas : 1;
   const double read_bytes = half ? 2 : 4, gradient_bytes = 4, updated_bytes = half ? 4 + 8 : 8;
   return owned * (read_bytes + gradient_bytes + updated_bytes / shards) + foreign * (read_bytes + gradient_bytes) +
-         floats * StreamBytes(model_.options, machine_.precision) + 4 * (ScratchFloats(kept) + received);
+         floats * ResidualBytes(model_.options, machine_.precision) + 4 * (ScratchFloats(kept) + received);
 }
 
 int64_t LayoutEstimate::Bytes(const LayoutPrediction& layout, const std::vector<int32_t>& borders) {
@@ -149,7 +149,7 @@ int32_t LayoutEstimate::BestSegment(const LayoutPrediction& layout) {
 
 bool LayoutEstimate::AnyFits(std::vector<LayoutPrediction> layouts, int64_t limit_bytes) {
   for (LayoutPrediction& layout : layouts) {
-    if (layout.pipeline.checkpoint_every > 0) layout.pipeline.checkpoint_every = BestSegment(layout);
+    if (layout.pipeline.recompute_every > 0) layout.pipeline.recompute_every = BestSegment(layout);
     if (Bytes(layout, EqualBorders(model_, layout.pipeline.stages * layout.pipeline.chunks)) <= limit_bytes)
       return true;
   }

@@ -2,7 +2,7 @@
 // out.
 //
 //   state         elements of the stage's parameters; moments and masters divided by the replicas that share them
-//   activations   live micro-batches × what their sublayers keep (Segment::saved_bytes, added up); with checkpointing
+//   activations   live micro-batches × what their sublayers keep (Segment::saved_bytes, added up); with recompute
 //                 every k: inputs of segments, and one segment's saved tensors
 //   scratch       workspace, borders' buffers, replicas' receive buffers
 // Live micro-batches of stage s: gpipe m; 1f1b min(m, S - s); interleaved 2(S - s - 1) + (v - 1)·S + 1 chunks, at most
@@ -26,7 +26,7 @@ class LayoutEstimate {
 
   // Bytes of the fullest device, if the model is cut at `borders` (of the pieces).
   int64_t Bytes(const LayoutPrediction& layout, const std::vector<int32_t>& borders);
-  // The checkpointing interval k that needs the fewest bytes.
+  // The recompute interval k that needs the fewest bytes.
   int32_t BestSegment(const LayoutPrediction& layout);
   // Whether any of the layouts, cut into equal counts of sublayers, would fit.
   bool AnyFits(std::vector<LayoutPrediction> layouts, int64_t limit_bytes);

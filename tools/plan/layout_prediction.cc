@@ -58,22 +58,22 @@ std::vector<StageElements> CountElements(const ModelPlan& model, const PipelineP
 }
 
 // Bytes on a GPU of a category that takes `bytes` in fp32.
-int64_t GpuBytes(const std::string& category, int64_t bytes, int64_t stream_bytes, const StageElements& elements) {
+int64_t GpuBytes(const std::string& category, int64_t bytes, int64_t residual_bytes, const StageElements& elements) {
   constexpr int64_t kFloat = BytesOf(Storage::kFloat32), kRounded = BytesOf(Storage::kBFloat16);
   if (category == "weights") return bytes - (kFloat - kRounded) * elements.rounded + kFloat * elements.masters;
   const bool flows = category == "activations" || category == "borders";
-  return flows ? bytes * stream_bytes / kFloat : bytes;
+  return flows ? bytes * residual_bytes / kFloat : bytes;
 }
 
 class Prediction {
  public:
   Prediction(const ModelPlan& model, const PipelinePlan& plan, const LayoutMachine& machine)
       : model_(model), plan_(plan), machine_(machine), elements_(ElementsByStage(model, plan)) {
-    element_bytes_ = static_cast<double>(StreamBytes(model.options, machine.precision));
+    element_bytes_ = static_cast<double>(ResidualBytes(model.options, machine.precision));
   }
 
   absl::Status Time(PredictionDetail detail, LayoutPrediction& result) {
-    HADAL_ASSIGN_OR_RETURN(seconds_, machine_.costs.Sublayers(model_, plan_.capacity, plan_.checkpoint_every > 0));
+    HADAL_ASSIGN_OR_RETURN(seconds_, machine_.costs.Sublayers(model_, plan_.capacity, plan_.recompute_every > 0));
     HADAL_ASSIGN_OR_RETURN(const Replay replay, RunReplay(detail, result.parts));
     result.busy_seconds = replay.busy_seconds;
     result.idle_share = replay.BubbleFraction();
@@ -214,7 +214,7 @@ bool LeavesNode(int stage, int next, int replicas, const LayoutMachine& machine)
   return stage * replicas / machine.devices_per_node != next * replicas / machine.devices_per_node;
 }
 
-int64_t StreamBytes(const ModelOptions& model, Precision precision) {
+int64_t ResidualBytes(const ModelOptions& model, Precision precision) {
   const bool normed = model.decoder.norm == NormPlacement::kPost &&
                       (!model.has_encoder() || model.encoder.norm == NormPlacement::kPost);
   return precision == Precision::kBf16 && normed ? 2 : 4;
@@ -229,7 +229,7 @@ int64_t LayoutPrediction::FullestBytes() const {
 std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePlan& plan, const LayoutMachine& machine) {
   const Stream stream = Stream::Cpu(machine.threads);
   const bool gpu = machine.precision == Precision::kBf16;
-  const int64_t stream_bytes = StreamBytes(model.options, machine.precision);
+  const int64_t residual_bytes = ResidualBytes(model.options, machine.precision);
   const std::vector<StageElements> elements = CountElements(model, plan);
   std::vector<StageBytes> stages;
   for (int stage = 0; stage < plan.shape.stages; ++stage) {
@@ -241,7 +241,7 @@ std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePla
       // Replicas own a little more or less of the moments than this one.
       if (category.name == "optimizer")
         of_category = std::max(of_category, 2 * int64_t{sizeof(float)} * elements[stage].updated);
-      if (gpu) of_category = GpuBytes(category.name, of_category, stream_bytes, elements[stage]);
+      if (gpu) of_category = GpuBytes(category.name, of_category, residual_bytes, elements[stage]);
       if (IsState(category.name)) bytes.state += of_category;
       (category.section.lasting ? bytes.total : scratch[category.program]) += of_category;
     }
@@ -264,7 +264,7 @@ absl::StatusOr<LayoutPrediction> PredictPlan(const ModelPlan& model, const Batch
   result.pipeline.schedule = plan.schedule;
   result.pipeline.outstanding_sends = plan.outstanding_sends;
   result.pipeline.shard_optimizer_state = plan.shard_optimizer_state;
-  result.pipeline.checkpoint_every = plan.checkpoint_every;
+  result.pipeline.recompute_every = plan.recompute_every;
   result.pipeline.save_buffer_bytes = plan.save_buffer_bytes;
   if (detail == PredictionDetail::kParts) result.stages = MemoryOfStages(model, plan, machine);
   HADAL_RETURN_IF_ERROR(Prediction(model, plan, machine).Time(detail, result));

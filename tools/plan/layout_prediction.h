@@ -49,7 +49,7 @@ struct StageBytes {
 
 struct LayoutPrediction {
   BatchOptions batch;
-  PipelineOptions pipeline;  // stages, replicas, chunks, schedule, checkpointing, sharding
+  PipelineOptions pipeline;  // stages, replicas, chunks, schedule, recompute, sharding
   double step_seconds = 0;
   PredictedParts parts;
   double idle_share = 0;                  // of the ranks' time before the tail
@@ -95,7 +95,7 @@ double ExchangeSeconds(double bytes, int replicas, const LayoutMachine& machine)
 bool LeavesNode(int stage, int next, int replicas, const LayoutMachine& machine);
 
 // Bytes of an element of the residual stream: 2 if it is bf16 and a norm bounds it, else 4.
-int64_t StreamBytes(const ModelOptions& model, Precision precision);
+int64_t ResidualBytes(const ModelOptions& model, Precision precision);
 
 // Only the layout's memory, [S] of the fullest replica. `plan`: replica 0's.
 std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePlan& plan, const LayoutMachine& machine);

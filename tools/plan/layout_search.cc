@@ -55,7 +55,7 @@ int64_t LegalCuts(const ModelPlan& model) {
 using Shape = std::tuple<int, int, int, int, bool>;  // what listed layouts differ in
 Shape ShapeOf(const LayoutPrediction& layout) {
   return {layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
-          layout.pipeline.checkpoint_every > 0};
+          layout.pipeline.recompute_every > 0};
 }
 
 class Search {
@@ -91,7 +91,7 @@ class Search {
   double MessageBound(const LayoutPrediction& layout, int stage) const;
   // The borders for this many pieces; none where they cannot be cut so.
   const std::vector<int32_t>* Borders(const PipelineOptions& pipeline);
-  absl::StatusOr<const std::vector<SublayerSeconds>*> Seconds(const BatchOptions& batch, bool checkpointing);
+  absl::StatusOr<const std::vector<SublayerSeconds>*> Seconds(const BatchOptions& batch, bool recompute);
   // Advances one entry by one stage of knowledge; null layout: it is out.
   absl::Status Refine(Entry& entry);
   absl::Status Exhausted();
@@ -105,18 +105,18 @@ class Search {
   const LayoutMachine layout_machine_;
   LayoutEstimate estimate_;
   std::map<int, std::optional<std::vector<int32_t>>> borders_;                           // by pieces
-  std::map<std::pair<int, bool>, std::optional<std::vector<SublayerSeconds>>> seconds_;  // by M, checkpointing
+  std::map<std::pair<int, bool>, std::optional<std::vector<SublayerSeconds>>> seconds_;  // by M, recompute
   LayoutSearch result_;
   std::optional<LayoutPrediction> smallest_;  // of what did not fit
   int64_t smallest_bytes_ = std::numeric_limits<int64_t>::max();
 };
 
-absl::StatusOr<const std::vector<SublayerSeconds>*> Search::Seconds(const BatchOptions& batch, bool checkpointing) {
-  const std::pair key(batch.micro_batches, checkpointing);
+absl::StatusOr<const std::vector<SublayerSeconds>*> Search::Seconds(const BatchOptions& batch, bool recompute) {
+  const std::pair key(batch.micro_batches, recompute);
   auto found = seconds_.find(key);
   if (found == seconds_.end()) {
     absl::StatusOr<std::vector<SublayerSeconds>> seconds =
-        costs_.Sublayers(model_, CapacityOf(model_.options, batch), checkpointing);
+        costs_.Sublayers(model_, CapacityOf(model_.options, batch), recompute);
     if (!seconds.ok() && !absl::IsNotFound(seconds.status())) return seconds.status();
     if (!seconds.ok() && batch.micro_batches == options_.batch.micro_batches) return seconds.status();
     found = seconds_.emplace(key, seconds.ok() ? std::optional(*std::move(seconds)) : std::nullopt).first;
@@ -143,7 +143,7 @@ const std::vector<int32_t>* Search::Borders(const PipelineOptions& pipeline) {
 
 absl::StatusOr<double> Search::ShareBound(const LayoutPrediction& layout) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds>* seconds,
-                         Seconds(layout.batch, layout.pipeline.checkpoint_every > 0));
+                         Seconds(layout.batch, layout.pipeline.recompute_every > 0));
   if (seconds == nullptr) return std::numeric_limits<double>::infinity();
   double all = 0;
   for (const SublayerSeconds& sublayer : *seconds) all += sublayer.sum();
@@ -154,7 +154,7 @@ absl::StatusOr<double> Search::ShareBound(const LayoutPrediction& layout) {
 
 double Search::CutBound(const LayoutPrediction& layout, const std::vector<int32_t>& borders) {
   const std::vector<SublayerSeconds>& seconds =
-      *seconds_.at({layout.batch.micro_batches, layout.pipeline.checkpoint_every > 0});
+      *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every > 0});
   const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
   const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
   double before = 0, bound = 0;  // before: the first chunks of the stages in front
@@ -191,7 +191,7 @@ double Search::MessageBound(const LayoutPrediction& layout, int stage) const {
   const ActivationCapacity capacity = CapacityOf(model_.options, layout.batch);
   const int64_t rows =
       model_.options.has_encoder() ? std::min(capacity.source_rows, capacity.target_rows) : capacity.target_rows;
-  const int64_t bytes = rows * model_.options.d_model * StreamBytes(model_.options, machine_.precision);
+  const int64_t bytes = rows * model_.options.d_model * ResidualBytes(model_.options, machine_.precision);
   return link.HeldSeconds(static_cast<double>(bytes)) + link.latency_seconds;
 }
 
@@ -212,7 +212,7 @@ absl::StatusOr<PipelinePlan> Search::ProgramsOf(const LayoutPrediction& layout, 
                     .outstanding_sends = layout.pipeline.outstanding_sends,
                     .save_buffer_bytes = layout.pipeline.save_buffer_bytes,
                     .capacity = CapacityOf(model_.options, layout.batch),
-                    .checkpoint_every = layout.pipeline.checkpoint_every,
+                    .recompute_every = layout.pipeline.recompute_every,
                     .borders = borders};
   plan.shape = {layout.pipeline.stages, layout.pipeline.chunks, plan.share().count};
   HADAL_ASSIGN_OR_RETURN(plan.programs, MakeSchedules(plan.schedule, plan.shape));
@@ -269,9 +269,9 @@ absl::Status Search::Exhausted() {
   std::string text = absl::StrFormat(
       "no layout of this run fits %d device(s) of %s. The smallest, %d stages x %d replicas, micro-batches of %d "
       "target "
-      "tokens, checkpointing every %d, needs %s on its fullest device.",
+      "tokens, recompute every %d, needs %s on its fullest device.",
       machine_.devices(), gib(machine_.memory_bytes), smallest_->pipeline.stages, smallest_->pipeline.replicas,
-      smallest_->batch.target_tokens, smallest_->pipeline.checkpoint_every, gib(smallest_bytes_));
+      smallest_->batch.target_tokens, smallest_->pipeline.recompute_every, gib(smallest_bytes_));
   constexpr int kMostNodes = 4096;
   Machine larger = machine_;
   for (larger.nodes *= 2; larger.nodes <= kMostNodes; larger.nodes *= 2) {
@@ -288,7 +288,7 @@ absl::StatusOr<LayoutSearch> Search::Run() {
   result_.roofline_seconds = std::numeric_limits<double>::infinity();
   for (const LayoutPrediction& candidate : LayoutCandidates(model_, options_, machine_, search_)) {
     auto layout = std::make_shared<LayoutPrediction>(candidate);
-    if (layout->pipeline.checkpoint_every > 0) layout->pipeline.checkpoint_every = estimate_.BestSegment(*layout);
+    if (layout->pipeline.recompute_every > 0) layout->pipeline.recompute_every = estimate_.BestSegment(*layout);
     HADAL_ASSIGN_OR_RETURN(const double bound, ShareBound(*layout));
     if (bound == std::numeric_limits<double>::infinity()) continue;  // nobody measured such micro-batches
     queue.push({bound, result_.candidates++, Known::kShare, std::move(layout)});
@@ -340,15 +340,15 @@ std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const Tra
           if ((kind == ScheduleKind::kInterleaved1F1B) != (chunks > 1)) continue;
           for (const bool shard : {true, false}) {
             if (!shard && replicas == 1) continue;
-            for (const int checkpoint_every : {0, 1}) {
+            for (const int recompute_every : {0, 1}) {
               LayoutPrediction layout{.batch = batch, .pipeline = options.pipeline};
               layout.pipeline.stages = stages;
               layout.pipeline.replicas = replicas;
               layout.pipeline.chunks = chunks;
               layout.pipeline.schedule = kind;
               layout.pipeline.shard_optimizer_state = shard;
-              layout.pipeline.checkpoint_every = checkpoint_every;
-              layout.pipeline.checkpoint_auto = false;
+              layout.pipeline.recompute_every = recompute_every;
+              layout.pipeline.recompute_auto = false;
               layout.pipeline.split.clear();
               candidates.push_back(std::move(layout));
             }

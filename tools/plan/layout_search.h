@@ -1,12 +1,12 @@
 // Searches for the fastest layout of a run on a machine: stages, chunks, replicas, micro-batch, activation
-// checkpointing, optimizer sharding, schedule.
+// recompute, optimizer sharding, schedule.
 //
 // The tokens of a step remain the config's: with micro-batches of half the tokens there are twice as many. All devices
 // are used.
 //
 //   candidates   stages · replicas = devices, with replicas filling nodes evenly (a multiple or a divisor of the
 //                devices per node); chunks 1, 2, 3, 4, 6, 8; micro-batches 1/8 to 8 times the config's, none smaller
-//                than the longest sentence kept today; checkpointing off, or every k sublayers, with the k of the
+//                than the longest sentence kept today; recompute off, or every k sublayers, with the k of the
 //                fewest estimated bytes; moments sharded or not; gpipe, 1f1b, interleaved_1f1b
 // How: best-first search. A candidate's first lower bound is the devices' share of its work, M/R · C / S. When it
 // reaches the head of the queue, the bound becomes that of the stages as they would be cut,

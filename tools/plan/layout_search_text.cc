@@ -35,7 +35,7 @@ double Utilisation(const LayoutSearch& search, const LayoutPrediction& layout) {
 }
 
 std::string CheckpointText(const LayoutPrediction& layout) {
-  return layout.pipeline.checkpoint_every == 0 ? "off" : absl::StrCat("every ", layout.pipeline.checkpoint_every);
+  return layout.pipeline.recompute_every == 0 ? "off" : absl::StrCat("every ", layout.pipeline.recompute_every);
 }
 
 void AppendHeader(const LayoutSearch& search, const SearchText& about, std::string& text) {
@@ -128,7 +128,7 @@ std::string LayoutArguments(const LayoutPrediction& layout, const TrainOptions& 
   std::string text =
       absl::StrCat("--set pipeline.stages=", pipeline.stages, " --set pipeline.replicas=", pipeline.replicas,
                    " --set pipeline.chunks=", pipeline.chunks, " --set pipeline.schedule=", ToString(pipeline.schedule),
-                   " --set pipeline.checkpoint_every=", pipeline.checkpoint_every,
+                   " --set pipeline.recompute_every=", pipeline.recompute_every,
                    " --set pipeline.optimizer_sharding=", pipeline.shard_optimizer_state ? "state" : "none");
   if (!options.pipeline.split.empty()) absl::StrAppend(&text, " --set pipeline.split=");  // cut by cost, as searched
   absl::StrAppend(&text, " --set batch.micro_batches=", layout.batch.micro_batches,
@@ -165,7 +165,7 @@ std::string LayoutSearchToJson(const LayoutSearch& search, const SearchText& abo
                                  {"micro_batches", layout.batch.micro_batches},
                                  {"source_tokens", layout.batch.source_tokens},
                                  {"target_tokens", layout.batch.target_tokens},
-                                 {"checkpoint_every", layout.pipeline.checkpoint_every},
+                                 {"recompute_every", layout.pipeline.recompute_every},
                                  {"sharded", layout.pipeline.shard_optimizer_state},
                                  {"step_seconds", layout.step_seconds},
                                  {"target_tokens_per_second", layout.TargetTokens() / layout.step_seconds},

@@ -69,7 +69,7 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
             {"chunks", pipeline.shape.chunks},
             {"micro_batches", pipeline.step_micro_batches},
             {"threads", report.threads},
-            {"checkpoint_every", pipeline.checkpoint_every},
+            {"recompute_every", pipeline.recompute_every},
             {"gflops_a_rank", report.rate.gflops},
             {"step_seconds", Timed(report, report.step_seconds)},
             {"optimizer_seconds", Timed(report, report.optimizer_seconds)},

@@ -55,7 +55,7 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     report.parameters = ParametersOf(plan, report.first, report.last);
     report.cost_share = cost / total;
     if (rate.known()) report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
-    report.backward_seconds = (pipeline.checkpoint_every > 0 ? 3 : 2) * report.forward_seconds;
+    report.backward_seconds = (pipeline.recompute_every > 0 ? 3 : 2) * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
         report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
@@ -154,7 +154,7 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
   report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
   report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
-  const bool repeats = report.pipeline.checkpoint_every > 0;
+  const bool repeats = report.pipeline.recompute_every > 0;
   HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds,
                          costs.Sublayers(report.model, report.pipeline.capacity, repeats));
   for (ChunkReport& chunk : report.chunks) {

@@ -68,9 +68,9 @@ void AppendHeader(const PlanReport& report, std::string& text) {
                         "target tokens, %s\n",
                         ToString(pipeline.schedule), pipeline.shape.stages, pipeline.shape.chunks, report.threads,
                         pipeline.step_micro_batches, pipeline.capacity.source_rows, pipeline.capacity.target_rows,
-                        pipeline.checkpoint_every > 0
-                            ? absl::StrFormat("activation checkpointing every %d sublayers", pipeline.checkpoint_every)
-                            : std::string("no activation checkpointing"));
+                        pipeline.recompute_every > 0
+                            ? absl::StrFormat("recomputation every %d sublayers", pipeline.recompute_every)
+                            : std::string("no recomputation"));
   if (pipeline.grid.replicas == 1) return;
   absl::StrAppendFormat(&text, "replicas  %d of these pipelines, up to %d micro-batch(es) each, Adam's moments %s\n",
                         pipeline.grid.replicas, pipeline.shape.micro_batches,
@@ -211,7 +211,8 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       }
       std::string edges;
       for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
-        absl::StrAppend(&edges, edges.empty() ? "" : " + ", edge.kind == EdgeKind::kMemory ? "memory" : "stream");
+        absl::StrAppend(&edges, edges.empty() ? "" : " + ",
+                        edge.kind == EdgeKind::kEncoderOutput ? "encoder output" : "residual");
         if (edge.entries > 1) absl::StrAppend(&edges, " x ", edge.entries);
       }
       if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);

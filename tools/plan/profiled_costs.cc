@@ -20,14 +20,14 @@ class ProfiledCosts : public StepCosts {
       : profile_(std::move(profile)), machine_(machine) {}
 
   absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan, const ActivationCapacity& capacity,
-                                                         bool checkpointing) const override {
+                                                         bool recompute) const override {
     HADAL_ASSIGN_OR_RETURN(const config::CapacityCosts* costs, Find(capacity));
     std::map<std::string, SublayerSeconds> of_kind;
     for (const config::SublayerCost& cost : costs->sublayers()) {
-      of_kind[cost.kind()] =
-          checkpointing ? SublayerSeconds{kMilli * cost.checkpointed_forward_ms(), kMilli * cost.recompute_ms(),
-                                          kMilli * cost.checkpointed_backward_ms()}
-                        : SublayerSeconds{kMilli * cost.forward_ms(), 0, kMilli * cost.backward_ms()};
+      of_kind[cost.kind()] = recompute
+                                 ? SublayerSeconds{kMilli * cost.recomputed_forward_ms(), kMilli * cost.recompute_ms(),
+                                                   kMilli * cost.recomputed_backward_ms()}
+                                 : SublayerSeconds{kMilli * cost.forward_ms(), 0, kMilli * cost.backward_ms()};
     }
     std::vector<SublayerSeconds> seconds;
     for (const SublayerRecord& record : plan.sublayers) {

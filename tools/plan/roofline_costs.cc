@@ -26,7 +26,7 @@ class RooflineCosts : public StepCosts {
       : machine_(machine), element_bytes_(machine.precision == Precision::kBf16 ? 2 : 4) {}
 
   absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan, const ActivationCapacity& capacity,
-                                                         bool checkpointing) const override {
+                                                         bool recompute) const override {
     // Equal sublayers cost the same: one of each kind a stack.
     constexpr int kKinds = 6, kStacks = 2;
     std::vector<SublayerSeconds> of_kind(kKinds * kStacks, {-1, 0, 0});
@@ -35,7 +35,7 @@ class RooflineCosts : public StepCosts {
       SublayerSeconds& cost = of_kind[kStacks * static_cast<int>(record.kind) + static_cast<int>(record.stack)];
       if (cost.forward < 0) cost = Cost(plan.options, record, capacity);
       seconds.push_back(cost);
-      const bool repeats = checkpointing && record.layer >= 0;
+      const bool repeats = recompute && record.layer >= 0;
       seconds.back().recompute = repeats ? cost.forward : 0;
     }
     return seconds;

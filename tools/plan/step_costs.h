@@ -19,7 +19,7 @@ namespace hadal {
 // Seconds of one micro-batch in one sublayer. The head's forward includes computing its gradients.
 struct SublayerSeconds {
   double forward = 0;
-  double recompute = 0;  // 0 without activation checkpointing
+  double recompute = 0;  // 0 without recomputation
   double backward = 0;
 
   double sum() const { return forward + recompute + backward; }
@@ -33,7 +33,7 @@ class StepCosts {
   // Errors: NotFound if the source has no costs for such micro-batches (says for which it has).
   virtual absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan,
                                                                  const ActivationCapacity& capacity,
-                                                                 bool checkpointing) const = 0;
+                                                                 bool recompute) const = 0;
   // Seconds of the step's tail on a rank that holds gradients of `held` elements and updates `updated` of them.
   virtual double UpdateSeconds(double held, double updated) const = 0;
   // Seconds to add one element of another replica's gradient.

@@ -139,7 +139,7 @@ std::optional<LayoutRecord> ReadLayout(const RunRecord& run) {
                                 .micro_batches = options->train.batch.micro_batches},
                       .replicas = pipeline.replicas,
                       .outstanding_sends = pipeline.outstanding_sends,
-                      .checkpoint_every = pipeline.checkpoint_every};
+                      .recompute_every = pipeline.recompute_every};
 }
 
 // "steps_90-92.json" → 90; −1 for other names.

@@ -32,7 +32,7 @@ struct LayoutRecord {
   ScheduleShape shape;  // of one pipeline, with the whole step's micro-batches
   int replicas = 1;     // of the pipeline
   int outstanding_sends = 2;
-  int checkpoint_every = 0;
+  int recompute_every = 0;
 };
 
 struct RunRecord {

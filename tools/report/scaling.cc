@@ -48,7 +48,7 @@ const char* RemedyOf(const TimePart& part) {
   if (name == "exposed transfers")
     return "larger pipeline.outstanding_sends, faster links, or fewer ranks that share a core";
   if (name == "communication") return "fewer ranks a step's tail has to wait for, faster links";
-  if (name == "recompute") return "less activation checkpointing where memory allows";
+  if (name == "recompute") return "less recomputation where memory allows";
   if (name == "checkpoint") return "checkpoint.buffer_mebibytes, or fewer checkpoints";
   if (name == "waiting for a core") return "a core for each thread of each rank, and no neighbours on them";
   if (name == "optimizer") return "sharding of the optimizer over replicas";

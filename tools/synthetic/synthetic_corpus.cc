@@ -127,8 +127,8 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
   return absl::OkStatus();
 }
 
-void AddGenerateCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("generate", "Write an English-German corpus made by a grammar");
+void AddMakeCorpusCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("make-corpus", "Write an English-German corpus made by a grammar");
   auto options = std::make_shared<GenerateOptions>();
   command.AddOption("-o,--out", options->output, "Output folder").Required().ValueName("DIR");
   command.AddOption("--pairs", options->pairs, "Training pairs").InRange(1, 1000000000).ShowDefault();
@@ -140,7 +140,7 @@ void AddGenerateCommand(Command app, int& exit_code) {
   command.AddFlag("--overwrite", options->overwrite, "Replace files that are there");
   command.Runs([options, &exit_code] {
     const absl::Status status = RunGenerate(*options, std::cout);
-    if (!status.ok()) std::cerr << "hadal generate: " << status.message() << "\n";
+    if (!status.ok()) std::cerr << "hadal make-corpus: " << status.message() << "\n";
     exit_code = ToolExitCode(status);
   });
 }

@@ -1,7 +1,7 @@
-// `hadal generate`: an English-German corpus from a grammar, unlimited and reproducible, for a first run without any
+// `hadal make-corpus`: an English-German corpus from a grammar, unlimited and reproducible, for a first run without any
 // data.
 //
-//   hadal generate --out DIR [--pairs N] [--valid N] [--test N] [--seed S]
+//   hadal make-corpus --out DIR [--pairs N] [--valid N] [--test N] [--seed S]
 // writes train.en, train.de, valid.en, … into DIR, ready for `hadal prepare`.
 // Pair i is a function of (seed, i) alone. A pair belongs to valid, test or train by the checksum of its English
 // sentence: what is held out cannot occur in training, whatever the seed and the sizes. Sentences are grammatical; what
@@ -45,6 +45,6 @@ struct GenerateOptions {
 absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out);
 
 // Registers the subcommand; running it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddGenerateCommand(Command app, int& exit_code);
+void AddMakeCorpusCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -29,8 +29,8 @@ class FakeRank {
   void Execute(const DecodeCommand& command) {
     if (command.kind == DecodeCommand::Kind::kEncode) {
       lane_.BeginGroup(command);
-      const ConstTokens memory = lane_.memory().rows;
-      for (int64_t r = 0; r < memory.size; ++r) cache_.at(memory[r]) = 1000 + lane_.batch().source[r];
+      const ConstTokens source_rows = lane_.encoder_output().rows;
+      for (int64_t r = 0; r < source_rows.size; ++r) cache_.at(source_rows[r]) = 1000 + lane_.batch().source[r];
       return;
     }
     lane_.BeginStep(command);
@@ -56,7 +56,7 @@ class FakeRank {
   }
 
   void Answer(int64_t row) {
-    const uint64_t key = See(lane_.rows().self, row, See(lane_.rows().memory, row, 17));
+    const uint64_t key = See(lane_.rows().self, row, See(lane_.rows().encoder_output, row, 17));
     std::vector<std::pair<float, int32_t>> z;
     for (int32_t v = 0; v < kVocabulary; ++v) {
       z.push_back({static_cast<float>(-5 * UniformAt(key, RandomSite::kSampling, 3, v) - (v == kEosToken ? 1 : 0)), v});

@@ -85,7 +85,7 @@ TEST_P(DepthStatisticsTest, CountsWhatReluLetsThrough) {
   EXPECT_EQ(statistics_.sums(2, DepthTensor::kHidden).non_zero, 2 * expected);
 }
 
-// The longer stack's rows of the widest tensor: more than either stack's of the stream.
+// The longer stack's rows of the widest tensor: more than either stack's of the residual stream.
 TEST_P(DepthStatisticsTest, HasRoomForTheLargestTensor) {
   constexpr int64_t kRoom = 2 * DepthStatistics::kBlock;
   const ModelPlan plan = ModelPlan::Make({.encoder_layers = 1,

@@ -78,7 +78,7 @@ TEST(BenchProfile, HasEveryKindOfSublayerAtEveryCapacity) {
       const bool layer = cost.kind().find("embedding") == std::string::npos && cost.kind() != "output_head";
       EXPECT_EQ(cost.recompute_ms() > 0, layer) << cost.kind();
       if (layer) {
-        EXPECT_GT(cost.checkpointed_backward_ms(), 0) << cost.kind();
+        EXPECT_GT(cost.recomputed_backward_ms(), 0) << cost.kind();
       }
     }
     EXPECT_EQ(kinds.size(), 8u);
@@ -107,7 +107,7 @@ TEST(ProfiledCosts, APlanAddsUpWhatTheProfileSays) {
   const auto costs = MakeProfiledCosts(*profile, options.model, std::nullopt);
   ASSERT_TRUE(costs.ok()) << costs.status();
   for (const int every : {0, 2}) {
-    options.pipeline.checkpoint_every = every;
+    options.pipeline.recompute_every = every;
     const auto report = MakePlanReport(options, 1, Stream::Cpu(1), **costs);
     ASSERT_TRUE(report.ok()) << report.status();
     const auto seconds = (*costs)->Sublayers(report->model, report->pipeline.capacity, every > 0);

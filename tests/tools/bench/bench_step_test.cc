@@ -41,28 +41,28 @@ nlohmann::json Measure(const BenchStepOptions& options, int ranks) {
 }
 
 // Forward products of one micro-batch by hand: 2 · rows · in · out each; a step takes three of each linear one.
-double LinearFlops(const BenchStepOptions& o, bool checkpointing) {
+double LinearFlops(const BenchStepOptions& o, bool recompute) {
   const double d = o.d_model, f = 4 * d;
   const double encoder = 4 * d * d + 2 * d * f, decoder = 8 * d * d + 2 * d * f;
   const double layers = o.encoder_layers * encoder + o.decoder_layers * decoder, head = d * o.vocabulary;
-  return 2 * o.tokens * ((checkpointing ? 4 : 3) * layers + 3 * head);
+  return 2 * o.tokens * ((recompute ? 4 : 3) * layers + 3 * head);
 }
 
 // Attention: two products forward, five backward, a head's square each; causal by strips of 8: 3/4 of the square at
 // length 16.
-double AttentionFlops(const BenchStepOptions& o, bool checkpointing) {
+double AttentionFlops(const BenchStepOptions& o, bool recompute) {
   const double product = 2.0 * o.tokens * o.length * o.d_model;
-  return (checkpointing ? 9 : 7) * product * (o.encoder_layers + (1 + 0.75) * o.decoder_layers);
+  return (recompute ? 9 : 7) * product * (o.encoder_layers + (1 + 0.75) * o.decoder_layers);
 }
 
 TEST(BenchStep, CountsTheProductsOfAStep) {
-  for (const int checkpoint_every : {0, 2}) {
+  for (const int recompute_every : {0, 2}) {
     BenchStepOptions options = SmallBench();
-    options.checkpoint_every = checkpoint_every;
+    options.recompute_every = recompute_every;
     const nlohmann::json json = Measure(options, 1);
-    const bool checkpointing = checkpoint_every > 0;
+    const bool recompute = recompute_every > 0;
     EXPECT_DOUBLE_EQ(json["gemm_flops"].get<double>(),
-                     LinearFlops(options, checkpointing) + AttentionFlops(options, checkpointing));
+                     LinearFlops(options, recompute) + AttentionFlops(options, recompute));
   }
 }
 
@@ -138,12 +138,12 @@ TEST(BenchStep, CountsADevicesLaunchesWithAndWithoutGraphs) {
 }
 
 TEST(BenchStep, ADevicesLimitIsTheLinearLayersProducts) {
-  for (const int checkpoint_every : {0, 2}) {
+  for (const int recompute_every : {0, 2}) {
     BenchStepOptions options = SmallBenchOnDevice();
-    options.checkpoint_every = checkpoint_every;
+    options.recompute_every = recompute_every;
     options.micro_batches = 3;  // of one shape: the third is launched as the second's graph
     const nlohmann::json json = MeasureOnDevice(options);
-    EXPECT_DOUBLE_EQ(json["gemm_flops"].get<double>(), 3 * LinearFlops(options, checkpoint_every > 0));
+    EXPECT_DOUBLE_EQ(json["gemm_flops"].get<double>(), 3 * LinearFlops(options, recompute_every > 0));
     EXPECT_EQ(json["gemm_limit_ways"].size(), 2u);
     EXPECT_GT(json["share_of_gemm_limit"].get<double>(), 0);
   }

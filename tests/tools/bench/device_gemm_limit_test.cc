@@ -32,8 +32,7 @@ auto Fields(const cuda::MatmulArgs& p) {
 // A small model on an emulated device.
 class Training {
  public:
-  Training(Storage storage, int checkpoint_every)
-      : plan_(ModelPlan::Make(Model())), checkpoint_every_(checkpoint_every) {
+  Training(Storage storage, int recompute_every) : plan_(ModelPlan::Make(Model())), recompute_every_(recompute_every) {
     plan_.compute_storage = storage;
     batches_ = {RandomBatch(kBatch, 0), RandomBatch(kBatch, 1)};
   }
@@ -41,7 +40,7 @@ class Training {
   absl::Status Prepare(Communicator& communicator) {
     HADAL_ASSIGN_OR_RETURN(pipeline_,
                            MakePipelinePlan(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
-                                            {.checkpoint_every = checkpoint_every_}, 1));
+                                            {.recompute_every = recompute_every_}, 1));
     HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
                                                     .pipeline = pipeline_,
                                                     .stream = stream_,
@@ -50,7 +49,7 @@ class Training {
                                                     .timeout = absl::Minutes(1)}));
     HADAL_RETURN_IF_ERROR(
         InitializeParameters(pipeline_, engine_->stage().parameters(), 1, stream_, communicator, absl::Minutes(1)));
-    return engine_->ShareWeights();
+    return engine_->DistributeWeights();
   }
   // The gradient's norm: of equal bits where every gradient is.
   absl::StatusOr<double> Step() {
@@ -74,7 +73,7 @@ class Training {
   }
 
   EmulatedDevice& device() { return device_; }
-  StepFlops flops() const { return StepFlopsOf(plan_, batches_, checkpoint_every_ > 0); }
+  StepFlops flops() const { return StepFlopsOf(plan_, batches_, recompute_every_ > 0); }
 
  private:
   static constexpr BenchBatchOptions kBatch = {.vocabulary = 24, .tokens = 8, .length = 4, .mixed_length = true};
@@ -86,7 +85,7 @@ class Training {
   EmulatedDevice device_{5};
   Stream stream_ = Stream::On(device_, 1);
   ModelPlan plan_;
-  int checkpoint_every_;
+  int recompute_every_;
   PipelinePlan pipeline_;
   std::vector<PackedBatch> batches_;
   std::unique_ptr<Engine> engine_;
@@ -104,8 +103,8 @@ absl::Status InWorld(const std::function<absl::Status(Communicator&)>& body) {
 TEST(DeviceGemmLimit, RunsTheStepsProductsAndNothingElse) {
   const absl::Status status = InWorld([](Communicator& communicator) -> absl::Status {
     for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
-      for (const int checkpoint_every : {0, 2}) {
-        Training training(storage, checkpoint_every);
+      for (const int recompute_every : {0, 2}) {
+        Training training(storage, recompute_every);
         HADAL_RETURN_IF_ERROR(training.Prepare(communicator));
         HADAL_ASSIGN_OR_RETURN(const Products noted, training.NotedStep());
         DeviceGemmLimit limit(training.device(), noted);

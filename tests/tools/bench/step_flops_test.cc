@@ -38,13 +38,13 @@ constexpr double kEncoderPairs = 8 * 25, kDecoderPairs = 8 * (16 + 19);
 TEST(StepFlops, CountsByHand) {
   const ModelPlan plan = ModelPlan::Make(SmallModel(2));
   const PackedBatch batches[] = {Batch(), Batch()};
-  const StepFlops flops = StepFlopsOf(plan, batches, /*checkpointing=*/false);
+  const StepFlops flops = StepFlopsOf(plan, batches, /*recompute=*/false);
   const double layers = 2 * kEncoder + 3 * kDecoder, pairs = 2 * kEncoderPairs + 3 * kDecoderPairs;
   EXPECT_DOUBLE_EQ(flops.linear, 2 * 6 * (layers + kHead));
   EXPECT_DOUBLE_EQ(flops.attention, 2 * 12 * pairs);
   EXPECT_DOUBLE_EQ(flops.recomputed_linear, 0);
   EXPECT_DOUBLE_EQ(flops.recomputed_attention, 2 * 2 * pairs);
-  const StepFlops twice = StepFlopsOf(plan, batches, /*checkpointing=*/true);
+  const StepFlops twice = StepFlopsOf(plan, batches, /*recompute=*/true);
   EXPECT_DOUBLE_EQ(twice.model(), flops.model());
   EXPECT_DOUBLE_EQ(twice.recomputed_linear, 2 * 2 * layers);
   EXPECT_DOUBLE_EQ(twice.recomputed_attention, 2 * 6 * pairs);

@@ -182,7 +182,7 @@ TEST(ConfigOverride, SetsEveryType) {
   for (const char* text :
        {"model.heads=4", "stop.steps=4000000000", "seed=18446744073709551615", "learning_rate.peak=2.5e-4",
         "checkpoint.save_at_end=false", "pipeline.schedule=gpipe", "data.train=a b=c", "pipeline.split=3,7",
-        "model.residual.encoder.value_gain = 0.5", "pipeline.checkpoint_auto=true"}) {
+        "model.residual.encoder.value_gain = 0.5", "pipeline.recompute_auto=true"}) {
     const absl::Status status = ApplyOverride(text, config);
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -196,7 +196,7 @@ TEST(ConfigOverride, SetsEveryType) {
   EXPECT_EQ(config.data().train(), "a b=c");
   EXPECT_THAT(config.pipeline().split(), ElementsAre(3, 7));
   EXPECT_EQ(config.model().residual().encoder().value_gain(), 0.5);
-  EXPECT_TRUE(config.pipeline().checkpoint_auto());
+  EXPECT_TRUE(config.pipeline().recompute_auto());
 }
 
 TEST(ConfigOverride, ListsAreReplacedAndQuotesMayStay) {

@@ -32,7 +32,7 @@ constexpr char kFull[] = R"(
   model { encoder_layers: 12 d_model: 64 heads: 4 dropout: 0.3 residual { method: "branchnorm" growth_fraction: 0.3
           encoder { value_gain: 0.1 } } }
   data { train: "a \"quoted\" name" }
-  pipeline { split: [3, 9] checkpoint_every: 2 }
+  pipeline { split: [3, 9] recompute_every: 2 }
   learning_rate { peak: 0.00031415926535897931 warmup_fraction: 0.1 }
   stop { steps: 3000 })";
 
@@ -105,7 +105,7 @@ TEST(ConfigDifference, WhatFollowsFromAnotherFieldIsListed) {
 TEST(ConfigDifference, LayoutLimitsLoggingAndDecodingMayChange) {
   const char* const after = R"(
     pipeline { stages: 4 chunks: 2 schedule: "interleaved_1f1b" split: [1, 2, 3, 4, 5, 6, 7] outstanding_sends: 4
-               checkpoint_every: 3 memory_limit_bytes: 5000000000 wait_timeout_seconds: 5 threads: 2 }
+               recompute_every: 3 memory_limit_bytes: 5000000000 wait_timeout_seconds: 5 threads: 2 }
     stop { steps: 9000 epochs: 3 minutes: 4 patience: 5 }
     validation { every_steps: 100 bleu_sentences: 10 }
     checkpoint { every_steps: 5 keep_last: 1 keep_every: 10 save_at_end: false }

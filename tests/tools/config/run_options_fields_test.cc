@@ -48,8 +48,8 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.pipeline.schedule, structs.pipeline.schedule);
   EXPECT_EQ(from_schema.pipeline.split, structs.pipeline.split);
   EXPECT_EQ(from_schema.pipeline.outstanding_sends, structs.pipeline.outstanding_sends);
-  EXPECT_EQ(from_schema.pipeline.checkpoint_every, structs.pipeline.checkpoint_every);
-  EXPECT_EQ(from_schema.pipeline.checkpoint_auto, structs.pipeline.checkpoint_auto);
+  EXPECT_EQ(from_schema.pipeline.recompute_every, structs.pipeline.recompute_every);
+  EXPECT_EQ(from_schema.pipeline.recompute_auto, structs.pipeline.recompute_auto);
   EXPECT_EQ(from_schema.pipeline.memory_limit_bytes, structs.pipeline.memory_limit_bytes);
   EXPECT_EQ(from_schema.pipeline.wait_timeout_seconds, structs.pipeline.wait_timeout_seconds);
   EXPECT_EQ(from_schema.pipeline.threads, structs.pipeline.threads);
@@ -98,7 +98,7 @@ constexpr char kEveryField[] = R"(
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
-    pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 checkpoint_auto: true
+    pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
@@ -174,8 +174,8 @@ TEST(RunOptionsFields, EveryFieldOfDataAndPipelineArrives) {
   EXPECT_EQ(train.pipeline.schedule, ScheduleKind::kInterleaved1F1B);
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
   EXPECT_EQ(train.pipeline.outstanding_sends, 3);
-  EXPECT_EQ(train.pipeline.checkpoint_every, 0);
-  EXPECT_TRUE(train.pipeline.checkpoint_auto);
+  EXPECT_EQ(train.pipeline.recompute_every, 0);
+  EXPECT_TRUE(train.pipeline.recompute_auto);
   EXPECT_EQ(train.pipeline.memory_limit_bytes, 1234567890123);
   EXPECT_EQ(train.pipeline.wait_timeout_seconds, 1.5);
   EXPECT_EQ(train.pipeline.threads, 6);

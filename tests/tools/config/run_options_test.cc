@@ -24,7 +24,7 @@ std::string ErrorOf(const std::string& text) {
 TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
   EXPECT_FALSE(OptionsOf("validation { bleu_sentences: 30 }").train.pipeline.decoder.has_value());
   EXPECT_EQ(OptionsOf("checkpoint { buffer_mebibytes: 3 every_steps: 0 }").train.pipeline.save_buffer_bytes, 0);
-  EXPECT_EQ(OptionsOf("pipeline { checkpoint_every: 3 }").train.pipeline.checkpoint_every, 3);
+  EXPECT_EQ(OptionsOf("pipeline { recompute_every: 3 }").train.pipeline.recompute_every, 3);
 }
 
 TEST(RunOptions, FractionsBecomeUpdates) {
@@ -50,7 +50,7 @@ TEST(RunOptions, ImpossibleCombinationsAreRefused) {
   EXPECT_EQ(ErrorOf("pipeline { chunks: 2 }"),
             "pipeline.chunks = 2 is not allowed with pipeline.schedule = \"1f1b\"; set chunks to 1 or schedule to "
             "\"interleaved_1f1b\"");
-  EXPECT_THAT(ErrorOf("pipeline { checkpoint_auto: true }"), HasSubstr("needs pipeline.memory_limit_bytes"));
+  EXPECT_THAT(ErrorOf("pipeline { recompute_auto: true }"), HasSubstr("needs pipeline.memory_limit_bytes"));
   EXPECT_THAT(ErrorOf("pipeline { split: [5, 5] }"),
               HasSubstr("pipeline.split: entry 2 = 5 is not allowed; entries must ascend and lie in [1, 32]"));
   EXPECT_THAT(ErrorOf("pipeline { split: [33] }"), HasSubstr("entry 1 = 33"));

@@ -77,8 +77,8 @@ double BestByTrying(const ModelPlan& model, const TrainOptions& options, const M
   LayoutEstimate estimate(model, layout_machine);
   double best = std::numeric_limits<double>::infinity();
   for (LayoutPrediction& candidate : LayoutCandidates(model, options, machine, {})) {
-    if (candidate.pipeline.checkpoint_every > 0) {
-      candidate.pipeline.checkpoint_every = estimate.BestSegment(candidate);
+    if (candidate.pipeline.recompute_every > 0) {
+      candidate.pipeline.recompute_every = estimate.BestSegment(candidate);
     }
     const auto exact = PredictLayout(model, candidate.batch, candidate.pipeline, layout_machine);
     EXPECT_TRUE(exact.ok()) << exact.status();
@@ -126,7 +126,7 @@ TEST(LayoutCandidates, AreAllLayoutsOfAllDevices) {
   const TrainOptions options = SmallRun();
   const ModelPlan model = ModelPlan::Make(options.model);
   const Machine machine = SmallMachine(1, 4, 1000);
-  // 8 micro-batches on 4 devices, each with and without checkpointing: 4 stages of 1 (two schedules), 2, 3 and 4
+  // 8 micro-batches on 4 devices, each with and without recompute: 4 stages of 1 (two schedules), 2, 3 and 4
   // chunks, 2 stages of 1, 2, 3, 4, 6 and 8 chunks and one stage of 1, both with and without sharding.
   EXPECT_EQ(LayoutCandidates(model, options, machine, {.vary_micro_batch = false}).size(), 10u + 28u + 8u);
   const std::vector<LayoutPrediction> all = LayoutCandidates(model, options, machine, {});
@@ -159,7 +159,7 @@ TEST(LayoutSearch, ListsAsManyAsAreWantedAndTheyDiffer) {
   std::set<std::tuple<int, int, int, int, bool>> shapes;
   for (const LayoutPrediction& layout : search->best) {
     shapes.emplace(layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
-                   layout.pipeline.checkpoint_every > 0);
+                   layout.pipeline.recompute_every > 0);
   }
   EXPECT_EQ(shapes.size(), 3u);
   EXPECT_EQ(search->best.size(), 3u);
@@ -309,7 +309,7 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
   const std::string shipped = absl::StrCat(HADAL_CONFIGS, "/");
   const std::vector<std::string> files = {shipped + "base.textproto", shipped + "size/512.textproto",
                                           shipped + "depth/18.textproto"};
-  const std::vector<std::string> before = {"data.train=nowhere", "pipeline.split=7", "pipeline.checkpoint_auto=true",
+  const std::vector<std::string> before = {"data.train=nowhere", "pipeline.split=7", "pipeline.recompute_auto=true",
                                            "pipeline.memory_limit_bytes=1000000000"};
   const auto config = LoadConfig(files, before);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -337,9 +337,9 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
     EXPECT_EQ(pipeline.replicas, layout.pipeline.replicas);
     EXPECT_EQ(pipeline.chunks, layout.pipeline.chunks);
     EXPECT_EQ(pipeline.schedule, layout.pipeline.schedule);
-    EXPECT_EQ(pipeline.checkpoint_every, layout.pipeline.checkpoint_every);
+    EXPECT_EQ(pipeline.recompute_every, layout.pipeline.recompute_every);
     EXPECT_EQ(pipeline.shard_optimizer_state, layout.pipeline.shard_optimizer_state);
-    EXPECT_FALSE(pipeline.checkpoint_auto);
+    EXPECT_FALSE(pipeline.recompute_auto);
     EXPECT_THAT(pipeline.split, IsEmpty());
     EXPECT_EQ(run->train.batch.micro_batches, layout.batch.micro_batches);
     EXPECT_EQ(run->train.batch.source_tokens, layout.batch.source_tokens);

@@ -44,9 +44,9 @@ TrainOptions SmallRun() {
 }
 
 TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
-  for (const int checkpoint_every : {0, 2}) {
+  for (const int recompute_every : {0, 2}) {
     TrainOptions options = SmallRun();
-    options.pipeline.checkpoint_every = checkpoint_every;
+    options.pipeline.recompute_every = recompute_every;
     const Stream stream = Stream::Cpu(2);
     const auto report = MakePlanReport(options, 3, stream, kRate);
     ASSERT_TRUE(report.ok()) << report.status();
@@ -205,7 +205,7 @@ TEST(PlanReport, Bf16HalvesBordersOfAPostNormStreamAndAddsTwoBytesAWeight) {
   }
 }
 
-// In bf16 the encoder's memory crosses in two bytes and its gradient comes back in four; the post-norm stream takes two
+// In bf16 the encoder's output crosses in two bytes and its gradient comes back in four; the post-norm stream takes two
 // both ways.
 TEST(PlanReport, BordersStateWhatCrossesEachWay) {
   TrainOptions options = SmallRun();
@@ -237,7 +237,7 @@ TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
   const absl::Status refused = MakePlanReport(options, 1, Stream::Cpu(1), kRate).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("rank 0"), HasSubstr("checkpoint_every"), HasSubstr("which fits")));
+              AllOf(HasSubstr("rank 0"), HasSubstr("recompute_every"), HasSubstr("which fits")));
   options.pipeline.memory_limit_bytes += 1;
   EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
 }
@@ -268,7 +268,7 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
   const size_t at = message.find("the largest depth that fits is ");
   ASSERT_NE(at, std::string::npos) << message;
   const int depth = std::atoi(message.c_str() + at + std::strlen("the largest depth that fits is "));
-  options.pipeline.checkpoint_every = 1;
+  options.pipeline.recompute_every = 1;
   options.model.encoder_layers = options.model.decoder_layers = depth;
   EXPECT_TRUE(MakePlanReport(options, 2, Stream::Cpu(1), kRate).ok()) << message;
   options.model.encoder_layers = options.model.decoder_layers = depth + 1;

@@ -45,7 +45,7 @@ class NumberedRunTest : public ::testing::Test {
   NumberedRunTest() {
     SetContents(directory_ / "config.resolved.textproto",
                 "pipeline { schedule: \"interleaved_1f1b\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
-                "checkpoint_every: 4 } batch { micro_batches: 30 }");
+                "recompute_every: 4 } batch { micro_batches: 30 }");
     depth_.seconds = 45;
     auto sink = *MetricsJsonl::Open({.path = directory_ / "metrics.jsonl"});
     sink->OnStart({.model = "a model",
@@ -159,7 +159,7 @@ TEST_F(NumberedRunTest, HowItLayOnItsRanks) {
   EXPECT_EQ(run_.layout->shape.micro_batches, 30);
   EXPECT_EQ(run_.layout->replicas, 5);
   EXPECT_EQ(run_.layout->outstanding_sends, 7);
-  EXPECT_EQ(run_.layout->checkpoint_every, 4);
+  EXPECT_EQ(run_.layout->recompute_every, 4);
 }
 
 TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {
