@@ -1,8 +1,9 @@
 // The instruction sets that the kernels can use on this CPU. Our kernels and oneDNN choose the widest.
 //
 // Ranks of one job must use the same set, because sums in registers of another width have other bits. So ranks exchange
-// their masks, and all use the widest set that all have (launch/rank_agreement.h). ONEDNN_MAX_CPU_ISA, oneDNN's own
-// variable, limits our kernels as well: with "AVX2" an AVX-512 machine gives the bits of a machine that has only AVX2.
+// their masks, and all use the widest set that all have (launch/train/rank_agreement.h). ONEDNN_MAX_CPU_ISA, oneDNN's
+// own variable, limits our kernels as well: with "AVX2" an AVX-512 machine gives the bits of a machine that has only
+// AVX2.
 // Threads: one, before any kernel runs.
 #pragma once
 

@@ -11,7 +11,7 @@
 #include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/device/cuda_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 #include "kernels/instruction_set.h"
 
 // launch/CMakeLists.txt defines HADAL_VERSION, HADAL_BUILD_TYPE, HADAL_HIGHWAY_VERSION, HADAL_SENTENCEPIECE_VERSION and

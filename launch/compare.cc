@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "launch/comparison_runner.h"
-#include "launch/exit_code.h"
-#include "launch/signals.h"
+#include "launch/job/exit_code.h"
+#include "launch/job/signals.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_grid.h"
 #include "tools/compare/comparison_report.h"

@@ -6,13 +6,13 @@
 #include <memory>
 #include <string>
 
-#include "kernels/device/cuda_device.h"
-#include "launch/device_choice.h"
-#include "launch/error_report.h"
-#include "launch/exit_code.h"
-#include "launch/transport_choice.h"
-#include "launch/withdrawal.h"
-#include "launch/world.h"
+#include "kernels/cuda_host/cuda_device.h"
+#include "launch/job/device_choice.h"
+#include "launch/job/error_report.h"
+#include "launch/job/exit_code.h"
+#include "launch/job/transport_choice.h"
+#include "launch/job/withdrawal.h"
+#include "launch/job/world.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"

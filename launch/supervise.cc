@@ -3,8 +3,8 @@
 #include <iostream>
 #include <memory>
 
-#include "launch/exit_code.h"
-#include "launch/supervisor.h"
+#include "launch/job/exit_code.h"
+#include "launch/job/supervisor.h"
 
 namespace hadal {
 

@@ -1,5 +1,5 @@
 // `hadal supervise [--tries N] -- COMMAND…`: runs `mpirun … hadal train …` so that Ctrl-C saves, crashes restart and
-// nothing is left behind (launch/supervisor.h).
+// nothing is left behind (launch/job/supervisor.h).
 #pragma once
 
 #include "tools/command_line.h"

@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
-#include "launch/checkpoint_agreement.h"
-#include "launch/device_choice.h"
-#include "launch/error_report.h"
-#include "launch/exit_code.h"
-#include "launch/rank_agreement.h"
-#include "launch/withdrawal.h"
-#include "launch/world.h"
+#include "launch/job/device_choice.h"
+#include "launch/job/error_report.h"
+#include "launch/job/exit_code.h"
+#include "launch/job/withdrawal.h"
+#include "launch/job/world.h"
+#include "launch/train/checkpoint_agreement.h"
+#include "launch/train/rank_agreement.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/host_name.h"

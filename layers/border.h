@@ -2,8 +2,8 @@
 //
 //   cut inside the encoder            residual [source rows, d]
 //   between the stacks                residual [source rows, d] = the encoder's output
-//   cut inside the decoder            residual [target rows, d], and encoder output [source rows, d] while a cross-attention
-//   still follows
+//   cut inside the decoder            residual [target rows, d], and the encoder's output [source rows, d] while a
+//                                     cross-attention still follows
 // A model without an encoder has one edge everywhere: residual [target rows, d].
 // In a stack that combines its layers' outputs (layer_combination.h) the residual stream is the stack's history: before
 // layer l, counted from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].

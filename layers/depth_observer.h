@@ -7,7 +7,7 @@
 //   forward    kNormInput           input of the LayerNorm: s (post-norm) or x (pre-norm)
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]
 //              kBranch              F(x), without its last bias
-//              kOutput              the residual stream after the sublayer (post-norm: after its norm); an embedding's output
+//              kOutput              the residual after the sublayer (post-norm: after its norm); an embedding's output
 //              kModelOutput         what the output head reads
 //   backward   kOutputGradient      ∂L/∂kOutput, everything added up
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm

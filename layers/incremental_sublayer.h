@@ -2,7 +2,7 @@
 // earlier tokens.
 //
 //   self-attention    q|k|v = x·W_qkvᵀ + b; k|v are appended to the cache; attends over the hypothesis's own path
-//   cross-attention   q = x·W_qᵀ + b; attends over the encoder's output's k|v, cached once a sentence by CacheEncoderOutput
+//   cross-attention   q = x·W_qᵀ + b; attends over k|v of the encoder's output, which CacheEncoderOutput caches once
 //   feed-forward      as in training
 // Then follow the residual connection and norm of layers/segment.h, one sublayer at a time: a pre-norm sublayer's norm
 // runs alone before the branch, with the same bits as the fused norm. Where layers combine the outputs of all layers

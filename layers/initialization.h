@@ -2,7 +2,7 @@
 //
 // Each parameter has its own counter-based random stream, so any slice can be made anywhere, in any order, and no
 // layout changes a value. Rank 0 makes the slices and sends them to the ranks that own them
-// (pipeline/parameter_broadcast.h).
+// (pipeline/exchange/parameter_broadcast.h).
 // Uniform: bound·(2u − 1). Normal: deviation·z (Box-Muller in double). The embedding's row of <pad> is 0, as in
 // fairseq.
 #pragma once

@@ -127,7 +127,7 @@ struct ModelPlan {
   // model, so neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
   // Whether feed-forward layers keep masks of their ReLUs where the model allows it (feed_forward.h). Chosen together
-  // with the run's device, because the device's library decides (pipeline/relu_masks.h). The default, true, serves
+  // with the run's device, because the device's library decides (pipeline/plan/relu_masks.h). The default, true, serves
   // `hadal plan`, which has no device to ask. A run in fp32 keeps no masks in either case.
   bool relu_masks = true;
 

@@ -2,8 +2,8 @@
 //
 // A parameter belongs to one sublayer and lies on that sublayer's rank. Several sublayers on several ranks may use one
 // table (embeddings, output projection). Each of these ranks holds one copy of the weight. Every *use* has its own
-// gradient buffer, in every layout; pipeline/tied_tables.h adds these up once a step, in the order of the uses. Within
-// a sublayer parameters lie next to each other in plan order, so that q, k and v are one matrix.
+// gradient buffer, in every layout; pipeline/exchange/tied_tables.h adds these up once a step, in the order of the
+// uses. Within a sublayer parameters lie next to each other in plan order, so that q, k and v are one matrix.
 //
 // Where products read bf16 (ModelPlan::read_storage), every rank that uses a weight holds it rounded. The weight's fp32
 // values are the *master*, which Adam updates and checkpoints contain. A rank holds masters only where it updates them:

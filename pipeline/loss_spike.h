@@ -12,22 +12,10 @@
 // of weighted mean and variance", 2009, section 9.
 #pragma once
 
-#include <cstdint>
+#include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "pipeline/plan/train_options.h"
 
 namespace hadal {
-
-// Statistics of the losses of all applied updates so far, in nats per target token with label smoothing.
-struct LossTrend {
-  int64_t losses = 0;
-  double mean = 0;
-  double variance = 0;
-  bool operator==(const LossTrend&) const = default;
-};
-
-struct LossSpikeOptions {
-  double deviations = 0;  // z; 0: off
-  int64_t window = 100;   // updates
-};
 
 // The trend with one more loss.  REQUIRES: `loss` is finite.
 LossTrend WithLoss(const LossTrend& trend, double loss, const LossSpikeOptions& options);

@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
-#include "pipeline/step_tail.h"
-#include "pipeline/train_options.h"
+#include "pipeline/engine/step_tail.h"
+#include "pipeline/plan/train_options.h"
 
 namespace hadal {
 

@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "layers/model_plan.h"
-#include "pipeline/pipeline_plan.h"
-#include "pipeline/train_options.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/plan/train_options.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {

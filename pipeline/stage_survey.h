@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/process_grid.h"
+#include "pipeline/plan/grid_shape.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/metrics_sink.h"
 

@@ -7,9 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "layers/purpose.h"
+#include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/instruments/non_finite_search.h"
 #include "pipeline/learning_rate.h"
-#include "pipeline/parameter_broadcast.h"
+#include "pipeline/loss_spike.h"
 #include "pipeline/run_info.h"
 #include "runtime/status_macros.h"
 

@@ -1,6 +1,6 @@
 // Orders of work besides a device's main one (on a GPU: streams), and the events that connect them. Transfers run
 // beside kernels and wait for them, and kernels wait for transfers, without the host waiting for either. Some kernels
-// run beside others, too (pipeline/side_queue.h).
+// run beside others, too (pipeline/exchange/side_queue.h).
 //
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done

@@ -48,7 +48,7 @@ struct TraceEvent {
   TraceKind kind = TraceKind::kStep;
   int32_t chunk = -1;
   int32_t micro_batch = -1;
-  int32_t channel = -1;  // pipeline/schedule.h
+  int32_t channel = -1;  // pipeline/schedule/schedule.h
   int64_t step = -1;
   int64_t bytes = -1;
   double begin_seconds = 0;

@@ -5,7 +5,7 @@ set -u
 cd "${1:?usage: check_arrows.sh SOURCE_DIR}" || exit 2
 
 failures=0
-for folder in runtime/comm kernels/cuda pipeline/checkpoint pipeline/instruments layers tools launch; do
+for folder in runtime/comm kernels/cuda pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments} layers tools launch/train launch/job; do
   [ -d $folder ] || { echo "there is no folder $folder: its includes are not checked"; failures=1; }
 done
 # forbid FOLDER PATTERN: no file below FOLDER includes a path that starts with PATTERN.
@@ -22,9 +22,16 @@ forbid runtime "$above_runtime"
 forbid kernels '(layers|pipeline|configs|tools|launch|tests|runtime/comm)/'
 forbid layers '(pipeline|configs|tools|launch|tests|runtime/comm)/'
 forbid pipeline '(configs|tools|launch|tests)/'
-# Within pipeline: what lies on disk and what looks on know no other room.
-forbid pipeline/checkpoint 'pipeline/(decode|instruments)/'
-forbid pipeline/instruments 'pipeline/(decode|checkpoint)/'
+# Within pipeline: its root → instruments → engine → decode → checkpoint → exchange → stage → plan → schedule.
+above=
+for folder in schedule plan stage exchange checkpoint decode engine instruments; do
+  forbid pipeline/$folder 'pipeline/[a-z_0-9]+\.h'
+  [ -z "$above" ] || for below in $above; do forbid pipeline/$below "pipeline/$folder/"; done
+  above="$above $folder"
+done
+# Within launch: commands → train → job.
+forbid launch/job 'launch/(train/|[a-z_]+\.h)'
+forbid launch/train 'launch/[a-z_]+\.h'
 forbid tools '(launch|tests)/'
 forbid launch 'tests/'
 # Within runtime, the machine does not know its neighbours or its corpora.
@@ -42,7 +49,7 @@ found=$(grep -rnE '^#include [<"](absl|google)/' kernels/cuda)
 [ -z "$found" ] || { echo "Abseil or Protobuf in kernels/cuda:"; echo "$found"; failures=1; }
 # What waits goes by the monotonic clock (runtime/deadline.h, runtime/clock.h): the time of day may be set meanwhile.
 found=$(grep -rnE 'absl::Now\(\) *([<>]|- )|[-<>=] absl::Now\(\)( \+|;|\))' runtime/comm pipeline launch |
-  grep -vE '^launch/time_limit|allowed = deadline - absl::Now\(\);')
+  grep -vE '^launch/job/time_limit|allowed = deadline - absl::Now\(\);')
 [ -z "$found" ] || { echo "waits by the time of day:"; echo "$found"; failures=1; }
 [ $failures -eq 0 ] && echo "arrows hold"
 exit $failures

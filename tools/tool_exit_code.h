@@ -1,5 +1,5 @@
 // What a command that looks at files and starts no ranks ends the process with; of `hadal train` and its like see
-// launch/exit_code.h.
+// launch/job/exit_code.h.
 #pragma once
 
 #include "absl/status/status.h"

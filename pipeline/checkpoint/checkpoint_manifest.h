@@ -31,7 +31,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pipeline/checkpoint/checkpoint_state.h"
-#include "pipeline/loss_spike.h"
 #include "runtime/data/epoch_start.h"
 
 namespace hadal {
@@ -41,6 +40,14 @@ inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 // Precedes the manifest's own checksum, its last field.
 inline constexpr char kManifestCrcField[] = ",\n\"manifest_crc32c\": ";
+
+// Statistics of the losses of all applied updates so far, in nats per target token with label smoothing.
+struct LossTrend {
+  int64_t losses = 0;
+  double mean = 0;
+  double variance = 0;
+  bool operator==(const LossTrend&) const = default;
+};
 
 // How far a run has come: everything that a resumed run needs besides the slices.
 struct TrainingProgress {

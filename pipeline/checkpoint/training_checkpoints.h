@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/background_file.h"
 #include "pipeline/checkpoint/checkpoint.h"
-#include "pipeline/stage_state.h"
+#include "pipeline/stage/stage_state.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 

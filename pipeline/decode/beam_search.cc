@@ -11,28 +11,6 @@
 
 namespace hadal {
 
-absl::Status ValidateBeamOptions(const BeamOptions& options) {
-  const auto refuse = [](const char* field, auto value, const char* range) {
-    return absl::InvalidArgumentError(absl::StrCat(field, " = ", value, " is outside ", range));
-  };
-  if (options.beam < 1 || options.beam > 64) return refuse("beam", options.beam, "1 … 64");
-  if (!std::isfinite(options.length_penalty)) return refuse("length penalty", options.length_penalty, "finite numbers");
-  if (!(options.max_length_a >= 0 && options.max_length_a <= 1e6)) {
-    return refuse("max length a", options.max_length_a, "0 … 1e6");
-  }
-  if (!(options.max_length_b >= 0 && options.max_length_b <= 1e6)) {
-    return refuse("max length b", options.max_length_b, "0 … 1e6");
-  }
-  if (options.min_length < 0) return refuse("min length", options.min_length, "0 and up");
-  return absl::OkStatus();
-}
-
-int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions) {
-  const auto wanted =
-      static_cast<int64_t>(options.max_length_a * static_cast<double>(source_rows) + options.max_length_b);
-  return std::max<int64_t>(1, std::min(wanted, max_positions - 1));
-}
-
 BeamSearch::BeamSearch(const BeamOptions& options, int64_t longest) : options_(options), longest_(longest) {
   HADAL_CHECK_GE(longest, 1);
   nodes_.push_back({.token = kEosToken});

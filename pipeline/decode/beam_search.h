@@ -19,26 +19,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "pipeline/plan/decoder_options.h"
 
 namespace hadal {
-
-struct BeamOptions {
-  int32_t beam = 4;
-  double length_penalty = 0.6;  // 0: plain sums; higher favours longer translations
-  double max_length_a = 0;      // longest translation, </s> not counted: a·(source tokens with </s>) + b
-  double max_length_b = 200;
-  int32_t min_length = 1;  // tokens before </s>
-};
-
-// Errors: InvalidArgument naming the field, its value and the allowed range.
-absl::Status ValidateBeamOptions(const BeamOptions& options);
-
-// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>). It leaves a
-// position for the translation's </s>.
-int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
-
-// Candidates that each hypothesis must offer: 2·beam, and as many more as the search may forbid (<s>, <pad>, </s>).
-inline int32_t CandidatesPerHypothesis(const BeamOptions& options) { return 2 * options.beam + 3; }
 
 // A finished translation.
 struct Hypothesis {

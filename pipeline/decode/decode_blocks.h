@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "layers/incremental_sublayer.h"
-#include "pipeline/decode/decode_capacity.h"
+#include "pipeline/plan/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pipeline/decode/decode_capacity.h"
+#include "pipeline/plan/decode_capacity.h"
 
 namespace hadal {
 

@@ -14,8 +14,8 @@
 
 #include "layers/candidate_head.h"
 #include "pipeline/decode/beam_search.h"
-#include "pipeline/decode/decode_capacity.h"
 #include "pipeline/decode/decode_command.h"
+#include "pipeline/plan/decode_capacity.h"
 
 namespace hadal {
 

@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "pipeline/decode/decode_capacity.h"
 #include "pipeline/decode/decode_command.h"
+#include "pipeline/plan/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 

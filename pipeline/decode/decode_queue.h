@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/decode/decode_capacity.h"
+#include "pipeline/plan/decode_capacity.h"
 
 namespace hadal {
 

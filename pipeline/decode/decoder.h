@@ -32,9 +32,9 @@
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
 #include "pipeline/decode/beam_search.h"
-#include "pipeline/decode/decode_capacity.h"
 #include "pipeline/decode/decode_lane.h"
 #include "pipeline/decode/decoder_parts.h"
+#include "pipeline/plan/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 

@@ -1,7 +1,7 @@
 // DecoderChunk computes one contiguous range of sublayers on one rank for decoding: the encoder's part once per group
 // of sentences, the decoder's part once per step.
 //
-//   Encode:  source embedding or border → encoder sublayers → border, or: the encoder's output → keys and values of every
+//   Encode:  source embedding or border → encoder sublayers → border, or: its output → keys and values of every
 //            cross-attention here, and on to later chunks if they have any
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix per decoder layer, with a part for each lane. A step reads only rows that its group has written,
@@ -24,10 +24,10 @@
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
-#include "pipeline/batch_slots.h"
 #include "pipeline/decode/decode_buffers.h"
-#include "pipeline/decode/decode_capacity.h"
-#include "pipeline/graph_cache.h"
+#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/stage/batch_slots.h"
+#include "pipeline/stage/graph_cache.h"
 #include "runtime/arena.h"
 
 namespace hadal {

@@ -10,9 +10,9 @@
 
 #include "absl/time/time.h"
 #include "pipeline/decode/decode_blocks.h"
-#include "pipeline/decode/decode_capacity.h"
 #include "pipeline/decode/decode_links.h"
 #include "pipeline/decode/decoder_chunk.h"
+#include "pipeline/plan/decode_capacity.h"
 #include "runtime/arena.h"
 
 namespace hadal {

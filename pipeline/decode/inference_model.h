@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/plan/pipeline_plan.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/instruments/depth_statistics.h"
-#include "pipeline/train_options.h"
+#include "pipeline/plan/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
 #include "runtime/safetensors.h"

@@ -1,5 +1,5 @@
 // DepthRecorder runs the depth instruments on one rank: when to record (recording_schedule.h), what to measure
-// (depth_statistics.h, depth_probe.h, pipeline/parameter_update.h), and one all-gather of the results
+// (depth_statistics.h, depth_probe.h, pipeline/engine/parameter_update.h), and one all-gather of the results
 // (runtime/depth_metrics.h defines each number).
 //
 //   BeforeStep(s)   recording step: switches on the engine's observer and the measurement of the update
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/instruments/depth_probe.h"
 #include "pipeline/instruments/depth_statistics.h"
-#include "pipeline/train_options.h"
+#include "pipeline/plan/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
 #include "runtime/depth_metrics.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/comm/collectives.h"
 
 namespace hadal {

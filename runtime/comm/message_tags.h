@@ -1,6 +1,6 @@
 // The tags of all messages except a schedule's channels. One list, so that no two kinds of message share a number.
 //
-// 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule.h) and the decoder's links: their own numbers
+// 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule) and the decoder's links: their own numbers
 // kFirstMessageTag …         what is listed here
 // 32,000 …                   collectives.h
 #pragma once
@@ -10,17 +10,17 @@ namespace hadal {
 inline constexpr int kFirstMessageTag = 30000;
 
 enum MessageTag : int {
-  // pipeline/tied_tables: the gradient of one use of a table, to the stage of the first use
+  // pipeline/exchange/tied_tables: the gradient of one use of a table, to the stage of the first use
   kTiedGradientTag = kFirstMessageTag,
   kTiedWeightTag,      // the updated matrix, back to the other uses
-  kInitializationTag,  // pipeline/parameter_broadcast: new weights from rank 0
-  kReplicaPieceTag,    // pipeline/replica_reduction: a piece of a gradient, to its owner
+  kInitializationTag,  // pipeline/exchange/parameter_broadcast: new weights from rank 0
+  kReplicaPieceTag,    // pipeline/exchange/replica_reduction: a piece of a gradient, to its owner
   kReplicaResultTag,   // the owner's result, back
-  kProfileTag,         // pipeline/profile_relay: the running value of Admin's profile
+  kProfileTag,         // pipeline/exchange/profile_relay: the running value of Admin's profile
   kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the rank that searches
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
   kClockTag,           // pipeline/clock_alignment: readings of the clock
-  kErrorReportTag,     // launch/error_report: a rank's error to rank 0, and how many ranks have it
+  kErrorReportTag,     // launch/job/error_report: a rank's error to rank 0, and how many ranks have it
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages
   kNcclIdTag = 31000,  // runtime/comm/nccl_communicator: NCCL's id of a link
   kNcclControlTag,     // runtime/comm/nccl_communicator: offers and grants

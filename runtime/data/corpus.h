@@ -11,7 +11,7 @@
 // of one host can share the reading of every byte (CorpusShare); each process itself checks what keeps sample() inside
 // the mapping.
 // Limits: 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file that changes while it is mapped is not noticed; a
-// file that is cut short ends the process with a message (launch/signals.h).
+// file that is cut short ends the process with a message (launch/job/signals.h).
 // Thread safety: immutable after Open(); several threads may call sample().
 #pragma once
 

@@ -4,7 +4,7 @@
 // S source and T target pieces takes S + 1 source rows and T + 1 target rows. Plain text (language models) has target
 // rows only.
 // The config fixes capacities; the rows used differ from batch to batch. For a device padding rows may follow the
-// sentences (pipeline/row_bucket.h): tokens kPaddingRow that no offset covers.
+// sentences (pipeline/plan/row_bucket.h): tokens kPaddingRow that no offset covers.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "kernels/device/cuda_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 #include "runtime/check.h"
 #include "runtime/comm/communicator.h"
 #include "tests/gpu/nccl_test_main.h"

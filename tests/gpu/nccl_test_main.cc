@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "kernels/device/cuda_device.h"
-#include "launch/task_launcher.h"
+#include "kernels/cuda_host/cuda_device.h"
+#include "launch/job/task_launcher.h"
 
 namespace hadal::testing {
 namespace {

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "kernels/device/cuda_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 #include "runtime/check.h"
 #include "tests/support/test_device.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pipeline/memory_fit.h"
-#include "pipeline/slice_ownership.h"
+#include "pipeline/engine/memory_fit.h"
+#include "pipeline/plan/slice_ownership.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"

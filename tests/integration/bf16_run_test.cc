@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/purpose.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/integration/small_trainer.h"

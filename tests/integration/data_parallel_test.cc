@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/pipeline_plan.h"
-#include "pipeline/slice_ownership.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/plan/slice_ownership.h"
 #include "tests/integration/pipeline_run.h"
 
 namespace hadal::testing {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/device/launch_device.h"
+#include "kernels/cuda_host/launch_device.h"
 #include "layers/model_plan.h"
 #include "layers/purpose.h"
 #include "runtime/random.h"

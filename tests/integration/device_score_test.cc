@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "kernels/device/launch_device.h"
-#include "pipeline/decode/pair_scorer.h"
+#include "kernels/cuda_host/launch_device.h"
+#include "pipeline/pair_scorer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "layers/purpose.h"
 #include "pipeline/decode/decoder.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/sampling_order.h"

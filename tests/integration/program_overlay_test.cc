@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "pipeline/decode/validation_bleu.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/trainer.h"
+#include "pipeline/validation_bleu.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary.h"

@@ -5,9 +5,9 @@
 
 #include "gtest/gtest.h"
 #include "layers/purpose.h"
-#include "pipeline/engine.h"
-#include "pipeline/parameter_broadcast.h"
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/engine/engine.h"
+#include "pipeline/exchange/parameter_broadcast.h"
+#include "pipeline/plan/pipeline_plan.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"

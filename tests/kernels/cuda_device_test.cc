@@ -1,5 +1,5 @@
 // CudaDevice where something is missing or breaks: over an emulated CUDA runtime, which is told to.
-#include "kernels/device/cuda_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 
 #include <memory>
 #include <thread>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/add.h"
-#include "kernels/device/own_memory.h"
+#include "kernels/cuda_host/own_memory.h"
 #include "runtime/arena.h"
 #include "tests/support/emulated_cuda.h"
 

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/attention.h"
-#include "kernels/device/batch_block.h"
+#include "kernels/cuda_host/batch_block.h"
 
 namespace hadal::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/add.h"
-#include "kernels/device/launch_device.h"
+#include "kernels/cuda_host/launch_device.h"
 #include "kernels/linear.h"
 #include "runtime/arena.h"
 #include "tests/support/test_device.h"

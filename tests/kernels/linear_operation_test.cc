@@ -1,6 +1,6 @@
-// What rides on a linear layer's products (kernels/device/linear_operation.cc), and what is a launch of its own where
-// cuBLASLt has no algorithm with the epilogue: the emulated one is told so. Values are those of linear_on_device_test;
-// here they are compared with each other.
+// What rides on a linear layer's products (kernels/cuda_host/linear_operation.cc), and what is a launch of its own
+// where cuBLASLt has no algorithm with the epilogue: the emulated one is told so. Values are those of
+// linear_on_device_test; here they are compared with each other.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/device/cuda_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 #include "kernels/linear.h"
 #include "runtime/arena.h"
 #include "runtime/host_values.h"

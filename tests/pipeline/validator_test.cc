@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/parameter_broadcast.h"
+#include "pipeline/exchange/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "tests/support/corpus_of.h"

@@ -25,7 +25,7 @@ EmulatedCuda& EmulatedCuda::Instance() {
   return *instance;
 }
 
-// Opens the library that kernels/device/cublas_matmul.cc will find, which must be the emulated one.
+// Opens the library that kernels/cuda_host/cublas_matmul.cc will find, which must be the emulated one.
 EmulatedCuda::EmulatedCuda() {
   const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);

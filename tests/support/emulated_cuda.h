@@ -1,7 +1,7 @@
-// The CUDA runtime in the host's memory, so that what calls it runs without a GPU: kernels/device/cuda_*.cc against the
-// functions and rules that NVIDIA's reference of the runtime states (streams, events, capture, memory, errors). A test
-// links emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), in place of cudart, and kernels that were
-// built for the executor.
+// The CUDA runtime in the host's memory, so that what calls it runs without a GPU: kernels/cuda_host/cuda_*.cc against
+// the functions and rules that NVIDIA's reference of the runtime states (streams, events, capture, memory, errors). A
+// test links emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), in place of cudart, and kernels that
+// were built for the executor.
 //
 // It is as late as the rules allow, and chooses at random where they leave a choice:
 //   - what is put into a stream runs when somebody waits for it, or at a later call, some day; streams overtake each

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/device/operations.h"
-#include "kernels/device/own_memory.h"
+#include "kernels/cuda_host/operations.h"
+#include "kernels/cuda_host/own_memory.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 

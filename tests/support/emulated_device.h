@@ -23,8 +23,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/executor.h"
-#include "kernels/device/capture_guard.h"
-#include "kernels/device/launch_device.h"
+#include "kernels/cuda_host/capture_guard.h"
+#include "kernels/cuda_host/launch_device.h"
 #include "tests/support/emulated_queues.h"
 
 namespace hadal::testing {

@@ -4,7 +4,7 @@
 
 #include "layers/purpose.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
-#include "pipeline/parameter_broadcast.h"
+#include "pipeline/exchange/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"

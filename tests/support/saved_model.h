@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/data/vocabulary.h"
 
 namespace hadal {

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_format.h"
 #include "layers/purpose.h"
-#include "pipeline/engine.h"
-#include "pipeline/parameter_broadcast.h"
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/engine/engine.h"
+#include "pipeline/exchange/parameter_broadcast.h"
+#include "pipeline/plan/pipeline_plan.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"

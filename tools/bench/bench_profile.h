@@ -1,8 +1,8 @@
 // `hadal bench profile`: measures on this machine what the planner must know of it for one config, and writes it as a
 // profile (configs/machine.proto) that `hadal plan --profile` reads.
 //
-// What: real micro-batches of the config's corpus go through a real stage (pipeline/engine.h) of the config's model, in
-// as few
+// What: real micro-batches of the config's corpus go through a real stage (pipeline/engine/engine.h) of the config's
+// model, in as few
 //   layers as fill the caches as the whole would. Between sublayers the stage calls for progress of transfers; there
 //   the clock is read, so that each kind of sublayer has its own seconds with joints, cache misses and all. The
 //   engine's own training steps, measured in turn, give the tail, and the sums that the sublayers' seconds are scaled
@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
-#include "pipeline/train_options.h"
+#include "pipeline/plan/train_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/stream.h"

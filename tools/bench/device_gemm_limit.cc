@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "pipeline/graph_cache.h"
+#include "pipeline/stage/graph_cache.h"
 #include "runtime/clock.h"
 
 namespace hadal {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device/launch_device.h"
+#include "kernels/cuda_host/launch_device.h"
 #include "tools/bench/gemm_limit.h"
 
 namespace hadal {

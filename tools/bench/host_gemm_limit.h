@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/plan/pipeline_plan.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/stream.h"

@@ -1,6 +1,6 @@
 // Seconds of each sublayer inside a chunk that runs as it always does: a chunk calls for progress after every sublayer
-// and after every piece (pipeline/chunk.h), in an order that follows from the plan alone; the clock is read at those
-// calls.
+// and after every piece (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read at
+// those calls.
 //
 // Threads: one.
 #pragma once
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "pipeline/chunk.h"
+#include "pipeline/stage/chunk.h"
 #include "runtime/data/packed_batch.h"
 #include "tools/plan/step_costs.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/data/packed_batch.h"
 #include "tools/command_line.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/device/cuda_facts.h"
+#include "kernels/cuda_host/cuda_facts.h"
 
 namespace hadal {
 

@@ -58,7 +58,7 @@ Track TrackOf(TraceKind kind) {
   return Track::kStep;
 }
 
-// Channels have even numbers forward and odd ones backward (pipeline/schedule.h).
+// Channels have even numbers forward and odd ones backward (pipeline/schedule/schedule.h).
 const char* CargoOf(const TraceEvent& event) { return event.channel % 2 == 0 ? "activations" : "gradients"; }
 
 std::string NameOf(const TraceEvent& event) {

@@ -1,4 +1,5 @@
-// A run's trace (pipeline/step_tracer.h) as a Chrome trace: a JSON file that https://ui.perfetto.dev and chrome://tracing open.
+// A run's trace (pipeline/step_tracer.h) as a Chrome trace: a JSON file that https://ui.perfetto.dev and
+// chrome://tracing open.
 //
 // One process a rank, and in it these tracks: step, compute (forward; backward with the recomputations inside it),
 // waits, sends, receives, update (tied gradients, norm, optimizer, tied weights), checkpoint (with validation). A

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "pipeline/slice_ownership.h"
+#include "pipeline/plan/slice_ownership.h"
 
 namespace hadal {
 namespace {

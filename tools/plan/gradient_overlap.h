@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "pipeline/pipeline_plan.h"
-#include "pipeline/schedule_replay.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/schedule/schedule_replay.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "layers/segment.h"
-#include "pipeline/replica_buckets.h"
+#include "pipeline/exchange/replica_buckets.h"
 
 namespace hadal {
 namespace {

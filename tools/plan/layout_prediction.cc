@@ -7,8 +7,8 @@
 
 #include "layers/border.h"
 #include "layers/purpose.h"
-#include "pipeline/rank_parts.h"
-#include "pipeline/slice_ownership.h"
+#include "pipeline/engine/rank_parts.h"
+#include "pipeline/plan/slice_ownership.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/gradient_overlap.h"
 

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/pipeline_plan.h"
-#include "pipeline/train_options.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/plan/train_options.h"
 #include "tools/plan/machine.h"
 #include "tools/plan/step_breakdown.h"
 #include "tools/plan/step_costs.h"

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pipeline/partition.h"
+#include "pipeline/schedule/partition.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/layout_estimate.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/process_grid.h"
+#include "pipeline/plan/grid_shape.h"
 
 namespace hadal {
 

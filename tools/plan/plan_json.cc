@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_replace.h"
-#include "kernels/device/own_memory.h"
-#include "pipeline/memory_fit.h"
+#include "kernels/cuda_host/own_memory.h"
+#include "pipeline/engine/memory_fit.h"
 #include "tools/plan/plan_report.h"
 
 namespace hadal {

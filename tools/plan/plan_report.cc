@@ -6,9 +6,9 @@
 #include "kernels/adam.h"
 #include "kernels/linear.h"
 #include "layers/border.h"
-#include "pipeline/device_precision.h"
-#include "pipeline/memory_fit.h"
-#include "pipeline/schedule_replay.h"
+#include "pipeline/engine/memory_fit.h"
+#include "pipeline/plan/device_precision.h"
+#include "pipeline/schedule/schedule_replay.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/pipeline_plan.h"
-#include "pipeline/train_options.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/plan/train_options.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "tools/plan/layout_prediction.h"

@@ -5,11 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/device/driver_memory.h"
-#include "kernels/device/own_memory.h"
+#include "kernels/cuda_host/driver_memory.h"
+#include "kernels/cuda_host/own_memory.h"
 #include "layers/border.h"
-#include "pipeline/graph_cache.h"
-#include "pipeline/memory_fit.h"
+#include "pipeline/engine/memory_fit.h"
+#include "pipeline/stage/graph_cache.h"
 #include "tools/metrics/human_units.h"
 #include "tools/plan/plan_report.h"
 

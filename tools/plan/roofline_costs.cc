@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "pipeline/graph_cache.h"
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/stage/graph_cache.h"
 
 namespace hadal {
 namespace {

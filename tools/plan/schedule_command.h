@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "pipeline/schedule.h"
+#include "pipeline/schedule/schedule.h"
 #include "tools/command_line.h"
 
 namespace hadal {

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "pipeline/schedule.h"
+#include "pipeline/schedule/schedule.h"
 
 namespace hadal {
 

@@ -12,17 +12,17 @@
 //     --tail-ms                              the end of a step: optimizer and the rest
 //     --svg FILE, --json
 //
-// Model: pipeline/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks each takes
-// 1/V of it. A message holds its link for message / bandwidth. Ranks r and r + 1 are on one node unless ranks-per-node
-// divides r + 1. Not modelled: contention inside a switch, jitter, gradient all-reduces (add them to the tail).
-// Exit codes: 0, 1 refused, 2 usage.
+// Model: pipeline/schedule/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks
+// each takes 1/V of it. A message holds its link for message / bandwidth. Ranks r and r + 1 are on one node unless
+// ranks-per-node divides r + 1. Not modelled: contention inside a switch, jitter, gradient all-reduces (add them to the
+// tail). Exit codes: 0, 1 refused, 2 usage.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/schedule.h"
+#include "pipeline/schedule/schedule.h"
 #include "tools/command_line.h"
 #include "tools/plan/step_breakdown.h"
 

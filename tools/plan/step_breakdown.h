@@ -1,4 +1,5 @@
-// Breaks the time of a pipeline's step down by replaying its schedule three times (pipeline/schedule_replay.h).
+// Breaks the time of a pipeline's step down by replaying its schedule three times
+// (pipeline/schedule/schedule_replay.h).
 //
 //   compute    what a rank computes, mean over the ranks
 //   bubble     idle time of the schedule even with equal chunks and free links: fill and drain
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/schedule_replay.h"
+#include "pipeline/schedule/schedule_replay.h"
 
 namespace hadal {
 

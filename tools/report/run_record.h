@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/schedule.h"
+#include "pipeline/schedule/schedule.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/plan/pipeline_plan.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/step_breakdown.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "pipeline/decode/pair_scorer.h"
+#include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"

@@ -18,7 +18,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "pipeline/decode/decoder_options.h"
+#include "pipeline/plan/decoder_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/stream.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pipeline/engine.h"
-#include "pipeline/parameter_broadcast.h"
+#include "pipeline/engine/engine.h"
+#include "pipeline/exchange/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"

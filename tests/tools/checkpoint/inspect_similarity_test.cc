@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "pipeline/parameter_broadcast.h"
-#include "pipeline/pipeline_plan.h"
+#include "pipeline/exchange/parameter_broadcast.h"
+#include "pipeline/plan/pipeline_plan.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"

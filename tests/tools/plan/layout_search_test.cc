@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "layers/method_presets.h"
-#include "pipeline/rank_parts.h"
+#include "pipeline/engine/rank_parts.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"

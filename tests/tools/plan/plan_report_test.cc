@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "layers/method_presets.h"
-#include "pipeline/engine.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 

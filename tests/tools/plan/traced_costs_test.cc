@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pipeline/schedule_replay.h"
+#include "pipeline/schedule/schedule_replay.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/metrics/trace_json.h"

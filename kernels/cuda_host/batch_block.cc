@@ -1,0 +1,92 @@
+#include "kernels/cuda_host/batch_block.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/embedding.h"
+#include "runtime/check.h"
+
+namespace hadal::cuda {
+namespace {
+
+// PlacesIn returns pointers to const; the caller owns the block and may write to it.
+template <typename T>
+T* Writable(const T* place) {
+  return const_cast<T*>(place);
+}
+
+template <typename T, typename Values>
+void Write(const T* place, const Values& values) {
+  std::copy(values.begin(), values.end(), Writable(place));
+}
+
+std::vector<int32_t> List(const ConstTokens& tokens) { return {tokens.data, tokens.data + tokens.size}; }
+
+void WriteTokens(const ConstTokens& tokens, const ConstTokens& offsets, const TokenPlaces& places) {
+  const std::vector<int32_t> list = List(tokens);
+  Write(places.tokens, list);
+  std::vector<int32_t> positions(list.size(), -1);
+  for (int64_t n = 0; n + 1 < offsets.size; ++n) {
+    for (int32_t row = offsets[n]; row < offsets[n + 1]; ++row) positions[row] = row - offsets[n];
+  }
+  Write(places.positions, positions);
+  const TokenGroups groups = GroupRowsByToken(list);
+  *Writable(places.group_count) = static_cast<int32_t>(groups.tokens.size());
+  Write(places.group_starts, groups.starts);
+  Write(places.group_tokens, groups.tokens);
+  Write(places.sorted_rows, groups.sorted_rows);
+}
+
+void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, const TilePlaces& places) {
+  const auto write = [](const AttentionTile* place, int64_t capacity, std::vector<AttentionTile> tiles) {
+    HADAL_CHECK_LE(static_cast<int64_t>(tiles.size()), capacity);
+    tiles.resize(capacity);
+    Write(place, tiles);
+  };
+  AttentionTiles tiles = CutIntoTiles(queries, keys);
+  write(places.queries, places.query_capacity, std::move(tiles.of_queries));
+  write(places.keys, places.key_capacity, std::move(tiles.of_keys));
+}
+
+// The sentences of one side, and its padding rows as sentences of one tile each.
+std::vector<int32_t> WithPadding(const ConstTokens& offsets, int64_t rows) {
+  std::vector<int32_t> list = List(offsets);
+  if (list.empty()) return list;
+  while (list.back() < rows) {
+    list.push_back(static_cast<int32_t>(std::min<int64_t>(list.back() + kAttentionTileRows, rows)));
+  }
+  return list;
+}
+
+// Padding queries see no key, padding keys no query.
+void WriteCrossTiles(const BatchContent& content, const TilePlaces& places) {
+  std::vector<int32_t> queries = List(content.target_offsets), keys = List(content.source_offsets);
+  const int32_t last_query = static_cast<int32_t>(content.target.size),
+                last_key = static_cast<int32_t>(content.source.size);
+  queries.insert(queries.end(), {last_query, last_query});
+  keys.insert(keys.end(), {keys.back(), last_key});
+  WriteTiles(queries, keys, places);
+}
+
+}  // namespace
+
+void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) {
+  const DeviceBatch places = PlacesIn(shape, content.first_sublayer, block);
+  *Writable(places.random) = content.random;
+  *Writable(places.gradient_scale) = content.gradient_scale;
+  std::copy_n(content.branch_gains.data, content.branch_gains.size, Writable(places.branch_gains));
+  WriteTokens(content.source, content.source_offsets, places.source);
+  WriteTokens(content.target_input, content.target_offsets, places.target);
+  Write(places.targets, List(content.target));
+  const auto self = [&](const ConstTokens& offsets, int64_t rows, const TilePlaces& to) {
+    const std::vector<int32_t> sentences = WithPadding(offsets, rows);
+    WriteTiles(sentences, sentences, to);
+  };
+  self(content.source_offsets, content.source.size, places.source_self);
+  self(content.target_offsets, content.target.size, places.target_self);
+  if (content.source.size > 0) WriteCrossTiles(content, places.cross);
+}
+
+}  // namespace hadal::cuda

@@ -1,0 +1,340 @@
+#include "kernels/cuda_host/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/cuda_host/capture_guard.h"
+#include "kernels/cuda_host/cublas_library.h"
+#include "kernels/cuda_host/cublas_matmul.h"
+#include "kernels/cuda_host/cuda_queues.h"
+#include "kernels/cuda_host/launch_device.h"
+#include "kernels/cuda_host/nvtx_profiler.h"
+#include "kernels/cuda_host/operations.h"
+#include "kernels/cuda_host/visible_device.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kOldestMajor = 8;  // sm_80
+
+void Check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  CheckFailed(__FILE__, __LINE__, absl::StrCat("the GPU failed (", what, "): ", cudaGetErrorString(error)));
+}
+
+absl::Status Unavailable(const char* what, cudaError_t error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+class CudaGraph : public DeviceGraph {
+ public:
+  CudaGraph(cudaGraphExec_t graph, int64_t launches) : graph_(graph), launches_(launches) {}
+  ~CudaGraph() override { Check(cudaGraphExecDestroy(graph_), "destroying a graph"); }
+
+  int64_t launches() const override { return launches_; }
+  cudaGraphExec_t graph() const { return graph_; }
+  // Whether it has been launched before; marks it as launched.
+  bool BeginLaunch() { return std::exchange(launched_, true); }
+
+ private:
+  const cudaGraphExec_t graph_;
+  const int64_t launches_;
+  bool launched_ = false;
+};
+
+class CudaDevice : public LaunchDevice {
+ public:
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int index, bool tf32);
+  ~CudaDevice() override;
+
+  std::string Name() const override { return name_; }
+  std::string Identity() const override { return identity_; }
+  int64_t FreeBytes() const override;
+  const DeviceKernels& kernels() const override { return Operations(); }
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
+  void Free(std::byte* memory) override;
+  absl::StatusOr<std::byte*> AllocateHost(int64_t bytes) override;
+  void FreeHost(std::byte* memory) override;
+  void CopyIn(void* to, const void* from_host, int64_t bytes) override;
+  void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) override;
+  void CopyOut(void* to_host, const void* from, int64_t bytes) override;
+  void CopyWithin(void* to, const void* from, int64_t bytes) override;
+  void Clear(void* memory, int64_t bytes) override;
+  void Synchronize() override;
+  DeviceQueues& queues() override { return *queues_; }
+  bool Idle() override;
+  void BeginCapture() override;
+  bool capturing() const override { return capture_.active(); }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
+  void Launch(DeviceGraph& graph) override;
+  int64_t launches() const override { return launches_; }
+  Profiler* profiler() override { return profiler_.get(); }
+
+  StreamHandle HandleOf(DeviceQueues::Queue queue) override;
+  Matmul& matmul() override { return *matmul_; }
+  LaunchMemory& launch_memory() override { return *launch_memory_; }
+
+ private:
+  explicit CudaDevice(int index) : index_(index) {}
+  // Does short and long copies of each kind once, so that what the driver sets up for its first copies (it stages
+  // memory that is not pinned) exists before transfers.
+  void CopyOnce();
+
+  const int index_;
+  std::string name_, identity_;
+  cudaStream_t stream_ = nullptr;
+  std::byte* workspace_ = nullptr;  // of products
+  CaptureGuard capture_;
+  int64_t launches_ = 0, launches_before_capture_ = 0;
+  std::unique_ptr<Matmul> matmul_;
+  std::optional<LaunchMemory> launch_memory_;
+  std::unique_ptr<DeviceQueues> queues_;
+  const std::unique_ptr<Profiler> profiler_ = MakeNvtxProfiler();
+};
+
+// The driver's number of a GPU, or of a part of one.
+std::string IdentityOf(const cudaDeviceProp& properties) {
+  return absl::StrCat("GPU-",
+                      absl::BytesToHexString(absl::string_view(properties.uuid.bytes, sizeof(properties.uuid.bytes))));
+}
+
+// 13020 → "13.2"
+std::string VersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
+
+std::string NameOf(const cudaDeviceProp& properties) {
+  int driver = 0;
+  Check(cudaDriverGetVersion(&driver), "the driver's version");
+  return absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", driver for CUDA ",
+                      VersionText(driver));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(index));
+  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return Unavailable("no GPU", error);
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, index), "its properties");
+  device->name_ = NameOf(properties);
+  device->identity_ = IdentityOf(properties);
+  if (properties.major < kOldestMajor) {
+    return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
+  }
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking);
+      error != cudaSuccess) {
+    return Unavailable("no CUDA stream", error);
+  }
+  device->queues_ = MakeCudaQueues(device->stream_, [opened = device.get()] { opened->Standstill(); });
+  HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_,
+                         MakeCublasMatmul(device->handle(), device->workspace_, properties.major, tf32));
+  HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
+  device->launch_memory_.emplace(std::move(memory));
+  device->CopyOnce();
+  return device;
+}
+
+void CudaDevice::CopyOnce() {
+  constexpr int64_t kLong = 1 << 20, kShort = 64;
+  static_assert(2 * kLong <= kMatmulWorkspaceBytes);
+  std::vector<std::byte> host(kLong);
+  for (const int64_t bytes : {kShort, kLong}) {
+    CopyIn(workspace_, host.data(), bytes);
+    CopyWithin(workspace_ + kLong, workspace_, bytes);
+    CopyOut(host.data(), workspace_ + kLong, bytes);
+  }
+}
+
+CudaDevice::~CudaDevice() {
+  if (stream_ != nullptr) Synchronize();
+  launch_memory_.reset();
+  matmul_.reset();
+  if (workspace_ != nullptr) Free(workspace_);
+  if (stream_ != nullptr) Check(cudaStreamDestroy(stream_), "destroying the stream");
+}
+
+StreamHandle CudaDevice::HandleOf(DeviceQueues::Queue queue) {
+  if (queue == DeviceQueues::kMain) return {stream_, &launches_, &first_launches()};
+  HADAL_CHECK(!capturing());
+  return {static_cast<cudaStream_t>(queue), &launches_, &first_launches()};
+}
+
+int64_t CudaDevice::FreeBytes() const {
+  Standstill();
+  size_t free = 0, total = 0;
+  Check(cudaMemGetInfo(&free, &total), "its memory");
+  return static_cast<int64_t>(free);
+}
+
+absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
+  Standstill();
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
+    cudaGetLastError();  // the next launch must not find it
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Clear(memory, bytes);
+  Synchronize();
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::Free(std::byte* memory) {
+  Standstill();
+  Synchronize();
+  Check(cudaFree(memory), "freeing memory");
+}
+
+absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
+  Standstill();
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocPortable);
+      error != cudaSuccess) {
+    cudaGetLastError();
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::FreeHost(std::byte* memory) {
+  Standstill();
+  Check(cudaFreeHost(memory), "freeing pinned memory");
+}
+
+void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
+  EnqueueCopyIn(to, from_host, bytes);
+  Synchronize();
+}
+
+void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(!capturing());
+  Check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "a copy to it");
+}
+
+void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
+  Check(cudaSetDevice(index_), "choosing it");  // the thread may not have used this device yet
+  const std::unique_lock outside = capture_.Outside();
+  Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
+  Synchronize();
+}
+
+void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  ++launches_;
+  Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "a copy within it");
+}
+
+void CudaDevice::Clear(void* memory, int64_t bytes) {
+  ++launches_;
+  Check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "clearing memory");
+}
+
+void CudaDevice::Synchronize() {
+  HADAL_CHECK(!capturing());
+  Check(cudaStreamSynchronize(stream_), "kernels");
+}
+
+bool CudaDevice::Idle() {
+  HADAL_CHECK(!capturing());
+  const cudaError_t state = cudaStreamQuery(stream_);
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // the next launch must not find it
+    return false;
+  }
+  Check(state, "kernels");
+  return true;
+}
+
+// For this thread only: others may allocate and copy meanwhile.
+void CudaDevice::BeginCapture() {
+  Standstill();
+  capture_.Begin();
+  launches_before_capture_ = launches_;
+  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
+  cudaGraph_t recorded = nullptr;
+  Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
+  capture_.End();
+  const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
+  cudaGraphExec_t graph = nullptr;
+  cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+  // allocates the graph's memory now, not at its launch
+  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);
+  Check(cudaGraphDestroy(recorded), "destroying a recording");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    if (graph != nullptr) Check(cudaGraphExecDestroy(graph), "destroying a graph");
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Check(error, "making a graph");
+  return std::make_unique<CudaGraph>(graph, launches);
+}
+
+void CudaDevice::Launch(DeviceGraph& graph) {
+  ++launches_;
+  auto& recorded = static_cast<CudaGraph&>(graph);
+  if (!recorded.BeginLaunch()) Standstill();
+  Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
+}
+
+// The number of the GPU to take, among those that the process sees.
+absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
+  int driver = 0, devices = 0;
+  if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) {
+    return Unavailable("no usable NVIDIA driver", error);
+  }
+  if (driver == 0) return absl::NotFoundError("no NVIDIA driver");
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
+    return absl::NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
+  }
+  if (error == cudaErrorInsufficientDriver) {
+    return absl::UnavailableError(absl::StrCat("the driver is for CUDA ", VersionText(driver),
+                                               ", older than this program's ", VersionText(CUDART_VERSION),
+                                               ": update it, or build with an older CUDA"));
+  }
+  if (error != cudaSuccess) return Unavailable("no usable GPU", error);
+  return ChooseVisibleDevice(options.local_rank, devices);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const int index, ChooseDevice(options));
+  return CudaDevice::Open(index, options.tf32);
+}
+
+absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options) {
+  HADAL_ASSIGN_OR_RETURN(const int index, ChooseDevice(options));
+  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return Unavailable("no GPU", error);
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
+    return Unavailable("a GPU without properties", error);
+  }
+  CudaFacts facts{
+      .model = properties.name,
+      .architecture = absl::StrCat("sm_", properties.major, properties.minor),
+      .bus = absl::StrFormat("%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID, properties.pciDeviceID),
+      .identity = IdentityOf(properties),
+      .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
+      .runtime = CUDART_VERSION};
+  Check(cudaDriverGetVersion(&facts.driver), "the driver's version");
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) facts.free_bytes = static_cast<int64_t>(free);
+  cudaGetLastError();  // the next launch must not find it
+  if (const absl::StatusOr<CublasLibrary> products = LoadCublasLibrary(); products.ok()) {
+    facts.cublas = static_cast<int>(products->version());
+  }
+  return facts;
+}
+
+}  // namespace hadal::cuda

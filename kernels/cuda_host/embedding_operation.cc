@@ -1,0 +1,76 @@
+#include <vector>
+
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda_host/operation_functions.h"
+#include "kernels/cuda_host/operation_views.h"
+
+namespace hadal::cuda {
+namespace {
+
+// The position of each row in its sentence.
+std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
+  std::vector<int32_t> positions;
+  for (int64_t n = 0; n + 1 < offsets.size; ++n) {
+    for (int32_t row = offsets[n]; row < offsets[n + 1]; ++row) positions.push_back(row - offsets[n]);
+  }
+  return positions;
+}
+
+}  // namespace
+
+void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  TokenPlaces places = args.places;
+  if (places.tokens == nullptr) {
+    LaunchMemory& memory = device.launch_memory();
+    std::vector<int32_t> counted;
+    ConstTokens positions = args.row_positions;
+    if (positions.empty()) {
+      counted = RowPositions(args.offsets);
+      positions = {counted.data(), static_cast<int64_t>(counted.size())};
+    }
+    places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
+    places.positions = memory.Put(positions.data, positions.size).address;
+  }
+  const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
+    cuda::EmbeddingForward<Table, Stream>(device.handle(), {.rows = args.tokens.size,
+                                                            .width = args.x.columns,
+                                                            .tokens = places.tokens,
+                                                            .row_positions = places.positions,
+                                                            .table = ViewOf<Table>(args.table),
+                                                            .positions = ViewOf(args.positions),
+                                                            .multiplier = args.multiplier,
+                                                            .dropout = ViewOf(args.dropout, device),
+                                                            .x = ViewOf<Stream>(args.x)});
+  };
+  if (args.table.storage == Storage::kFloat32) return launch(float(), float());
+  WithElement(args.x.storage, [&]<typename Stream>(Stream) { launch(BFloat16(), Stream()); });
+}
+
+void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  TokenPlaces places = args.places;
+  if (places.tokens == nullptr) {
+    LaunchMemory& memory = device.launch_memory();
+    const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
+    const int32_t count = static_cast<int32_t>(groups.tokens.size());
+    places.group_count = memory.Put(count).address;
+    places.group_starts = memory.Put(groups.starts.data(), count + 1).address;
+    places.group_tokens = memory.Put(groups.tokens.data(), count).address;
+    places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+  }
+  WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
+    cuda::EmbeddingBackward<Stream>(device.handle(), {.max_groups = args.tokens.size,
+                                                      .width = args.dx.columns,
+                                                      .group_count = places.group_count,
+                                                      .group_starts = places.group_starts,
+                                                      .group_tokens = places.group_tokens,
+                                                      .sorted_rows = places.sorted_rows,
+                                                      .dx = ViewOf<Stream>(args.dx),
+                                                      .multiplier = args.multiplier,
+                                                      .dropout = ViewOf(args.dropout, device),
+                                                      .d_table = ViewOf(args.d_table)});
+  });
+}
+
+}  // namespace hadal::cuda

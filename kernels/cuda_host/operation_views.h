@@ -1,0 +1,44 @@
+// Turns views of the host into views of a kernel; shared by the operations of operations.h.
+#pragma once
+
+#include "kernels/cuda/device_view.h"
+#include "kernels/cuda/dropout.h"
+#include "kernels/cuda_host/launch_device.h"
+#include "runtime/tensor.h"
+
+namespace hadal::cuda {
+
+inline DeviceMatrix<float> ViewOf(const Matrix& m) { return {m.data, m.stride}; }
+inline DeviceMatrix<const float> ViewOf(const ConstMatrix& m) { return {m.data, m.stride}; }
+// REQUIRES: stored as T, or empty.
+template <typename T>
+DeviceMatrix<T> ViewOf(const AnyMatrix& m) {
+  return {m.of<T>().data, m.stride};
+}
+template <typename T>
+DeviceMatrix<const T> ViewOf(const ConstAnyMatrix& m) {
+  return {m.of<T>().data, m.stride};
+}
+
+// Calls body(T()) with the T of `storage`.
+template <typename Body>
+void WithElement(Storage storage, Body&& body) {
+  if (storage == Storage::kFloat32) return body(float());
+  body(BFloat16());
+}
+
+inline DeviceDropout ViewOf(const Dropout& dropout, LaunchDevice& device) {
+  if (!dropout.active()) return {};
+  if (dropout.place != nullptr) return MakeDeviceDropout(dropout, dropout.place);
+  return MakeDeviceDropout(dropout, device.launch_memory().Put(PositionOf(dropout)));
+}
+
+// residual_norm's branch gain as its kernels take it: its place if it has one, else in launch memory. Null is 1.
+template <typename Args>
+DevicePointer<const float> BranchGainOf(const Args& args, LaunchDevice& device) {
+  if (args.branch_gain_place != nullptr) return args.branch_gain_place;
+  if (args.branch_gain == 1.0f) return {};
+  return device.launch_memory().Put(args.branch_gain);
+}
+
+}  // namespace hadal::cuda

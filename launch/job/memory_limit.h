@@ -1,0 +1,35 @@
+// A rank's memory limit where the config sets none: its share of what its GPU or host has free.
+//
+//   CPU   free bytes of the host / ranks on it
+//   GPU   free bytes of the device / ranks that share it, less what the driver, CUDA graphs and NCCL may take
+//         (kernels/cuda_host/driver_memory.h), plus what the rank itself has already allocated there (own_memory.h)
+// LimitedBytes (pipeline/engine/memory_fit.h) says what counts against the limit. All ranks use the smallest of their
+// limits, so that all choose the same layout.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace hadal {
+
+// What a rank contributes, once every rank has opened its device.
+struct MemoryFacts {
+  static constexpr int64_t kUnknown = int64_t{1} << 62;
+
+  std::string device;      // Device::Identity; empty: the CPU
+  int64_t free_bytes = 0;  // of the device or the host; or kUnknown
+  int ranks_on_host = 1;
+};
+
+// `driver_bytes`: DriverBytes of the plan (pipeline/engine/memory_fit.h), what a rank must leave free on its device.
+// Returns at least 1, because 0 means no limit.
+int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
+
+// A message for the user if such a limit leaves a GPU's ranks nothing; else "".
+std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
+
+// A message for the user if NCCL took more of a rank's device than was left for it; else "".
+std::string NcclTookMore(int64_t took_bytes, int links, int rank);
+
+}  // namespace hadal

@@ -1,0 +1,67 @@
+#include "launch/job/watchdog.h"
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
+
+namespace hadal {
+namespace {
+
+// Takes no memory.
+constexpr char kCannotSay[] =
+    "hadal: watchdog [rank %d]: this rank does not get on, and its watchdog cannot say where: %s\n";
+
+std::string Text(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(100)));
+}
+
+}  // namespace
+
+Watchdog::Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say)
+    : communicator_(communicator), place_(place), patience_(timeout / 2), say_(std::move(say)), thread_([this] {
+        Watch();
+      }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  end_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::Watch() {
+  std::unique_lock lock(mutex_);
+  while (!end_.wait_for(lock, absl::ToChronoMilliseconds(patience_ / 8), [this] { return ending_; })) {
+    LookAndSay();
+  }
+}
+
+void Watchdog::LookAndSay() {
+  try {
+    if (const std::string text = Look(); !text.empty()) say_(text);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, kCannotSay, communicator_.rank(), error.what());
+  } catch (...) {
+    std::fprintf(stderr, kCannotSay, communicator_.rank(), "an exception without words");
+  }
+}
+
+std::string Watchdog::Look() {
+  const std::optional<WaitInProgress> wait = communicator_.CurrentWait();
+  const std::optional<double> since = wait.has_value() ? wait->since_seconds : place_.since_seconds();
+  if (!since.has_value() || since == reported_) return "";
+  const absl::Duration lasted = absl::Seconds(MonotonicSeconds() - *since);
+  if (lasted < patience_) return "";
+  reported_ = since;
+  const std::string doing = wait.has_value() ? absl::StrCat("waiting for ", Text(lasted), ": ", wait->description)
+                                             : absl::StrCat("busy for ", Text(lasted));
+  return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", place_.Describe());
+}
+
+}  // namespace hadal

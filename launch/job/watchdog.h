@@ -1,0 +1,53 @@
+// The watchdog prints a message when its rank has made no progress for half of pipeline.wait_timeout_seconds: what the
+// rank waits for, from whom, since when, and where in the schedule it is.
+//
+//   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3;
+//   at step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
+//
+// Why half: the first rank whose wait reaches the whole timeout ends the job (exit code 5). By then all waiting ranks
+// have printed, so the log shows who waits for whom; a rank that is missing from it, or busy, is the one to look at. If
+// the watchdog cannot make its message (no memory), it says so on standard error and the run continues; only the waits
+// themselves end it.
+// Threads: one of its own, which only reads. Blocking: the destructor joins that thread, at most a moment.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "pipeline/engine/program_place.h"
+#include "runtime/comm/communicator.h"
+
+namespace hadal {
+
+class Watchdog {
+ public:
+  // Receives a line, on the watchdog's thread. May throw.
+  using Say = std::function<void(const std::string& line)>;
+  // Watches until destroyed. All arguments must outlive it.
+  Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say);
+  ~Watchdog();
+
+ private:
+  void Watch();
+  void LookAndSay();
+  // Returns a message about this rank that was not printed yet, or "".
+  std::string Look();
+
+  const Communicator& communicator_;
+  const ProgramPlace& place_;
+  const absl::Duration patience_;
+  const Say say_;
+  std::optional<double> reported_;  // start of the wait last reported, in MonotonicSeconds()
+
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hadal

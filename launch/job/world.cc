@@ -1,0 +1,75 @@
+#include "launch/job/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "launch/job/exit_code.h"
+#include "launch/job/start_deadline.h"
+#include "launch/job/task_launcher.h"
+#include "runtime/compute_thread.h"
+#include "runtime/process_cpus.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+namespace {
+
+// "rank 3", as the launcher says it.
+std::string RankByLauncher(const Environment& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* rank = environment(name); rank != nullptr) return absl::StrCat("rank ", rank);
+  }
+  return "a rank";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration patience) {
+  std::unique_ptr<World> world(new World());
+  const Environment environment = [](const char* name) { return std::getenv(name); };
+  if (StartedForMpi(environment)) {
+    const StartDeadline deadline(RankByLauncher(environment), patience);
+    HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
+    HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
+    world->ranks_on_host_ = placement.ranks_on_host;
+    world->local_rank_ = placement.local_rank;
+    HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
+    world->communicator_ = world->mpi_communicator_.get();
+  } else {
+    world->alone_ = std::make_unique<InProcessWorld>(1);
+    world->communicator_ = &world->alone_->communicator(0);
+  }
+  HADAL_RETURN_IF_ERROR(CheckTasks(environment, world->size()));
+  world->ChooseThreads(threads);
+  for (const std::string& text : PlaceDisagreements(environment, world->rank(), world->local_rank_)) {
+    absl::StrAppend(&world->warning_, world->warning_.empty() ? "" : "; ", text);
+  }
+  PrepareComputeThread();
+  return world;
+}
+
+void World::ChooseThreads(int requested) {
+  const int allowed = ProcessCpus();
+  // A rank that was not bound sees every CPU of the host and shares them with the host's other ranks.
+  const bool bound = allowed < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int share = bound ? allowed : std::max(1, allowed / ranks_on_host_);
+  const int threads = requested > 0 ? requested : share;
+  stream_ = Stream::Cpu(threads);
+  if (threads > share) {
+    warning_ =
+        absl::StrCat("rank ", rank(), " has ", threads, " threads but only ", share, share == 1 ? " CPU" : " CPUs",
+                     bound ? " (the launcher bound it; try mpirun --bind-to none)" : "",
+                     ": expect it to be slow. Set pipeline.threads to ", share, " or to 0.");
+  }
+}
+
+int ReportNoWorld(const std::string& command, const absl::Status& status) {
+  if (!status.message().empty()) std::cerr << "hadal " << command << ": " << status.message() << std::endl;
+  return ExitCodeOf(status);
+}
+
+}  // namespace hadal

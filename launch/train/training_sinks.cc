@@ -1,0 +1,71 @@
+#include "launch/train/training_sinks.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launch/job/exit_code.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/metrics_jsonl.h"
+#include "tools/metrics/progress.h"
+#include "tools/metrics/tensorboard.h"
+#include "tools/metrics/terminal.h"
+
+namespace hadal {
+
+absl::Status TrainingSinks::OpenLog() {
+  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, "logs"), place_.rank));
+  log_->Say(StartLines(place_, environ));
+  log_->Say(std::exchange(told_, ""));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& config_text, int64_t first_step) {
+  place_.stage = grid.StageOf(place_.rank);
+  place_.stages = grid.stages;
+  place_.replica = grid.ReplicaOf(place_.rank);
+  place_.replicas = grid.replicas;
+  HADAL_RETURN_IF_ERROR(OpenLog());
+  if (place_.rank != 0) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(
+      ReplaceFile(JoinPath(run_directory_, "config.resolved.textproto"), config_text, absl::StrCat(getpid())));
+  HADAL_ASSIGN_OR_RETURN(
+      std::unique_ptr<MetricsJsonl> jsonl,
+      MetricsJsonl::Open({.path = JoinPath(run_directory_, "metrics.jsonl"), .first_step = first_step}));
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<TensorBoard> board,
+                         TensorBoard::Open({.directory = JoinPath(run_directory_, "tb")}));
+  progress_log_ = std::make_unique<RankLogStream>(*log_);
+  fan_out_.Add(std::move(jsonl));
+  fan_out_.Add(std::move(board));
+  fan_out_.Add(std::make_unique<Progress>(std::cout, Progress::Options{.style = DetectTerminal(STDOUT_FILENO)}));
+  fan_out_.Add(std::make_unique<Progress>(*progress_log_, Progress::Options{}));
+  return absl::OkStatus();
+}
+
+void TrainingSinks::Tell(const std::string& text) {
+  std::cerr << absl::StrCat(text, "\n") << std::flush;
+  if (log_ == nullptr) return absl::StrAppend(&told_, text, "\n");
+  log_->Say(text);
+}
+
+void TrainingSinks::Warn(const std::string& text) {
+  if (place_.rank == 0) Tell(absl::StrCat("warning: ", text));
+}
+
+absl::Status TrainingSinks::Finish(std::string_view reason) {
+  fan_out_.OnFinish(reason);
+  absl::Status status = fan_out_.Flush();
+  status.Update(log_->Flush());
+  return status;
+}
+
+void TrainingSinks::LogEnd(int exit_code, const std::string& message) {
+  const bool may_open = exit_code != kExitUsage || PathExists(run_directory_);
+  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the error itself is what people are told
+  if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, message.empty() ? "" : ": ", message));
+}
+
+}  // namespace hadal

@@ -1,0 +1,122 @@
+// The engine runs a rank's part of the model: training steps, evaluations, the profile of new weights.
+//
+// It owns the rank's memory. For each call it takes the rank's program (schedule.h) and lets program_executor.h execute
+// it.
+// Memory: one arena per rank (rank_parts.h).
+// Threads: one thread per rank makes all calls. Blocking: all calls; when one returns, no transfer is under way.
+// After an error the job can only end. If the error is this rank's own (say, a message of another step), the engine
+// also closes its communicators, so that no receive can write into an arena that is freed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "layers/purpose.h"
+#include "pipeline/engine/program_executor.h"
+#include "pipeline/engine/program_place.h"
+#include "pipeline/engine/rank_parts.h"
+#include "pipeline/engine/step_tail.h"
+#include "pipeline/exchange/process_grid.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/arena.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/trace.h"
+
+namespace hadal {
+
+// What an engine needs. Everything referenced must outlive it.
+struct EngineSetup {
+  const ModelPlan& plan;
+  const PipelinePlan& pipeline;  // of `world`'s rank, for world.size() ranks
+  Stream stream;                 // whose device has the arena
+  Purpose purpose = Purpose::kTraining;
+  Communicator& world;
+  absl::Duration timeout;  // of each wait for a peer
+  // The communicator of the same ranks for device memory, connected as TransferPairs says (transfer_pairs.h). Null if
+  // messages are in host memory (no pipeline.device_transfers).
+  Communicator* device_communicator = nullptr;
+};
+
+class Engine {
+ public:
+  // Allocates the arena on the stream's device and binds it.
+  // Errors: ResourceExhausted; Unimplemented if the device lacks a kernel that the plan needs; InvalidArgument for a
+  // plan in bf16 on the CPU.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineSetup& setup);
+
+  ProcessGrid& grid() { return grid_; }
+  Stage& stage() { return parts_.stage; }
+  const StageState& state() const { return parts_.state; }
+  // The instruction that this rank is executing; any thread may read it.
+  const ProgramPlace& place() const { return executor_.place(); }
+  int64_t arena_bytes() const { return arena_.bytes(); }
+  const Arena& arena() const { return arena_; }
+  // Translates with the current weights (decode/decoder.h). Null if the plan has no decoder. Use it only between calls
+  // of the engine: it overwrites the engine's scratch, gradients included.
+  DecoderParts* decoder() { return parts_.decoder ? &*parts_.decoder : nullptr; }
+  // Device memory that recorded graphs take, measured as the fall of the device's free memory.
+  int64_t graph_bytes() const;
+  // Training steps record into it while it is on (default: off).
+  TraceBuffer& trace() { return trace_; }
+  // Sets the observer of the tensors of all following programs; null: none. An observer changes no bit of them.
+  void Observe(DepthObserver* observer) { observer_ = observer; }
+  // Whether following programs launch graphs where they exist (the default) or kernel by kernel. Both give the same
+  // bits.
+  void UseGraphs(bool use);
+
+  // Runs one training step; this replica runs its share of the step's micro-batches. Weights change only if the result
+  // says `applied`.
+  // REQUIRES: `batches` is the step's whole list, numbered from 0; scalars.training.
+  absl::StatusOr<StepResult> TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
+                                          const UpdateSettings& update);
+
+  // Returns the loss sums of all batches; forward only, without dropout. Replicas share the batches, and sums are added
+  // in the order of the batches, so every rank gets the same bits, on every grid. Changes no state.
+  // `row_nll`: if not null, on the head's rank it receives the nll of every target row of this replica's batches.
+  absl::StatusOr<LossSums> Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
+                                    std::vector<float>* row_nll = nullptr);
+
+  // Initialises Admin's vectors ω from a profile of the residual stream (layers/residual_profile.h), on every rank, and
+  // returns the profile in the order of the sublayers. Does nothing if the plan has nothing to profile.
+  // One replica runs `batch` forward, with dropout. No other state changes; gradients are undefined until the next
+  // training step.
+  // REQUIRES: parameters as initialised; scalars.training.
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
+                                                                            const StepScalars& scalars);
+
+  // To be called after initialisation and after a load, which fill a rank's fp32 weights. Rounds the weights that
+  // products read in bf16, sends them to the replicas that keep other masters, and sends tied tables to the other
+  // stages that use them.
+  absl::Status DistributeWeights();
+
+ private:
+  explicit Engine(const EngineSetup& setup);
+
+  // The grid whose communicators move the tensors that kernels work on.
+  ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
+
+  // The batches as this rank's kernels take them; for a device, with padding rows (row_bucket.h). Valid until the next
+  // call.
+  std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
+
+  const PipelinePlan& pipeline_;
+  ProcessGrid grid_;
+  std::optional<ProcessGrid> device_grid_;
+  Collectives collectives_;  // the world's
+  absl::Duration timeout_;
+  RankParts parts_;
+  Arena arena_;
+  StepTail tail_;
+  TraceBuffer trace_;
+  ProgramExecutor executor_;
+  DepthObserver* observer_ = nullptr;
+  std::vector<PackedBatch> padded_;  // on a device: the result of the last ForKernels
+};
+
+}  // namespace hadal

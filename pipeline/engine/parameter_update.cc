@@ -1,0 +1,127 @@
+#include "pipeline/engine/parameter_update.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/adam.h"
+#include "kernels/sum_of_squares.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // elements measured at a time: they stay in the first cache level
+constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a slice
+
+struct Run {
+  Vector parameter, gradient, first_moment, second_moment;
+  VectorOf<BFloat16> rounded;  // or empty
+
+  // Takes `next` in where it begins just behind this run; false: it does not.
+  bool Join(const Run& next) {
+    const int64_t n = parameter.size;
+    const bool follows = next.parameter.data == parameter.data + n && next.gradient.data == gradient.data + n &&
+                         next.first_moment.data == first_moment.data + n &&
+                         next.second_moment.data == second_moment.data + n;
+    if (!follows) return false;
+    for (Vector* v : {&parameter, &gradient, &first_moment, &second_moment}) v->size += next.parameter.size;
+    rounded.size += next.rounded.size;  // lies as the parameter does
+    return true;
+  }
+};
+
+Run RunOf(const StateSlice& slice) {
+  return {slice.weight, slice.gradient, slice.first_moment, slice.second_moment, slice.rounded};
+}
+
+void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
+  const OptimizerOptions& options = update.optimizer;
+  const bool clips = options.clip_norm > 0 && update.gradient_norm > options.clip_norm;
+  AdamStep(stream, {.parameter = run.parameter,
+                    .gradient = run.gradient,
+                    .first_moment = run.first_moment,
+                    .second_moment = run.second_moment,
+                    .rounded = run.rounded,
+                    .learning_rate = update.learning_rate,
+                    .beta1 = options.beta1,
+                    .beta2 = options.beta2,
+                    .epsilon = options.epsilon,
+                    .weight_decay = options.weight_decay,
+                    .gradient_scale = clips ? options.clip_norm / update.gradient_norm : 1.0,
+                    .update = update.update});
+}
+
+Run Part(const Run& run, int64_t first, int64_t size) {
+  return {{run.parameter.data + first, size},
+          {run.gradient.data + first, size},
+          {run.first_moment.data + first, size},
+          {run.second_moment.data + first, size}};
+}
+
+UpdateSize ApplyAndMeasureBlock(const Run& block, const ParameterUpdate& update) {
+  std::array<float, kBlock> change;  // first the old weights
+  const ConstVector weights = block.parameter;
+  std::copy_n(weights.data, weights.size, change.begin());
+  Apply(Stream::Cpu(1), block, update);
+  for (int64_t i = 0; i < weights.size; ++i) change[i] = weights[i] - change[i];
+  return {SumOfSquares({change.data(), weights.size}), SumOfSquares(weights)};
+}
+
+// Weights before and after are copied to the host, which is slow and rare.
+UpdateSize ApplyAndMeasureOnDevice(const Stream& stream, const Run& slice, const ParameterUpdate& update) {
+  const int64_t elements = slice.parameter.size, bytes = elements * int64_t{sizeof(float)};
+  std::vector<float> change(elements), weights(elements);
+  stream.ToHost(change.data(), slice.parameter.data, bytes);
+  Apply(stream, slice, update);
+  stream.ToHost(weights.data(), slice.parameter.data, bytes);
+  for (int64_t i = 0; i < elements; ++i) change[i] = weights[i] - change[i];
+  UpdateSize size;
+  for (int64_t first = 0; first < elements; first += kBlock) {
+    const int64_t count = std::min(kBlock, elements - first);
+    size.change_squares += SumOfSquares({change.data() + first, count});
+    size.weight_squares += SumOfSquares({weights.data() + first, count});
+  }
+  return size;
+}
+
+UpdateSize ApplyAndMeasure(const Stream& stream, const Run& slice, const ParameterUpdate& update) {
+  if (stream.device() != nullptr) return ApplyAndMeasureOnDevice(stream, slice, update);
+  std::array<UpdateSize, kMostBlocks> blocks;
+  const int64_t elements = slice.parameter.size;
+  stream.ForRanges(elements, kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += kBlock) {
+      blocks[first / kBlock] = ApplyAndMeasureBlock(Part(slice, first, std::min(kBlock, end - first)), update);
+    }
+  });
+  UpdateSize size;
+  for (int64_t b = 0; b * kBlock < elements; ++b) {
+    size.change_squares += blocks[b].change_squares;
+    size.weight_squares += blocks[b].weight_squares;
+  }
+  return size;
+}
+
+void UpdateAndMeasure(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
+  update.sizes->clear();
+  for (const StateSlice& slice : state.updated()) {
+    update.sizes->push_back(ApplyAndMeasure(stream, RunOf(slice), update));
+  }
+}
+
+}  // namespace
+
+void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
+  if (update.sizes != nullptr) return UpdateAndMeasure(stream, state, update);
+  for (const bool rounded : {true, false}) {  // as they lie
+    Run run;
+    for (const StateSlice& slice : state.updated()) {
+      if (slice.is_rounded() != rounded) continue;
+      const Run next = RunOf(slice);
+      if (!run.parameter.empty() && run.Join(next)) continue;
+      if (!run.parameter.empty()) Apply(stream, run, update);
+      run = next;
+    }
+    if (!run.parameter.empty()) Apply(stream, run, update);
+  }
+}
+
+}  // namespace hadal

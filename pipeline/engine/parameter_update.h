@@ -1,0 +1,38 @@
+// Applies Adam to every slice whose moments this rank keeps, in a few long ranges of memory instead of one short range
+// per parameter.
+//
+// Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
+// parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
+// Numerics: Adam treats each element by itself, so the ranges change no bit. If `sizes` is given, each block's old
+// weights are kept in cache and compared with the new ones: the measure is the actual change, rounding included.
+// Measuring changes no bit.
+// Threads: the stream's. Blocking; allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/plan/train_options.h"
+#include "pipeline/stage/stage_state.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+// What an update did to one slice, summed in double over blocks of fixed size in ascending order.
+struct UpdateSize {
+  double change_squares = 0;  // Σ (w_new − w_old)²
+  double weight_squares = 0;  // Σ w_new²
+};
+
+struct ParameterUpdate {
+  OptimizerOptions optimizer;
+  double learning_rate = 0;
+  double gradient_norm = 0;                  // global; decides clipping
+  int64_t update = 1;                        // Adam's t
+  std::vector<UpdateSize>* sizes = nullptr;  // receives one entry for each slice of state.updated(); null: not measured
+};
+
+// Updates state.updated() once.  REQUIRES: their gradients are summed over uses and replicas.
+void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update);
+
+}  // namespace hadal

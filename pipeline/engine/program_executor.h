@@ -1,0 +1,109 @@
+// Executes a rank's program (schedule.h): one loop with one switch over its instructions, and the state of the program
+// in progress.
+//
+// The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk
+// backward → send; then the step's tail (step_tail.h). The sum over replicas starts during the last micro-batch's
+// backward, as the gradients of sublayers become complete.
+// Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
+// micro-batch.
+// Threads: one thread per rank makes all calls except place(). Blocking: Run; when it returns, no transfer is under way
+// and the device is idle. After an error the job can only end. If the error is this rank's own (say, a message of
+// another step), the executor has closed its communicators, so that no receive can write into an arena that is freed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "layers/depth_observer.h"
+#include "layers/loss_head.h"
+#include "layers/sublayer_context.h"
+#include "pipeline/engine/program_place.h"
+#include "pipeline/engine/rank_parts.h"
+#include "pipeline/engine/step_tail.h"
+#include "pipeline/exchange/profile_relay.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/schedule/schedule.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/run_queue_clock.h"
+#include "runtime/trace.h"
+
+namespace hadal {
+
+// What programs run on. Everything referenced must outlive the executor.
+struct ExecutorSetup {
+  const PipelinePlan& pipeline;
+  int stage = 0;            // of this rank
+  RankParts& parts;         // bound before the first program
+  StepTail& tail;           // told of each step before its program
+  Communicator& world;      // the host's
+  Communicator& transfers;  // of the same ranks: moves the tensors that kernels work on, in device or host memory
+  TraceBuffer& trace;
+  absl::Duration timeout;  // of each wait for a peer
+};
+
+// The inputs of one program.
+struct ProgramInputs {
+  std::span<const PackedBatch> batches;  // [M] the program's micro-batches, as this rank's kernels take them
+  StepScalars scalars;
+  DepthObserver* observer = nullptr;      // sees the tensors and changes no bit of them; may be null
+  std::vector<float>* row_nll = nullptr;  // if not null: on the head's rank the nll of every target row is appended
+  ProfileRelay* profile = nullptr;        // only for a forward program that profiles the residual stream
+};
+
+class ProgramExecutor {
+ public:
+  explicit ProgramExecutor(const ExecutorSetup& setup);
+  // Not copied: parts of it are called back.
+  ProgramExecutor(const ProgramExecutor&) = delete;
+  ProgramExecutor& operator=(const ProgramExecutor&) = delete;
+
+  // Runs `program` to its end. Adds its times to the result's; the tail fills the rest.
+  // REQUIRES: as many batches as the program has micro-batches.
+  absl::Status Run(const RankProgram& program, const ProgramInputs& inputs, StepResult& result);
+
+  // The loss of each micro-batch of the last program, on the head's rank; elsewhere empty.
+  std::span<const LossSums> losses() const { return losses_; }
+  // The instruction that this rank is executing; any thread may read it.
+  const ProgramPlace& place() const { return place_; }
+
+ private:
+  Stage& stage() { return setup_.parts.stage; }
+  Channels::OfChunk& channels(int chunk) { return setup_.parts.channels.chunk(chunk); }
+
+  absl::Status ExecuteAll(const RankProgram& program);
+  absl::Status Drain();
+  absl::Status Execute(const Instruction& instruction);
+  absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
+  absl::Status Forward(int chunk, const PackedBatch& batch);
+  absl::Status Backward(int chunk, const PackedBatch& batch);
+  absl::Status SendForward(int chunk, const PackedBatch& batch);
+  absl::Status SendBackward(int chunk, const PackedBatch& batch);
+  // Called between sublayers: moves transfers along without waiting.
+  void Progress();
+  // Called when the step's gradients of all sublayers ≥ `first` are complete on this rank: starts their sum over
+  // replicas.
+  void Complete(int32_t first);
+  // The place for the nll of the batch's rows; empty if not wanted.
+  Vector RowNll(const PackedBatch& batch);
+  // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
+  int RankBehind(int chunk, int chunks) const;
+
+  const ExecutorSetup setup_;
+  const std::function<void()> progress_;         // Progress
+  const std::function<void(int32_t)> complete_;  // Complete
+  RunQueueClock run_queue_;
+  ProgramPlace place_;
+
+  // The program in progress.
+  ProgramInputs inputs_;
+  StepResult* result_ = nullptr;
+  std::vector<LossSums> losses_;  // of each micro-batch so far, on the head's rank
+  absl::Status progress_status_;  // the first error of Progress
+};
+
+}  // namespace hadal

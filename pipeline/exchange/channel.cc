@@ -1,0 +1,175 @@
+#include "pipeline/exchange/channel.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+struct Header {
+  int64_t step = 0;
+  int64_t micro_batch = 0;
+  int64_t source_rows = 0;
+  int64_t target_rows = 0;
+  bool operator==(const Header&) const = default;
+};
+static_assert(sizeof(Header) <= kMessageHeaderBytes);
+
+Header HeaderOf(const PackedBatch& batch, int64_t step) {
+  return {step, batch.micro_batch, batch.source_rows(), batch.target_rows()};
+}
+
+int64_t RowsOf(const Edge& edge, const PackedBatch& batch) {
+  return edge.entries * (edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
+}
+
+int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
+  int64_t bytes = kMessageHeaderBytes;
+  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * BytesOf(spec.StorageOf(edge));
+  return bytes;
+}
+
+ArenaSlice ReserveBuffers(const ChannelSpec& spec, ArenaLayout& layout) {
+  const int64_t bytes = spec.message_bytes() * spec.buffers;
+  return spec.on_device ? layout.ReserveBytes("borders", bytes) : layout.ReserveHostBytes("borders", bytes);
+}
+
+std::string What(const ChannelSpec& spec, int64_t micro_batch) {
+  return absl::StrCat(spec.name, ", micro-batch ", micro_batch);
+}
+
+}  // namespace
+
+int64_t ChannelSpec::message_bytes() const { return MessageBytes(edges, gradients, capacity, width); }
+
+SendChannel::SendChannel(ChannelSpec spec, ArenaLayout& layout)
+    : spec_(std::move(spec)),
+      slice_(ReserveBuffers(spec_, layout)),
+      header_slice_(layout.ReserveHostBytes("borders", spec_.on_device ? kMessageHeaderBytes * spec_.buffers : 0)) {}
+
+void SendChannel::Bind(const Arena& arena, Communicator& communicator) {
+  buffers_ = arena.Get<std::byte>(slice_);
+  headers_ = arena.Get<std::byte>(header_slice_);
+  communicator_ = &communicator;
+}
+
+absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
+  Outstanding& oldest = outstanding_.front();
+  HADAL_RETURN_IF_ERROR(communicator_->Wait(oldest.request, absl::Now() + timeout, What(spec_, oldest.micro_batch)));
+  outstanding_.pop_front();
+  return absl::OkStatus();
+}
+
+absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, int64_t step,
+                               std::span<const ConstAnyMatrix> edges, absl::Duration timeout) {
+  if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
+  const int64_t place = sent_++ % spec_.buffers;
+  std::byte* const buffer = buffers_ + place * spec_.message_bytes();
+  const Header header = HeaderOf(batch, step);
+  std::byte* const header_at = spec_.on_device ? headers_ + place * kMessageHeaderBytes : buffer;
+  std::memcpy(header_at, &header, sizeof(header));
+  if (spec_.on_device) stream.device()->EnqueueCopyIn(buffer, header_at, kMessageHeaderBytes);
+  std::byte* at = buffer + kMessageHeaderBytes;
+  HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
+  for (size_t i = 0; i < edges.size(); ++i) {
+    HADAL_CHECK(edges[i].storage == spec_.StorageOf(spec_.edges[i]));
+    const int64_t bytes = edges[i].bytes();
+    spec_.on_device ? stream.Copy(at, edges[i].data, bytes) : stream.ToHost(at, edges[i].data, bytes);
+    at += bytes;
+  }
+  HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(buffer, at - buffer, spec_.peer, spec_.number));
+  outstanding_.push_back({request, batch.micro_batch});
+  return absl::OkStatus();
+}
+
+absl::Status SendChannel::Drain(absl::Duration timeout) {
+  while (!outstanding_.empty()) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
+  return absl::OkStatus();
+}
+
+ReceiveChannel::ReceiveChannel(ChannelSpec spec, ArenaLayout& layout)
+    : spec_(std::move(spec)), slice_(ReserveBuffers(spec_, layout)) {}
+
+void ReceiveChannel::Bind(const Arena& arena, Communicator& communicator) {
+  buffers_ = arena.Get<std::byte>(slice_);
+  communicator_ = &communicator;
+}
+
+absl::Status ReceiveChannel::Begin(int64_t messages) {
+  HADAL_CHECK_EQ(to_post_, 0);
+  to_post_ = messages;
+  received_ = 0;
+  for (int i = 0; i < spec_.buffers; ++i) HADAL_RETURN_IF_ERROR(Post());
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveChannel::Post() {
+  if (to_post_ == 0) return absl::OkStatus();
+  --to_post_;
+  std::byte* const buffer = buffers_ + posts_++ % spec_.buffers * spec_.message_bytes();
+  HADAL_ASSIGN_OR_RETURN(CommRequest request,
+                         communicator_->Receive(buffer, spec_.message_bytes(), spec_.peer, spec_.number));
+  posted_.push_back(request);
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
+  if (posted_.empty() || arrived_bytes_.has_value()) return absl::OkStatus();
+  int64_t bytes = 0;
+  HADAL_ASSIGN_OR_RETURN(const bool arrived, communicator_->Test(posted_.front(), &bytes));
+  if (!arrived) return absl::OkStatus();
+  arrived_bytes_ = bytes;
+  const double now = MonotonicSeconds();
+  trace.Add({.kind = TraceKind::kArrival,
+             .micro_batch = batches[received_].micro_batch,
+             .channel = spec_.number,
+             .bytes = bytes,
+             .begin_seconds = now,
+             .end_seconds = now});
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& batch, int64_t step,
+                                     absl::Duration timeout) {
+  HADAL_CHECK(!posted_.empty());
+  const int64_t position = posts_ - static_cast<int64_t>(posted_.size());  // buffer of the oldest posted receive
+  int64_t bytes = 0;
+  if (arrived_bytes_.has_value()) {
+    bytes = *std::exchange(arrived_bytes_, std::nullopt);
+  } else {
+    HADAL_RETURN_IF_ERROR(
+        communicator_->Wait(posted_.front(), absl::Now() + timeout, What(spec_, batch.micro_batch), &bytes));
+  }
+  ++received_;
+  posted_.pop_front();
+  Header header;
+  const std::byte* const buffer = buffers_ + position % spec_.buffers * spec_.message_bytes();
+  spec_.on_device ? stream.ToHost(&header, buffer, sizeof(header)) : void(std::memcpy(&header, buffer, sizeof(header)));
+  if (header == HeaderOf(batch, step) && bytes == BytesOf(spec_, batch)) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(What(spec_, batch.micro_batch), ": expected step ", step, " with ", batch.source_rows(),
+                   " source and ", batch.target_rows(), " target rows, but rank ", spec_.peer, " sent step ",
+                   header.step, ", micro-batch ", header.micro_batch, " with ", header.source_rows, " and ",
+                   header.target_rows, " rows. Start every rank with the same configuration, data and binary."));
+}
+
+EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {
+  EdgeViews edges;
+  const std::byte* at = buffers_ + released_ % spec_.buffers * spec_.message_bytes() + kMessageHeaderBytes;
+  for (const Edge& edge : spec_.edges) {
+    const ConstAnyMatrix view(at, RowsOf(edge, batch), spec_.width, spec_.StorageOf(edge));
+    edges.push_back(view);
+    at += view.bytes();
+  }
+  return edges;
+}
+
+absl::Status ReceiveChannel::Release() {
+  ++released_;
+  return Post();
+}
+
+}  // namespace hadal

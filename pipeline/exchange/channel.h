@@ -1,0 +1,117 @@
+// A channel is one direction of one border: ordered messages, each with all edges of one micro-batch, through a ring of
+// k buffers.
+//
+// Send copies the edges into a free buffer and posts it; when k sends are outstanding it first waits for the oldest.
+// The receiver posts a receive into every free buffer in advance, so that a rendezvous completes while the stage
+// computes; an input stays in its buffer until the chunk has used it (Release). Every message starts with a header
+// (step, micro-batch, rows), which the receiver compares with what it expects. So a peer that runs another program
+// causes an error, not wrong numbers.
+// The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the edges out
+// and the receiving chunk copies them in. Device memory: only the header passes through the host, and Send waits for no
+// kernel.
+// Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "layers/border.h"
+#include "layers/sublayer_context.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/arena.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/trace.h"
+
+namespace hadal {
+
+// One view for each edge of a border.
+using EdgeViews = absl::InlinedVector<ConstAnyMatrix, 2>;
+
+// What sender and receiver must agree on.
+struct ChannelSpec {
+  int number = 0;    // the tag of its messages
+  int peer = 0;      // rank at the other end
+  std::string name;  // "activations of chunk 0", for errors
+  std::vector<Edge> edges;
+  bool gradients = false;  // whether messages carry the edges' gradients or their values
+  ActivationCapacity capacity;
+  int64_t width = 0;       // d_model
+  int buffers = 2;         // k
+  bool on_device = false;  // whether the buffers are in device memory
+
+  Storage StorageOf(const Edge& edge) const { return gradients ? edge.gradient : edge.values; }
+  int64_t message_bytes() const;  // at full capacity, header included
+};
+
+class SendChannel {
+ public:
+  SendChannel(ChannelSpec spec, ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator);
+  int buffers() const { return spec_.buffers; }  // most transfers posted at once
+
+  // Sends one matrix for each edge, from where kernels of `stream` write it.
+  absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
+                    absl::Duration timeout);
+  // Waits until all messages sent have been received.
+  absl::Status Drain(absl::Duration timeout);
+
+ private:
+  absl::Status WaitOldest(absl::Duration timeout);
+
+  ChannelSpec spec_;
+  ArenaSlice slice_;
+  ArenaSlice header_slice_;
+  std::byte* buffers_ = nullptr;
+  std::byte* headers_ = nullptr;  // [k] with buffers on the device: host memory from which headers are copied
+  Communicator* communicator_ = nullptr;
+  struct Outstanding {
+    CommRequest request;
+    int32_t micro_batch = 0;
+  };
+  std::deque<Outstanding> outstanding_;
+  int64_t sent_ = 0;
+};
+
+class ReceiveChannel {
+ public:
+  ReceiveChannel(ChannelSpec spec, ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator);
+  int buffers() const { return spec_.buffers; }  // most transfers posted at once
+
+  // Starts a program with `messages` receives on this channel: posts the first k.
+  absl::Status Begin(int64_t messages);
+  // For traces: tests whether the next message has arrived, and records when that was first seen. Errors: the
+  // communicator's; it is closed after one, so later calls on it fail too.
+  absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
+  // Waits for the next message.  Errors: Internal if it is not the message of `batch` and `step`.
+  absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);
+  // The edges of the oldest message that was received and not released yet.
+  EdgeViews Front(const PackedBatch& batch) const;
+  // Frees the buffer of the oldest message and posts the next receive into it.
+  absl::Status Release();
+
+ private:
+  absl::Status Post();
+
+  ChannelSpec spec_;
+  ArenaSlice slice_;
+  std::byte* buffers_ = nullptr;
+  Communicator* communicator_ = nullptr;
+  std::deque<CommRequest> posted_;
+  int64_t to_post_ = 0;  // receives of this program not posted yet
+  int64_t posts_ = 0;    // receives posted so far; modulo k: the next buffer
+  int64_t released_ = 0;
+  int64_t received_ = 0;                  // messages of this program
+  std::optional<int64_t> arrived_bytes_;  // of the next message, if Poll has seen it arrive
+};
+
+}  // namespace hadal

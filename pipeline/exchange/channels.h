@@ -1,0 +1,41 @@
+// All channels of one rank, by chunk and direction.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "layers/purpose.h"
+#include "pipeline/exchange/channel.h"
+#include "pipeline/plan/pipeline_plan.h"
+
+namespace hadal {
+
+class Channels {
+ public:
+  // Reserves the buffers; for training those of the backward channels too.
+  Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator);
+
+  // The most transfers posted at once.
+  int64_t transfers() const;
+
+  // Posts the first receives of a program.
+  absl::Status Begin(const RankProgram& program);
+  // For traces: records messages that arrived before their receive. `batches`: the program's.
+  absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
+  // Waits until every message sent has been received.
+  absl::Status Drain(absl::Duration timeout);
+
+  struct OfChunk {
+    std::optional<ReceiveChannel> receive_forward, receive_backward;
+    std::optional<SendChannel> send_forward, send_backward;
+  };
+  OfChunk& chunk(int index) { return chunks_[index]; }
+
+ private:
+  std::vector<OfChunk> chunks_;
+};
+
+}  // namespace hadal

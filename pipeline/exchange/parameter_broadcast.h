@@ -1,0 +1,24 @@
+// Depth-aware initialisation: rank 0 computes every slice of every parameter and sends it to the rank that owns it.
+//
+// Slices travel hop by hop down the pipeline, so no rank needs room for more than one slice of the rest of the model.
+// Each replica does this by itself, with the same result. A slice is a function of (plan, seed, parameter, slice), so
+// the result does not depend on the layout.
+// Threads: one. Blocking. Every rank of the pipeline calls it once, at the same place.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "layers/parameter_store.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+// Fills the fp32 weights that this rank keeps. Engine::DistributeWeights gives the other ranks what they read of them.
+absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
+                                  const Stream& stream, Communicator& communicator, absl::Duration timeout);
+
+}  // namespace hadal

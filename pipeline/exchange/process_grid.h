@@ -1,0 +1,39 @@
+// ProcessGrid gives each rank of a training run its two communicators: its pipeline's and its stage's replicas'.
+//
+// They are group communicators (group_communicator.h) over the world's. They share no pair of different ranks, so their
+// tags cannot collide.
+// Threads: those of the communicators. Blocking: none.
+#pragma once
+
+#include <optional>
+
+#include "pipeline/plan/grid_shape.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/group_communicator.h"
+
+namespace hadal {
+
+class ProcessGrid {
+ public:
+  // `world` must outlive the grid.  REQUIRES: world.size() = shape.ranks().
+  ProcessGrid(Communicator& world, const GridShape& shape);
+  ProcessGrid(const ProcessGrid&) = delete;
+  ProcessGrid& operator=(const ProcessGrid&) = delete;
+
+  int stage() const { return shape_.StageOf(world_.rank()); }
+  int replica() const { return shape_.ReplicaOf(world_.rank()); }
+
+  Communicator& world() { return world_; }
+  // The stages of this rank's replica: rank = stage, size = S.
+  Communicator& pipeline() { return pipeline_ ? *pipeline_ : world_; }
+  // The replicas of this rank's stage: rank = replica, size = R.
+  Communicator& replicas() { return replicas_; }
+
+ private:
+  Communicator& world_;
+  GridShape shape_;
+  std::optional<GroupCommunicator> pipeline_;  // none with one replica, whose pipeline is the world
+  GroupCommunicator replicas_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,46 @@
+// Groups a stage's slices into the buckets that its replicas send each other, as in PyTorch's DDP: long enough that a
+// message's latency does not count.
+//
+// Neighbouring slices of one owner form buckets of at most 2^18 elements; a longer slice is split into several. Buckets
+// are in descending order of depth, the order in which the backward pass completes gradients. Tied tables come last,
+// because they are first summed over their uses. The list is a function of the state alone: every replica of the stage
+// has the same one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/stage/stage_state.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// A consecutive range of memory with one owner.
+struct ReplicaBucket {
+  // As long as a run of one owner's slices (slice_ownership.h).
+  static constexpr int64_t kMostElements = kRunElements;
+
+  Vector gradient;
+  AnyMatrix weight;            // as kernels read it.  [1, elements]
+  float* mirror = nullptr;     // its place in host memory, if messages are there and the state is not; else null
+  int owner = 0;               // replica
+  int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: once tied tables are summed
+
+  int64_t bytes() const { return gradient.size * int64_t{sizeof(float)}; }  // of the gradient
+  // The address that messages use for `values`, the gradient or the weight.
+  void* Place(void* values) const { return mirror == nullptr ? values : mirror; }
+  // Copy `values` to the mirror and back; without a mirror they do nothing.
+  void Fetch(const Stream& stream, const void* values, int64_t bytes) const {
+    if (mirror != nullptr) stream.ToHost(mirror, values, bytes);
+  }
+  void Store(const Stream& stream, void* values, int64_t bytes) const {
+    if (mirror != nullptr) stream.FromHost(values, mirror, bytes);
+  }
+};
+
+// All buckets in the order they are sent, without mirrors.  REQUIRES: `state` is bound, for training.
+std::vector<ReplicaBucket> MakeReplicaBuckets(const StageState& state);
+
+}  // namespace hadal

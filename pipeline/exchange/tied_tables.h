@@ -1,0 +1,57 @@
+// TiedTables keeps a matrix that several stages use (tied embeddings) consistent: it sums the gradients of all uses
+// once per step and copies the updated weights to them.
+//
+// Every use has its own gradient buffer in every layout. The stage of the first use owns the parameter's state and adds
+//   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
+// wherever the uses are, so a split changes no bit. After the update the owner sends the new weights to the other ranks
+// that use the table, as these read them (rounded if products read bf16). Both transfers go piece by piece. If the
+// tables are on a device and the communicator transfers host memory, pieces go through one bounded host buffer.
+// Threads: one. Blocking: both calls; each wait takes at most the given timeout. Every rank of the pipeline makes both
+// calls, in the same order.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "layers/parameter_store.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/arena.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+class TiedTables {
+ public:
+  TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator);
+
+  // Sums each table's gradients into its first use's, on the owner.
+  absl::Status ReduceGradients(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
+  // Sends the owner's weights to every rank that uses the table.
+  absl::Status DistributeWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
+
+ private:
+  struct Use {
+    int32_t sublayer = 0;
+    int rank = 0;
+  };
+  struct Table {
+    int32_t parameter = 0;
+    std::vector<Use> uses;  // ascending; uses[0] is the owner's
+  };
+  absl::Status AddReceived(const Stream& stream, Vector sum, const Use& use, absl::Duration timeout);
+  absl::Status SendPieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout);
+  absl::Status ReceivePieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout);
+
+  int rank_;
+  bool through_host_ = false;  // whether messages are in host memory while the tables are on a device
+  std::vector<Table> tables_;
+  ArenaSlice buffer_slice_, host_slice_;
+  Vector buffer_;       // a received piece, before it is added
+  Vector host_buffer_;  // a piece on its way, if through_host_
+  Communicator* communicator_ = nullptr;
+};
+
+}  // namespace hadal

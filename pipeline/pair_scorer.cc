@@ -1,0 +1,92 @@
+#include "pipeline/pair_scorer.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "layers/purpose.h"
+#include "runtime/bytes.h"
+#include "runtime/check.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/data/pack_sentences.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kFewestRows = 16;  // of a product: oneDNN's sums of fewer rows depend on their number
+
+// Adds samples without a token until no product is short, the head's of `logit_rows` rows at a time neither.
+void FillUp(bool has_source, int64_t logit_rows, PackedBatch& batch) {
+  const auto last_block = [&] { return batch.target_rows() % logit_rows; };
+  while ((has_source && batch.source_rows() < kFewestRows) || (last_block() > 0 && last_block() < kFewestRows)) {
+    AppendSentence({.has_source = has_source}, -1, batch);
+  }
+}
+
+}  // namespace
+
+absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
+  BatchOptions batch{.micro_batches = 1, .source_tokens = batch_tokens, .target_tokens = batch_tokens};
+  pair_rows_ = batch_tokens - kFewestRows;  // room is left for what fills a batch up
+  PipelineOptions options;
+  if (stream.kind() != DeviceKind::kCpu) {
+    const auto block = static_cast<int32_t>(Workspace::LogitRows(stream.kind()));
+    if (batch_tokens > block) batch.target_tokens = (batch_tokens + block - 1) / block * block;
+    options.bucket_rows = batch.target_tokens;  // no smaller size than the capacity's
+  }
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, options, communicator_.size()));
+  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = checkpoint_.plan(),
+                                                  .pipeline = pipeline_,
+                                                  .stream = stream,
+                                                  .purpose = Purpose::kInference,
+                                                  .world = communicator_,
+                                                  .timeout = timeout_}));
+  return checkpoint_.ReadWeights(engine_->stage().parameters(), engine_->stage().stream());
+}
+
+absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
+                                                               const Stream& stream, Communicator& communicator,
+                                                               absl::Duration timeout) {
+  if (batch_tokens < 4 * kFewestRows) {
+    return absl::InvalidArgumentError(absl::StrCat("batch tokens = ", batch_tokens, " is below ", 4 * kFewestRows));
+  }
+  std::unique_ptr<PairScorer> scorer(new PairScorer(checkpoint, communicator, timeout));
+  HADAL_RETURN_IF_ERROR(
+      Collectives(communicator, timeout).AllOk(scorer->Build(batch_tokens, stream), "loading the checkpoint"));
+  return scorer;
+}
+
+int64_t PairScorer::longest_tokens() const { return std::min(pipeline_.capacity.max_length, pair_rows_) - 1; }
+
+absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {pair_rows_, pair_rows_}));
+  const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind());
+  for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), logit_rows, batch);
+  std::vector<float> row_nll;
+  const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};
+  HADAL_RETURN_IF_ERROR(engine_->Evaluate(batches, scalars, &row_nll).status());
+  const int head = pipeline_.RankOfSublayer(checkpoint_.plan().output_head());
+  std::string bytes(AsBytes(row_nll));
+  HADAL_RETURN_IF_ERROR(Collectives(communicator_, timeout_).Broadcast(bytes, head, "log-probabilities"));
+  row_nll.resize(bytes.size() / sizeof(float));
+  std::string_view left = bytes;
+  HADAL_CHECK(TakeValues(left, std::span(row_nll)));
+
+  std::vector<PairScore> scores(pairs.size());
+  size_t row = 0;
+  for (const PackedBatch& batch : batches) {
+    for (int64_t n = 0; n < batch.sentences(); ++n) {
+      for (int32_t r = batch.target_offsets[n]; r < batch.target_offsets[n + 1]; ++r, ++row) {
+        if (batch.samples[n] < 0) continue;
+        scores[batch.samples[n]].log_probability -= row_nll[row];
+        ++scores[batch.samples[n]].tokens;
+      }
+    }
+  }
+  return scores;
+}
+
+}  // namespace hadal

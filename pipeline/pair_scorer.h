@@ -1,0 +1,59 @@
+// PairScorer computes log-probabilities of given translations, or of plain text under a language model: a full forward
+// of each pair over the ranks of a pipeline, without dropout.
+//
+// A pair's score has the same bits whatever is scored beside it. On the CPU, batches are padded so that no product and
+// no block of logits has fewer than 16 rows. On a GPU, cuBLASLt chooses the order of addition by a product's shape;
+// therefore every batch is padded to one size, so that each kind of product has one shape. There the promise holds as
+// long as the chosen algorithm treats all rows alike.
+// Threads: one per rank. Blocking: Score; all ranks call it together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
+#include "pipeline/engine/engine.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/data/corpus.h"
+
+namespace hadal {
+
+struct PairScore {
+  double log_probability = 0;  // Σ log p(target token | before, source), with </s>, natural logarithm
+  int64_t tokens = 0;          // target tokens, with </s>
+};
+
+class PairScorer {
+ public:
+  // Loads the checkpoint's model over the ranks, for batches of up to `batch_tokens` rows per side; on a GPU the
+  // target's rows are rounded up to whole blocks of logits. `checkpoint` must outlive the scorer.
+  // Errors: InvalidArgument if batch_tokens is below 64; ResourceExhausted, DataLoss. An error of one rank is returned
+  // on all.
+  static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
+                                                            const Stream& stream, Communicator& communicator,
+                                                            absl::Duration timeout);
+
+  // Longest side of a pair in tokens, without </s>.
+  int64_t longest_tokens() const;
+  // Returns the scores on every rank, in the order of `pairs` (the same on every rank).
+  // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
+  absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
+
+ private:
+  PairScorer(ModelCheckpoint& checkpoint, Communicator& communicator, absl::Duration timeout)
+      : checkpoint_(checkpoint), communicator_(communicator), timeout_(timeout) {}
+  absl::Status Build(int32_t batch_tokens, const Stream& stream);
+
+  ModelCheckpoint& checkpoint_;
+  Communicator& communicator_;
+  absl::Duration timeout_;
+  int64_t pair_rows_ = 0;  // rows of a batch, per side, that pairs may take
+  PipelinePlan pipeline_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,12 @@
+// The type in which a device stores the operands and results of matrix products, for a run's precision.
+#pragma once
+
+#include "pipeline/plan/train_options.h"
+#include "runtime/storage.h"
+
+namespace hadal {
+
+// bf16 or fp32, as asked for; "auto" is bf16.
+Storage DeviceStorage(TrainingPrecision precision);
+
+}  // namespace hadal

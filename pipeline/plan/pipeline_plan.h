@@ -1,0 +1,100 @@
+// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
+// micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
+//
+// A pure function of (model plan, batch, pipeline options, ranks, rank, resources): every rank of a replica computes
+// the same plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. Options stay as
+// they were asked for; whoever lays out or runs the pipeline reads what the plan made of them. Replicas differ in
+// nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M,
+// share(r) = ⌈r·M / R⌉. Consecutive, so that micro-batch m lives in slot m modulo peak_live everywhere.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "layers/border.h"
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+#include "pipeline/plan/decoder_options.h"
+#include "pipeline/plan/grid_shape.h"
+#include "pipeline/plan/train_options.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace hadal {
+
+// Consecutive members of a list.
+struct Share {
+  int first = 0;
+  int count = 0;
+};
+// What replica `replica` of `replicas` takes of a list of `count`.
+Share ShareOf(int count, int replicas, int replica);
+
+// What micro-batches of this batch need room for.
+ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch);
+// Rows of a sentence that costs are estimated with.
+inline constexpr double kTypicalSentenceRows = 32;
+
+// What the ranks were found to have, beside what is asked of them (PipelineOptions): a run looks
+// (launch/train/train_layout.h), `hadal plan` takes it for granted. The same on every rank.
+struct RankResources {
+  bool device_transfers =
+      false;  // messages lie in the devices' memory (launch/job/transport_choice.h), not in the hosts'
+  // What a rank's buffers may take; 0: no limit. Only MakeFittingPlan (memory_fit.h) looks at it.
+  int64_t memory_limit_bytes = 0;
+};
+
+struct PipelinePlan {
+  GridShape grid;
+  int replica = 0;                    // whose plan this is
+  bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
+  int step_micro_batches = 1;         // M of the step, all replicas together
+  ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int outstanding_sends = 2;      // k, messages that a channel may have under way
+  bool device_transfers = false;  // RankResources'
+  int64_t save_buffer_bytes = 0;  // state that a save may copy aside before an update overwrites it
+  ActivationCapacity capacity;
+  int32_t recompute_every = 0;              // recomputation every k sublayers; 0: off
+  bool graphs = true;                       // work is launched as graphs where there is a device
+  int64_t bucket_rows = 128;                // fewest rows that a device's micro-batches are rounded up to
+  std::optional<DecoderOptions> decoder;    // beam search at validations, its sources no longer than training's
+  DecodeCapacity decode_capacity;           // what it needs room for, where there is one
+  std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
+  std::vector<double> costs;                // [sublayers] multiply-adds of a forward at full capacity
+  std::vector<RankProgram> programs;        // [S]
+  std::vector<std::vector<int>> peak_live;  // [S][v]
+  double analytic_bubble = 0;               // share of a step that ranks idle, by replay with `costs`
+
+  int32_t first_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk)]; }
+  int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
+  // This replica's part of the step's list of micro-batches.
+  Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
+  // The rank, within the pipeline, that holds a sublayer.
+  int RankOfSublayer(int32_t sublayer) const;
+  // The rank that owns a parameter's state: its first use's.
+  int OwnerOf(const ModelPlan& plan, int32_t parameter) const;
+};
+
+// The plan of the replica that world rank `rank` of `ranks` belongs to.
+// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages ×
+// replicas, fewer micro-batches than replicas, …), what to try included; the checker's.
+absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
+                                              const PipelineOptions& options, int ranks, int rank = 0,
+                                              const RankResources& resources = {});
+// The same pipeline as another replica has it.
+absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
+
+// Bytes of a message that carries the edges of a border, or their gradients, at full capacity: its header and the
+// edges.
+inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
+int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width);
+
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a
+// combination of layers counts what its memory traffic takes.
+std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
+
+}  // namespace hadal

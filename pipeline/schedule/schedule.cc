@@ -1,0 +1,133 @@
+#include "pipeline/schedule/schedule.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/schedule/schedule_builder.h"
+#include "pipeline/schedule/schedule_kinds.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr const char* kOperationNames[kOperations] = {
+    "receive_forward", "forward",        "send_forward",          "receive_backward",
+    "backward",        "send_backward",  "reduce_tied_gradients", "reduce_over_replicas",
+    "global_norm",     "optimizer_step", "gather_over_replicas",  "distribute_tied_weights"};
+
+absl::Status CheckShape(const ScheduleShape& shape, int rank) {
+  if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a schedule needs stages, chunks and micro-batches of at least 1; got ", shape.stages, " stages, ",
+                     shape.chunks, " chunks, ", shape.micro_batches, " micro-batches"));
+  }
+  // Channel numbers and positions of a program are ints.
+  const int64_t instructions = int64_t{6} * shape.chunks * shape.micro_batches;
+  const int64_t global_chunks = int64_t{shape.stages} * shape.chunks;
+  constexpr int64_t kLimit = std::numeric_limits<int32_t>::max() / 4;
+  if (instructions > kLimit || global_chunks > kLimit) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the schedule is too large: ", shape.stages, " stages, ", shape.chunks, " chunks, ", shape.micro_batches,
+        " micro-batches (limit: ", kLimit, " instructions a rank); use fewer, larger micro-batches"));
+  }
+  if (rank < 0 || rank >= shape.stages) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, " is outside the pipeline of ", shape.stages, " stages"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Make>
+absl::StatusOr<std::vector<RankProgram>> MakeForAllRanks(const ScheduleShape& shape, const Make& make) {
+  HADAL_RETURN_IF_ERROR(CheckShape(shape, 0));
+  std::vector<RankProgram> programs;
+  programs.reserve(shape.stages);
+  for (int rank = 0; rank < shape.stages; ++rank) {
+    HADAL_ASSIGN_OR_RETURN(RankProgram program, make(rank));
+    programs.push_back(std::move(program));
+  }
+  return programs;
+}
+
+}  // namespace
+
+std::string ToString(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kGpipe:
+      return "gpipe";
+    case ScheduleKind::k1F1B:
+      return "1f1b";
+    case ScheduleKind::kInterleaved1F1B:
+      return "interleaved_1f1b";
+  }
+  HADAL_CHECK(false);
+}
+
+absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text) {
+  std::string names;
+  for (const ScheduleKind kind : kAllScheduleKinds) {
+    if (text == ToString(kind)) return kind;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", ToString(kind));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no schedule \"", text, "\"; use one of: ", names));
+}
+
+std::string ToString(const Instruction& instruction) {
+  const auto index = static_cast<size_t>(instruction.operation);
+  HADAL_CHECK_LT(index, size_t{kOperations});
+  if (IsTail(instruction.operation)) return std::string(kOperationNames[index]);
+  return absl::StrCat(kOperationNames[index], "(chunk ", instruction.chunk, ", micro-batch ", instruction.micro_batch,
+                      ")");
+}
+
+Channel ChannelOf(const ScheduleShape& shape, int rank, const Instruction& instruction) {
+  const int here = shape.GlobalChunk(rank, instruction.chunk);
+  switch (instruction.operation) {
+    case Operation::kReceiveForward:
+      return {2 * (here - 1), shape.RankOf(here - 1), rank};
+    case Operation::kSendForward:
+      return {2 * here, rank, shape.RankOf(here + 1)};
+    case Operation::kReceiveBackward:
+      return {2 * here + 1, shape.RankOf(here + 1), rank};
+    case Operation::kSendBackward:
+      return {2 * (here - 1) + 1, rank, shape.RankOf(here - 1)};
+    default:
+      CheckFailed(__FILE__, __LINE__, absl::StrCat(ToString(instruction), " uses no channel"));
+  }
+}
+
+absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape& shape, int rank) {
+  HADAL_RETURN_IF_ERROR(CheckShape(shape, rank));
+  switch (kind) {
+    case ScheduleKind::kGpipe:
+      return MakeGpipeSchedule(shape, rank);
+    case ScheduleKind::k1F1B:
+      if (shape.chunks != 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("1f1b runs one chunk a rank, but ", shape.chunks,
+                         " are asked for; use the schedule interleaved_1f1b, or chunks = 1"));
+      }
+      return Make1F1BSchedule(shape, rank);
+    case ScheduleKind::kInterleaved1F1B:
+      return MakeInterleavedSchedule(shape, rank);
+  }
+  HADAL_CHECK(false);
+}
+
+absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape) {
+  return MakeForAllRanks(shape, [&](int rank) { return MakeSchedule(kind, shape, rank); });
+}
+
+absl::StatusOr<RankProgram> MakeForwardSchedule(const ScheduleShape& shape, int rank) {
+  HADAL_RETURN_IF_ERROR(CheckShape(shape, rank));
+  ProgramBuilder builder(shape, rank);
+  for (int64_t i = 0; i < PaddedOrderSize(shape); ++i) builder.Forward(ForwardAt(shape, i));
+  return std::move(builder).Finish();
+}
+
+absl::StatusOr<std::vector<RankProgram>> MakeForwardSchedules(const ScheduleShape& shape) {
+  return MakeForAllRanks(shape, [&](int rank) { return MakeForwardSchedule(shape, rank); });
+}
+
+}  // namespace hadal

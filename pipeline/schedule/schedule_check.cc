@@ -1,0 +1,224 @@
+#include "pipeline/schedule/schedule_check.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/schedule/schedule_run.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+// How often each operation that has a micro-batch has run on a chunk; since they ascend, also the next micro-batch.
+constexpr int kCounted = 6;
+
+class RankChecker {
+ public:
+  RankChecker(const RankProgram& program, const ScheduleShape& shape, int rank, const ScheduleCheckOptions& options)
+      : program_(program), shape_(shape), rank_(rank), options_(options), done_(shape.chunks), live_(shape.chunks, 0) {
+    peak_live_.assign(shape.chunks, 0);
+  }
+
+  absl::Status Check() {
+    for (at_ = 0; at_ < program_.size(); ++at_) {
+      const Operation operation = program_[at_].operation;
+      HADAL_RETURN_IF_ERROR(IsTail(operation) ? CheckTail() : CheckMicroBatch());
+      if (!IsTail(operation)) CountLive();
+    }
+    return CheckComplete();
+  }
+
+  const std::vector<int>& peak_live() const { return peak_live_; }  // [v]
+  int peak_live_of_rank() const { return peak_live_of_rank_; }
+
+ private:
+  template <typename... Text>
+  absl::Status Malformed(const Text&... text) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": ", text...));
+  }
+
+  int Done(Operation operation, int chunk) const { return done_[chunk][static_cast<int>(operation)]; }
+
+  // Whether a training or forward-only program has this operation on this chunk.
+  bool Exists(Operation operation, int chunk) const {
+    const bool first = shape_.IsFirst(rank_, chunk);
+    const bool last = shape_.IsLast(rank_, chunk);
+    switch (operation) {
+      case Operation::kReceiveForward:
+        return !first;
+      case Operation::kForward:
+        return true;
+      case Operation::kSendForward:
+        return !last;
+      case Operation::kReceiveBackward:
+        return !options_.forward_only && !last;
+      case Operation::kBackward:
+        return !options_.forward_only;
+      case Operation::kSendBackward:
+        return !options_.forward_only && !first;
+      default:
+        return false;
+    }
+  }
+
+  absl::Status CheckMicroBatch() {
+    const auto [operation, chunk, micro_batch] = program_[at_];
+    if (tail_done_ > 0) return Malformed("comes after the step's tail has begun");
+    if (chunk < 0 || chunk >= shape_.chunks) return Malformed("there are ", shape_.chunks, " chunks a rank");
+    if (micro_batch < 0 || micro_batch >= shape_.micro_batches) {
+      return Malformed("there are ", shape_.micro_batches, " micro-batches");
+    }
+    if (!Exists(operation, chunk)) {
+      if (options_.forward_only && operation >= Operation::kReceiveBackward) {
+        return Malformed("a forward-only program has no backward");
+      }
+      return Malformed("global chunk ", shape_.GlobalChunk(rank_, chunk), " of ", shape_.global_chunks(),
+                       " has no neighbour on that side");
+    }
+    int& done = done_[chunk][static_cast<int>(operation)];
+    if (micro_batch < done) return Malformed("has run before, or out of order; micro-batch ", done, " is next");
+    if (micro_batch > done) return Malformed("out of ascending order; micro-batch ", done, " is next");
+    HADAL_RETURN_IF_ERROR(CheckInputs());
+    ++done;
+    return absl::OkStatus();
+  }
+
+  // What must, and what must not yet, have happened before the current instruction.
+  absl::Status CheckInputs() const {
+    const auto [operation, chunk, micro_batch] = program_[at_];
+    const auto check_done = [&, chunk = chunk, micro_batch = micro_batch](Operation needed) {
+      if (!Exists(needed, chunk) || Done(needed, chunk) > micro_batch) return absl::OkStatus();
+      return Malformed("comes before ", ToString(Instruction{needed, chunk, micro_batch}));
+    };
+    switch (operation) {
+      case Operation::kReceiveForward:
+        return CheckRing(Operation::kReceiveForward, Operation::kForward);
+      case Operation::kForward:
+        HADAL_RETURN_IF_ERROR(check_done(Operation::kReceiveForward));
+        return CheckOutputFree(Operation::kForward, Operation::kSendForward);
+      case Operation::kSendForward:
+        return check_done(Operation::kForward);
+      case Operation::kReceiveBackward:
+        return CheckRing(Operation::kReceiveBackward, Operation::kBackward);
+      case Operation::kBackward:
+        HADAL_RETURN_IF_ERROR(check_done(Operation::kForward));
+        HADAL_RETURN_IF_ERROR(check_done(Operation::kReceiveBackward));
+        return CheckOutputFree(Operation::kBackward, Operation::kSendBackward);
+      case Operation::kSendBackward:
+        return check_done(Operation::kBackward);
+      default:
+        return absl::OkStatus();
+    }
+  }
+
+  absl::Status CheckRing(Operation receive, Operation use) const {
+    const int chunk = program_[at_].chunk;
+    const int unused = Done(receive, chunk) - Done(use, chunk);
+    if (unused < options_.outstanding_sends) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": overrun: ", unused,
+                     " received input(s) are not used yet and the channel's receive ring has ",
+                     options_.outstanding_sends, "; receive later, or allow more outstanding sends"));
+  }
+
+  absl::Status CheckOutputFree(Operation compute, Operation send) const {
+    const int chunk = program_[at_].chunk;
+    if (!Exists(send, chunk) || Done(send, chunk) == Done(compute, chunk)) return absl::OkStatus();
+    return Malformed("overwrites an output that is not sent: ", ToString(Instruction{send, chunk, Done(send, chunk)}),
+                     " must come first");
+  }
+
+  absl::Status CheckTail() {
+    if (options_.forward_only) return Malformed("a forward-only program has no tail");
+    const int number = static_cast<int>(program_[at_].operation) - static_cast<int>(Operation::kReduceTiedGradients);
+    if (number != tail_done_) return Malformed("the step's tail is out of order or runs twice");
+    ++tail_done_;
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckComplete() const {
+    for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+      for (int i = 0; i < kCounted; ++i) {
+        const auto operation = static_cast<Operation>(i);
+        if (!Exists(operation, chunk) || Done(operation, chunk) == shape_.micro_batches) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "rank ", rank_, " never runs ", ToString(Instruction{operation, chunk, Done(operation, chunk)})));
+      }
+    }
+    if (!options_.forward_only && tail_done_ != kTailOperations) {
+      const int first = static_cast<int>(Operation::kReduceTiedGradients);
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank_, " never runs ",
+                       ToString(Instruction{.operation = static_cast<Operation>(first + tail_done_)})));
+    }
+    return absl::OkStatus();
+  }
+
+  // Counts the micro-batches the current instruction makes live or ends.
+  void CountLive() {
+    const int chunk = program_[at_].chunk;
+    const Operation operation = program_[at_].operation;
+    const Operation begins =
+        Exists(Operation::kReceiveForward, chunk) ? Operation::kReceiveForward : Operation::kForward;
+    const Operation forward_ends =
+        Exists(Operation::kSendForward, chunk) ? Operation::kSendForward : Operation::kForward;
+    const Operation ends = options_.forward_only ? forward_ends : Operation::kBackward;
+    if (operation == begins) {
+      peak_live_[chunk] = std::max(peak_live_[chunk], ++live_[chunk]);
+      peak_live_of_rank_ = std::max(peak_live_of_rank_, ++live_of_rank_);
+    }
+    if (operation == ends) {
+      --live_[chunk];
+      --live_of_rank_;
+    }
+  }
+
+  const RankProgram& program_;
+  const ScheduleShape shape_;
+  const int rank_;
+  const ScheduleCheckOptions& options_;
+  size_t at_ = 0;
+  std::vector<std::array<int, kCounted>> done_;  // [v]
+  std::vector<int> live_;                        // [v]
+  std::vector<int> peak_live_;                   // [v]
+  int live_of_rank_ = 0;
+  int peak_live_of_rank_ = 0;
+  int tail_done_ = 0;
+};
+
+absl::Status CheckArguments(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                            const ScheduleCheckOptions& options) {
+  if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1 || std::ssize(programs) != shape.stages) {
+    return absl::InvalidArgumentError(absl::StrCat(programs.size(), " programs do not fit ", shape.stages, " stages, ",
+                                                   shape.chunks, " chunks and ", shape.micro_batches,
+                                                   " micro-batches; a schedule has one program a stage"));
+  }
+  if (options.outstanding_sends < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("outstanding sends a channel: ", options.outstanding_sends, "; at least 1 is needed"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ScheduleReport> CheckSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                                             const ScheduleCheckOptions& options) {
+  HADAL_RETURN_IF_ERROR(CheckArguments(programs, shape, options));
+  ScheduleReport report;
+  for (int rank = 0; rank < shape.stages; ++rank) {
+    RankChecker checker(programs[rank], shape, rank, options);
+    HADAL_RETURN_IF_ERROR(checker.Check());
+    report.peak_live.push_back(checker.peak_live());
+    report.peak_live_of_rank.push_back(checker.peak_live_of_rank());
+  }
+  const RunEnd end = RunSchedule(programs, shape, options.outstanding_sends, [](int, const Instruction&) {});
+  if (!end.finished) {
+    return absl::FailedPreconditionError(DescribeDeadlock(programs, shape, options.outstanding_sends, end));
+  }
+  return report;
+}
+
+}  // namespace hadal

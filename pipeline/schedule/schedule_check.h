@@ -1,0 +1,43 @@
+// Proves a schedule correct before the first step, without a device or a communicator, in O(instructions).
+//
+// Checks, in this order:
+//   1. each rank's program by itself: every (chunk, micro-batch) receives, computes and sends exactly once in each
+//      direction, in ascending micro-batch order; a receive comes before its use, a send after its compute and before
+//      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward; inputs
+//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); the tail is
+//      complete, in order and last;
+//   2. all programs together: no deadlock, by one greedy run (schedule_run.h explains why one run is a proof).
+// Result: the peak number of live micro-batches of each chunk, from which its memory is planned.
+// A micro-batch is live on a chunk from its receive (on the first global chunk: its forward) to the end of its
+// backward; forward-only: to the end of its send (on the last global chunk: of its forward). Forward and backward both
+// ascend, so micro-batch m can use slot m modulo peak_live.
+//
+// Run it twice: with outstanding_sends = 1 (rendezvous, the strictest case), and with the plan's number.
+// Threads: pure. Blocking: none.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace hadal {
+
+struct ScheduleCheckOptions {
+  int outstanding_sends = 1;  // k: sends of a channel posted and not received; also the size of the receive ring
+  bool forward_only = false;  // a validation program: no backward, no tail
+};
+
+struct ScheduleReport {
+  std::vector<std::vector<int>> peak_live;  // [S][v] most micro-batches live on the chunk at once
+  std::vector<int> peak_live_of_rank;  // [S] most live at once on all of a rank's chunks together, ≤ the sum above
+};
+
+// Errors, naming rank, instruction and what was expected:
+//   InvalidArgument     malformed: missing, twice, out of order, used before it is received, …
+//   ResourceExhausted   a channel holds more inputs than its receive ring
+//   FailedPrecondition  deadlock: the cycle of ranks that wait for each other
+absl::StatusOr<ScheduleReport> CheckSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                                             const ScheduleCheckOptions& options);
+
+}  // namespace hadal

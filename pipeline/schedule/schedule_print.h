@@ -1,0 +1,33 @@
+// Draws a schedule as text for `hadal schedule print`: one row per rank, one column per unit of time.
+//
+//   rank 0  F0 F1 .  .  B0 -- B1 --
+//   rank 1  .  F0 F1 B0 -- B1 -- .
+//
+// F3 is the forward of micro-batch 3, B3 its backward, "--" a backward's later units, "." idle time. With several
+// chunks a letter follows: F3b is micro-batch 3 on the rank's second chunk (from the 27th chunk on a number: F3:26). Of
+// a long timeline only the beginning and the end are shown, of many ranks the first and the last; the drawing says how
+// many are left out. Times come from a replay with forward = 1 unit and free transfers. Threads: pure. Blocking: none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace hadal {
+
+struct SchedulePrintOptions {
+  int backward_units = 2;  // a backward takes as long as this many forwards
+  int outstanding_sends = 1;
+  bool forward_only = false;
+  int max_columns = 48;  // units of time shown, ≥ 2
+  int max_ranks = 32;    // rows shown, ≥ 2
+};
+
+// Returns the drawing; every line ends with '\n'. The last line states the makespan and the idle share.
+// Errors: ReplaySchedule's; InvalidArgument for options out of range.
+absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                                         const SchedulePrintOptions& options);
+
+}  // namespace hadal

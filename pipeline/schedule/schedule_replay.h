@@ -1,0 +1,70 @@
+// Replays a schedule with costs: when each compute starts and ends, how long the step takes, how long each rank idles.
+//
+// Model: forward and backward take their global chunk's seconds. Send i of a channel starts when the rank reaches it
+// and message i - k has been received (k = outstanding sends; a full ring blocks). A link connects two ranks and
+// carries one message at a time in each direction, in the order posted. It is held for held_seconds per message, which
+// arrives latency_seconds later; if sender and receiver are the same rank, it arrives at once. A receive waits for the
+// arrival. Copies and the tail take no time; the caller adds the optimizer's time. The result depends only on programs
+// and costs, not on the order of replaying (schedule_run.h): each direction of a link has one sender, and its sends are
+// in program order.
+//
+// Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473,
+// sections 2.2.1-2.2.2):
+//   bubble / makespan = (S-1) / (v·M + S-1)        bubble / compute = (S-1) / (v·M)
+// This holds for GPipe and for 1F1B with v = 1 for every M; with v > 1 if S divides M. Otherwise use the replay.
+// Threads: pure. Blocking: none.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace hadal {
+
+// Cost of a message between two ranks.
+struct LinkCost {
+  double held_seconds = 0;     // how long the link can carry nothing else: bytes / bandwidth
+  double latency_seconds = 0;  // from then until the message arrives
+};
+
+struct ReplayCosts {
+  std::vector<double> forward_seconds;   // [G] by global chunk
+  std::vector<double> backward_seconds;  // [G]
+  std::vector<LinkCost> links;           // [G - 1] by border, the same in both directions; empty: free
+};
+// The same cost for every global chunk, and free links.
+ReplayCosts EqualCosts(const ScheduleShape& shape, double forward_seconds, double backward_seconds);
+
+struct ReplayOptions {
+  int outstanding_sends = 1;
+  bool forward_only = false;
+};
+
+// One forward or backward.
+struct ComputeSpan {
+  Instruction instruction;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+
+struct Replay {
+  double makespan_seconds = 0;
+  std::vector<double> busy_seconds;             // [S] compute
+  std::vector<double> blocked_seconds;          // [S] the part of the idle time spent waiting for a free send buffer
+  std::vector<double> link_busy_seconds;        // [2·S] a rank's link to the next rank, and to the previous one
+  std::vector<std::vector<ComputeSpan>> spans;  // [S] in order of time
+
+  // Idle share of all ranks' time, 0 … 1.
+  double BubbleFraction() const;
+};
+
+// Errors: CheckSchedule's; InvalidArgument when costs are not G finite numbers ≥ 0, or links neither G - 1 nor none.
+absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
+                                      const ReplayCosts& costs, const ReplayOptions& options);
+
+// The formula above (bubble / makespan); nullopt where it does not hold.
+std::optional<double> AnalyticBubbleFraction(ScheduleKind kind, const ScheduleShape& shape);
+
+}  // namespace hadal

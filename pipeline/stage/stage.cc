@@ -1,0 +1,51 @@
+#include "pipeline/stage/stage.h"
+
+#include "pipeline/plan/slice_ownership.h"
+
+namespace hadal {
+
+Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
+             ArenaLayout& layout)
+    : plan_(plan),
+      stream_(stream),
+      parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
+      workspace_(plan, pipeline.capacity, stream, purpose, layout) {
+  const bool trains = purpose == Purpose::kTraining;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),
+                         .last = pipeline.last_sublayer(rank, c),
+                         .slots = trains ? pipeline.peak_live[rank][c] : 1,
+                         .recompute_every = trains ? pipeline.recompute_every : 1,
+                         .purpose = purpose,
+                         .on_device = stream.kind() != DeviceKind::kCpu,
+                         .graphs = pipeline.graphs,
+                         .replicas = pipeline.grid.replicas,
+                         .inputs_on_device = pipeline.device_transfers};
+    chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
+  }
+  shared_.Reserve(plan, pipeline.capacity, purpose, layout);
+}
+
+std::vector<int32_t> Stage::Sublayers(const PipelinePlan& pipeline, int rank) {
+  std::vector<int32_t> sublayers;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    for (int32_t s = pipeline.first_sublayer(rank, c); s < pipeline.last_sublayer(rank, c); ++s) sublayers.push_back(s);
+  }
+  return sublayers;
+}
+
+int64_t Stage::graph_bytes() const {
+  int64_t bytes = 0;
+  for (const std::unique_ptr<Chunk>& chunk : chunks_)
+    bytes += chunk->graphs() == nullptr ? 0 : chunk->graphs()->bytes();
+  return bytes;
+}
+
+void Stage::Bind(const Arena& arena) {
+  parameters_.Bind(arena);
+  workspace_.Bind(arena);
+  shared_.Bind(arena);
+  for (std::unique_ptr<Chunk>& chunk : chunks_) chunk->Bind(arena);
+}
+
+}  // namespace hadal

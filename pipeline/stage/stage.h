@@ -1,0 +1,59 @@
+// A Stage is what one rank computes with: parameters, gradients, its chunks' activations and scratch. It does not
+// communicate. (The moments are in stage_state.h; rank_parts.h holds everything together.)
+//
+// The constructor reserves memory in an ArenaLayout, which is all that `hadal plan` needs; Bind attaches the memory
+// later. Thread safety: one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "layers/parameter_store.h"
+#include "layers/purpose.h"
+#include "layers/sublayer_context.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/stage/chunk.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+class Stage {
+ public:
+  // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
+  Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
+        ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  const ModelPlan& plan() const { return plan_; }
+  const Stream& stream() const { return stream_; }
+  const ParameterStore& parameters() const { return parameters_; }
+  Chunk& chunk(int index) { return *chunks_[index]; }
+  int chunks() const { return static_cast<int>(chunks_.size()); }
+
+  // Device memory that the chunks' graphs take, approximately.
+  int64_t graph_bytes() const;
+
+  // The context in which a chunk of this stage computes `batch`.
+  SublayerContext Context(const PackedBatch& batch, const StepScalars& scalars,
+                          const std::function<void()>* progress) const {
+    return {.stream = stream_,
+            .parameters = parameters_,
+            .workspace = workspace_,
+            .batch = batch,
+            .scalars = scalars,
+            .progress = progress};
+  }
+
+ private:
+  static std::vector<int32_t> Sublayers(const PipelinePlan& pipeline, int rank);
+
+  const ModelPlan& plan_;
+  Stream stream_;
+  ParameterStore parameters_;
+  Workspace workspace_;
+  SharedActivations shared_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+};
+
+}  // namespace hadal

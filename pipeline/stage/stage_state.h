@@ -1,0 +1,89 @@
+// StageState is the state of one stage's parameters on one rank, slice by slice: weights, gradients, and the Adam
+// moments that this rank keeps.
+//
+// Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): a replica keeps the moments of the slices it owns
+// (slice_ownership.h), 8 bytes per element. For weights that products read rounded, it also keeps only its own fp32
+// masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica keeps all. Gradients, and weights
+// as kernels read them, are complete on every replica:
+//
+//   bytes an element, R replicas      fp32 run     bf16 run, read by products   bf16 run, read by other kernels
+//   not sharded                       16           2 + 4 + 12 = 18              16
+//   sharded                           8 + 8/R      2 + 4 + 12/R                 8 + 8/R
+//
+// Norms, updates, reductions and checkpoints all iterate over this one list of slices.
+// Thread safety: read-only after Bind; callers share the buffers as they see fit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layers/parameter_store.h"
+#include "layers/purpose.h"
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/arena.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+struct StateSlice {
+  int32_t parameter = 0;
+  int64_t slice = 0;
+  int owner = 0;  // replica
+  int64_t elements = 0;
+  Vector weight;               // fp32; empty if another replica keeps it
+  VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`
+  Vector gradient;             // of a tied table: its first use's, which TiedTables::ReduceGradients makes the sum
+  Vector first_moment, second_moment;  // empty if another replica keeps them
+
+  bool is_rounded() const { return !rounded.empty(); }
+  // The weight as kernels read it.  [1, elements]
+  AnyMatrix as_read() const {
+    return is_rounded() ? AnyMatrix(MatrixOf<BFloat16>(rounded.data, 1, elements)) : Matrix(weight.data, 1, elements);
+  }
+};
+
+class StageState {
+ public:
+  // Reserves the moments and the save buffer. For inference there are no gradients and no moments.
+  StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
+  // `parameters`: the stage's, bound.
+  void Bind(const Arena& arena, const ParameterStore& parameters);
+
+  const ModelPlan& plan() const { return plan_; }
+  // Every slice whose first use is on this stage, ascending by (parameter, slice).
+  std::span<const StateSlice> slices() const { return slices_; }
+  // The slices that this replica owns.
+  std::span<const StateSlice> owned() const { return owned_; }
+  // The slices that this replica updates, because it has their moments: the owned ones if sharded, else all.
+  std::span<const StateSlice> updated() const { return sharded_ ? owned_ : slices_; }
+  bool sharded() const { return sharded_; }
+  // Whether each replica keeps masters only of its own slices. After a load every replica then has its part, and the
+  // rounded weights must be gathered.
+  bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
+  // Host memory for a part of the owned slices' weights and moments while they are being saved
+  // (checkpoint/background_file.h): as much as they take, but at most PipelinePlan::save_buffer_bytes.  [floats]
+  Vector save_buffer() const { return save_buffer_; }
+  // The device that holds the slices; null: host memory.
+  Device* device() const { return device_; }
+  // Bytes of Adam's two moments on this rank.
+  int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
+
+ private:
+  void ListOwned();
+
+  const ModelPlan& plan_;
+  Purpose purpose_;
+  bool sharded_;
+  int replica_;
+  std::vector<StateSlice> slices_;
+  std::vector<StateSlice> owned_;       // the owned ones of slices_
+  std::vector<int64_t> moment_places_;  // [slices_] offset in floats; −1: another replica keeps them
+  int64_t moment_floats_ = 0;           // of each of the two moments
+  int64_t buffer_floats_ = 0;
+  ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;
+  Vector save_buffer_;
+  Device* device_ = nullptr;
+};
+
+}  // namespace hadal

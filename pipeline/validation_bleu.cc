@@ -1,0 +1,55 @@
+#include "pipeline/validation_bleu.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+
+ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences,
+                               const ModelPlan& plan, const PipelinePlan& pipeline, absl::Duration timeout)
+    : plan_(plan), timeout_(timeout), vocabularies_(std::move(vocabularies)) {
+  HADAL_CHECK(pipeline.decoder.has_value());
+  HADAL_CHECK_GE(sentences, 1);
+  const int64_t count = std::min(sentences, corpus.size());
+  const auto longest = static_cast<size_t>(pipeline.decode_capacity.longest_source - 1);
+  for (int64_t i = 0; i < count; ++i) {
+    const SampleView sample = corpus.sample(i * corpus.size() / count);
+    std::vector<int32_t> source(sample.prefix.begin(), sample.prefix.end());
+    source.insert(source.end(), sample.source.begin(), sample.source.end());
+    if (source.empty() || source.size() > longest) {
+      ++skipped_;
+      continue;
+    }
+    sources_.push_back(std::move(source));
+    references_.push_back(vocabularies_.target.Decode(sample.target));
+  }
+}
+
+absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, int64_t update) {
+  if (sources_.empty()) return TranslatedValidation();
+  if (decoder_ == nullptr) {
+    HADAL_CHECK(engine.decoder() != nullptr);
+    decoder_ = Decoder::Over(plan_, engine.stage().parameters(), engine.stage().stream(), engine.grid().pipeline(),
+                             *engine.decoder(), timeout_);
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations, decoder_->Translate(sources_, update));
+  hypotheses_.clear();
+  for (const Translation& translation : translations) {
+    hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));
+  }
+  HADAL_ASSIGN_OR_RETURN(const BleuScore bleu, CorpusBleu(hypotheses_, {references_}));
+  TranslatedValidation result{.bleu = bleu.score, .sample = SampleOf(next_sample_)};
+  next_sample_ = (next_sample_ + 1) % sources_.size();
+  return result;
+}
+
+std::string ValidationBleu::SampleOf(size_t sentence) const {
+  return absl::StrCat("source:     ", vocabularies_.source.Decode(sources_[sentence]),
+                      "\nreference:  ", references_[sentence], "\nhypothesis: ", hypotheses_[sentence]);
+}
+
+}  // namespace hadal

@@ -1,0 +1,65 @@
+// ValidationBleu computes BLEU on validation sentences, translated with a run's current weights: the validator's hook
+// (validator.h).
+//
+// The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
+// length), and compare them with their targets. The target vocabulary turns both into text; what it lacks is "<unk>" on
+// both sides. Training's state does not change. Every replica translates all of them, with the same result.
+// Memory: the engine's decoder, in the training run's arena, over the scratch of a step. On a device, products are in
+// the run's precision and read the same weights as training's forward: in bf16 the fp32 masters are read only where
+// training's forward reads them.
+// Threads: one per rank. Blocking: all ranks call it together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pipeline/decode/decoder.h"
+#include "pipeline/engine/engine.h"
+#include "runtime/data/bleu.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/corpus_vocabulary.h"
+
+namespace hadal {
+
+// The result of a validation's translations.
+struct TranslatedValidation {
+  std::optional<double> bleu;  // [0, 100]; nullopt if all sentences were left out
+  std::string sample;  // one translation for people to read: source, reference and hypothesis, a line each; or empty
+};
+
+class ValidationBleu {
+ public:
+  // Empty sources and those longer than pipeline.decoder's longest are left out; skipped() counts them.
+  // `plan` and `pipeline` are the engine's and must outlive the object.  REQUIRES: sentences ≥ 1, pipeline.decoder.
+  ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
+                 const PipelinePlan& pipeline, absl::Duration timeout);
+
+  // Returns the same on every rank. `update` as in Decoder::Translate. Pass the same engine in every call. Each call's
+  // sample is the next sentence.
+  absl::StatusOr<TranslatedValidation> operator()(Engine& engine, int64_t update);
+
+  int64_t sentences() const { return static_cast<int64_t>(sources_.size()); }
+  int64_t skipped() const { return skipped_; }
+  const std::vector<std::string>& references() const { return references_; }
+  // The latest translations, in the order of the corpus.
+  const std::vector<std::string>& hypotheses() const { return hypotheses_; }
+
+ private:
+  std::string SampleOf(size_t sentence) const;
+
+  const ModelPlan& plan_;
+  absl::Duration timeout_;
+  CorpusVocabularies vocabularies_;
+  std::vector<std::vector<int32_t>> sources_;
+  std::vector<std::string> references_, hypotheses_;
+  int64_t skipped_ = 0;
+  size_t next_sample_ = 0;  // index in sources_
+  std::unique_ptr<Decoder> decoder_;
+};
+
+}  // namespace hadal

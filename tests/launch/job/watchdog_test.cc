@@ -1,0 +1,142 @@
+#include "launch/job/watchdog.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/clock.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kHang = absl::Seconds(60);
+
+// What a watchdog says, on its own thread.
+class Said {
+ public:
+  Watchdog::Say Listener() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      text_ += line + "\n";
+    };
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  // However late a thread of a busy machine is.
+  void AwaitWord() const {
+    for (const absl::Time start = absl::Now(); text().empty() && absl::Now() - start < kHang;) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
+// Rank 0 waits for a message under a watchdog of `timeout`; rank 1 sends it after `pause`. What the watchdog says.
+std::string Watch(absl::Duration timeout, const std::function<void(const Said&)>& pause) {
+  Said said;
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    char byte = 0;
+    if (communicator.rank() == 1) {
+      pause(said);
+      HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(&byte, 1, 0, 7));
+      return communicator.Wait(send, absl::Now() + kHang, "a test");
+    }
+    ProgramPlace place;
+    place.Set(12, 4, 9, {.operation = Operation::kReceiveForward, .chunk = 1, .micro_batch = 3});
+    const Watchdog watchdog(communicator, place, timeout, said.Listener());
+    HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
+    return communicator.Wait(receive, absl::Now() + kHang, "the morning post");
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return said.text();
+}
+
+TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
+  const std::string said = Watch(absl::Milliseconds(100), [](const Said& said) {
+    said.AwaitWord();
+    absl::SleepFor(absl::Milliseconds(500));  // time to say it again
+  });
+  EXPECT_THAT(said, AllOf(HasSubstr("watchdog [rank 0]: waiting for"), HasSubstr("receive from rank 1, tag 7"),
+                          HasSubstr("for the morning post"),
+                          HasSubstr("step 12, instruction 5 of 9: receive_forward(chunk 1, micro-batch 3)")));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "one wait is reported once:\n" << said;
+}
+
+// Far longer than its patience of 0.1 s, and no instruction takes that long, unless this machine is too busy.
+TEST(WatchdogTest, IsSilentWhileARankGetsOn) {
+  Said said;
+  InProcessWorld world(1);
+  ProgramPlace place;
+  double longest = 0;
+  {
+    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(200), said.Listener());
+    place.Set(0, 0, 4, {});
+    for (const Stopwatch watch; watch.Seconds() < 0.5;) {
+      const double since = place.since_seconds().value();
+      absl::SleepFor(absl::Milliseconds(5));
+      place.Set(0, 1, 4, {});
+      longest = std::max(longest, place.since_seconds().value() - since);
+    }
+  }
+  EXPECT_TRUE(said.text().empty() || longest >= 0.1) << said.text();
+}
+
+TEST(WatchdogTest, SaysThatARankIsBusy) {
+  Said said;
+  InProcessWorld world(1);
+  ProgramPlace place;
+  EXPECT_EQ(place.Describe(), "before the first step");
+  {
+    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), said.Listener());
+    place.Set(0, 0, 4, {});
+    said.AwaitWord();
+  }
+  EXPECT_THAT(said.text(), HasSubstr("busy for"));
+}
+
+// No memory for a line, say: neither the run nor the watchdog ends by it.
+TEST(WatchdogTest, WhatItCannotSayDoesNotEndTheRun) {
+  InProcessWorld world(1);
+  ProgramPlace place;
+  std::atomic<int> tries = 0;
+  const auto await = [&tries](int count) {
+    for (const absl::Time start = absl::Now(); tries < count && absl::Now() - start < kHang;) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  };
+  ::testing::internal::CaptureStderr();
+  {
+    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), [&](const std::string& /*line*/) {
+      if (++tries == 1) throw std::bad_alloc();
+      throw 7;
+    });
+    place.Set(0, 0, 4, {});
+    await(1);
+    place.Set(0, 1, 4, {});  // it has got on, and stands again
+    await(2);
+  }
+  EXPECT_EQ(tries, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("watchdog [rank 0]: this rank does not get on"), HasSubstr("bad_alloc"),
+                    HasSubstr("an exception without words")));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,57 @@
+#include "launch/train/training_sinks.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "launch/job/exit_code.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainingSinksTest : public ::testing::Test {
+ protected:
+  std::string run() const { return directory_ / "run"; }
+  std::string Log() const { return Contents(run() + "/logs/rank_00003.log"); }
+
+  const TemporaryDirectory directory_;
+  TrainingSinks sinks_{{.version = "0.1.0", .rank = 3, .ranks = 8}, directory_ / "run"};
+};
+
+TEST_F(TrainingSinksTest, AnErrorBeforeTheLogIsOpenIsLogged) {
+  sinks_.Tell("warning: the driver is old");
+  EXPECT_FALSE(sinks_.is_open());
+  sinks_.LogEnd(kExitError, "the GPU is full");
+  EXPECT_THAT(Log(),
+              AllOf(HasSubstr("Z start: hadal 0.1.0, rank 3 of 8 on "), HasSubstr("Z warning: the driver is old\n"),
+                    HasSubstr("Z end: exit code 1: the GPU is full\n"), Not(HasSubstr("stage"))));
+}
+
+TEST_F(TrainingSinksTest, AConfigErrorMakesNoRunDirectory) {
+  sinks_.LogEnd(kExitUsage, "model.heads = 7 is not allowed");
+  EXPECT_FALSE(std::filesystem::exists(run()));
+}
+
+TEST_F(TrainingSinksTest, AConfigErrorIsLoggedInARunDirectoryThatIsThere) {
+  std::filesystem::create_directory(run());
+  sinks_.LogEnd(kExitUsage, "model.heads = 7 is not allowed");
+  EXPECT_THAT(Log(), HasSubstr("Z end: exit code 2: model.heads = 7 is not allowed\n"));
+}
+
+TEST_F(TrainingSinksTest, WhereNothingCanBeWrittenNothingIs) {
+  SetContents(run(), "a file");
+  sinks_.LogEnd(kExitError, "the GPU is full");
+  EXPECT_EQ(Contents(run()), "a file");
+}
+
+TEST_F(TrainingSinksTest, AnOpenLogSaysWhichPartTheRankHas) {
+  ASSERT_TRUE(sinks_.Open({.stages = 4, .replicas = 2}, "", 0).ok());
+  EXPECT_TRUE(sinks_.is_open());
+  EXPECT_THAT(Log(), HasSubstr("rank 3 of 8 (stage 1 of 4, replica 1 of 2) on "));
+}
+
+}  // namespace
+}  // namespace hadal

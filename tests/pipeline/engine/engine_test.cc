@@ -1,0 +1,135 @@
+// What the engine's one loop makes of a peer that breaks its word, and what runs beside a step's last backward.
+#include "pipeline/engine/engine.h"
+#include "layers/purpose.h"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/data/sampling_order.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/pipeline_run.h"
+#include "tests/support/emulated_device.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kHang = absl::Seconds(30);
+constexpr int kReadyTag = 30000;
+
+// Stage 0 of two; in place of the other stage somebody who sends gradients that are too long, before anything has been
+// asked for.
+absl::Status TracedStepBesideABadPeer() {
+  const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = 50}));
+  const BatchOptions batch{.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {}, 2));
+  const int tag = ChannelOf(pipeline.shape, 0, {Operation::kReceiveBackward, 0, 0}).number;
+  const Corpus corpus = RandomCorpus(40, 10, 50, 3);
+  HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
+                         SamplingOrder::Create(corpus, {.seed = 1, .capacity = {32, 32}, .micro_batches_per_step = 2}));
+  absl::Status outcome;
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    char ready = 0;
+    if (communicator.rank() == 1) {
+      static const std::vector<std::byte> long_message(int64_t{1} << 20);
+      HADAL_RETURN_IF_ERROR(communicator.Send(long_message.data(), std::ssize(long_message), /*peer=*/0, tag).status());
+      HADAL_ASSIGN_OR_RETURN(CommRequest word, communicator.Send(&ready, 1, /*peer=*/0, kReadyTag));
+      return communicator.Wait(word, absl::Now() + kHang, "word");
+    }
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
+                                                              .pipeline = pipeline,
+                                                              .stream = Stream::Cpu(1),
+                                                              .purpose = Purpose::kTraining,
+                                                              .world = communicator,
+                                                              .timeout = kHang}));
+    HADAL_ASSIGN_OR_RETURN(CommRequest word, communicator.Receive(&ready, 1, /*peer=*/1, kReadyTag));
+    HADAL_RETURN_IF_ERROR(communicator.Wait(word, absl::Now() + kHang, "word"));
+    engine->trace().Reserve(1000);
+    engine->trace().Start(0);
+    const StepBatches batches = order.At(0);
+    outcome = engine->TrainingStep(batches.micro_batches, {.seed = 1, .gradient_scale = 1}, {}).status();
+    return absl::OkStatus();
+  });
+  return status.ok() ? outcome : status;
+}
+
+// Found between two sublayers of the forward: the step must end with it, not with the next instruction's discovery that
+// communication has ended.
+TEST(Engine, AnErrorFoundBesideTheComputationIsTheStepsError) {
+  const absl::Status status = TracedStepBesideABadPeer();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("longer than the receive"));
+  EXPECT_EQ(status.message().find("earlier error"), std::string::npos) << status;
+}
+
+// What one replica's trace says of a step whose backward is its last: when it ended, and which of its own sums could
+// begin before.
+struct Overlap {
+  double backward_end = 0;
+  int sums = 0, sums_before = 0;
+};
+
+Overlap OverlapIn(std::span<const TraceEvent> events) {
+  Overlap overlap;
+  for (const TraceEvent& event : events) {
+    if (event.kind == TraceKind::kBackward) overlap.backward_end = event.end_seconds;
+  }
+  for (const TraceEvent& event : events) {
+    if (event.kind != TraceKind::kReplicaGradients) continue;
+    ++overlap.sums;
+    overlap.sums_before += event.begin_seconds < overlap.backward_end;
+  }
+  return overlap;
+}
+
+// On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its
+// beginning are there.
+TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
+  // Several messages' worth of gradients.
+  const ModelPlan plan = ModelPlan::Make(SmallModel(
+      ResidualMethod::kDeepNorm, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 128, .vocabulary = 50}));
+  const BatchOptions batch{.micro_batches = 2, .source_tokens = 8, .target_tokens = 8};
+  Overlap overlaps[2];
+  double launches[2];  // of a step that is launched one by one, and of one that is not
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    const int rank = communicator.rank();
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {.replicas = 2}, 2, rank));
+    EmulatedDevice device(rank);
+    const Stream stream = Stream::On(device, 1);
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
+                                                              .pipeline = pipeline,
+                                                              .stream = stream,
+                                                              .purpose = Purpose::kTraining,
+                                                              .world = communicator,
+                                                              .timeout = kHang}));
+    const Corpus corpus = RandomCorpus(40, 1, 50, 3);
+    HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
+                           SamplingOrder::Create(corpus, {.seed = 1, .capacity = {8, 8}, .micro_batches_per_step = 2}));
+    engine->trace().Reserve(1000);
+    for (int step = 0; step < 3; ++step) {
+      if (step == 2) engine->trace().Start(step);
+      const StepBatches batches = order.At(step);
+      HADAL_ASSIGN_OR_RETURN(
+          const StepResult result,
+          engine->TrainingStep(batches.micro_batches, {.seed = 1, .step = step, .gradient_scale = 1}, {}));
+      if (rank == 0 && step != 1) launches[step / 2] = result.times.launches;
+    }
+    overlaps[rank] = OverlapIn(engine->trace().events());
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_LT(launches[1], launches[0] / 2) << "no graphs";
+  EXPECT_GT(overlaps[0].sums + overlaps[1].sums, 2);
+  EXPECT_GT(overlaps[0].sums_before + overlaps[1].sums_before, 0) << "all gradients left at the end";
+}
+
+}  // namespace
+}  // namespace hadal::testing

@@ -1,0 +1,123 @@
+// What a memory limit makes of a pipeline's recomputation; its words, depths and devices:
+// tests/tools/plan/plan_report_test.cc, tests/integration/device_plan_test.cc.
+#include "pipeline/engine/memory_fit.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "gtest/gtest.h"
+#include "layers/method_presets.h"
+#include "layers/purpose.h"
+#include "pipeline/engine/rank_parts.h"
+
+namespace hadal {
+namespace {
+
+constexpr BatchOptions kBatch{.micro_batches = 4, .source_tokens = 64, .target_tokens = 64};
+constexpr int kRanks = 2;
+
+class MemoryFitTest : public ::testing::Test {
+ protected:
+  MemoryFitTest() : plan_(ModelPlan::Make(Model())) {}
+
+  static ModelOptions Model() {
+    ModelOptions model{.encoder_layers = 6,
+                       .decoder_layers = 6,
+                       .d_model = 16,
+                       .d_ff = 64,
+                       .heads = 2,
+                       .source_vocabulary = 50,
+                       .target_vocabulary = 50,
+                       .max_positions = 64};
+    ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
+    return model;
+  }
+  absl::StatusOr<PipelinePlan> Fit(const PipelineOptions& options, int64_t limit_bytes, int rank = 0) const {
+    return MakeFittingPlan(plan_, kBatch, options, kRanks, rank, {.memory_limit_bytes = limit_bytes}, stream_);
+  }
+  // Of the fullest rank, with recomputation every `k` sublayers.
+  int64_t Bytes(int32_t k) const {
+    const PipelinePlan pipeline = MakePipelinePlan(plan_, kBatch, {.recompute_every = k}, kRanks).value();
+    const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, pipeline, stream_).value();
+    int64_t most = 0;
+    for (const ArenaLayout& layout : layouts) {
+      most = std::max(most, LimitedBytes(layout, DeviceKind::kCpu));
+    }
+    return most;
+  }
+
+  const ModelPlan plan_;
+  const Stream stream_ = Stream::Cpu(1);
+};
+
+TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
+  for (const int32_t k : {0, 3}) {
+    const absl::StatusOr<PipelinePlan> pipeline = Fit({.recompute_every = k}, 0);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    EXPECT_EQ(pipeline->recompute_every, k);
+  }
+  EXPECT_EQ(Fit({.recompute_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(MemoryFitTest, ALimitIsHeldToTheByte) {
+  for (const int32_t k : {0, 3}) {
+    ASSERT_TRUE(Fit({.recompute_every = k}, Bytes(k)).ok());
+    EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k))->recompute_every, k);
+    EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+}
+
+// "0.00 GiB" would be no help.
+TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
+  const std::string message(Fit({}, Bytes(0) - 1).status().message());
+  EXPECT_EQ(message.find("GiB"), std::string::npos) << message;
+  EXPECT_NE(
+      message.find(absl::StrFormat(" needs %.1f MiB (%d bytes)", static_cast<double>(Bytes(0)) / (1 << 20), Bytes(0))),
+      std::string::npos)
+      << message;
+}
+
+TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
+  const PipelineOptions automatic{.recompute_auto = true};
+  const int64_t without = Bytes(0);
+  EXPECT_EQ(Fit(automatic, without)->recompute_every, 0);
+  const absl::StatusOr<PipelinePlan> tighter = Fit(automatic, without - 1);
+  ASSERT_TRUE(tighter.ok()) << tighter.status();
+  EXPECT_GT(tighter->recompute_every, 0);
+  EXPECT_LT(Bytes(tighter->recompute_every), without);
+  const int64_t least = Bytes(tighter->recompute_every);
+  for (const int32_t k : {1, 2, 3, 4, 6, 8, 12, 16, 24}) EXPECT_GE(Bytes(k), least) << k;
+  EXPECT_EQ(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute_every, 0);
+  EXPECT_EQ(Fit(automatic, least)->recompute_every, tighter->recompute_every);
+  EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
+  const PipelineOptions options{.replicas = kRanks, .recompute_auto = true};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const absl::StatusOr<PipelinePlan> pipeline = Fit(options, int64_t{1} << 40, rank);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    EXPECT_EQ(pipeline->replica, rank);
+  }
+}
+
+// In the order of the world's ranks, however stages and replicas are placed on them.
+TEST_F(MemoryFitTest, LayoutsAreThoseOfTheWorldsRanks) {
+  for (const Placement placement : {Placement::kReplicasTogether, Placement::kStagesTogether}) {
+    const PipelinePlan first =
+        MakePipelinePlan(plan_, kBatch, {.stages = 2, .replicas = 2, .placement = placement}, 4).value();
+    const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, first, stream_).value();
+    ASSERT_EQ(layouts.size(), 4u);
+    ASSERT_NE(layouts[0].total_bytes(), layouts[3].total_bytes());
+    for (int rank = 0; rank < 4; ++rank) {
+      const PipelinePlan own = PlanOfReplica(first, first.grid.ReplicaOf(rank)).value();
+      const RankParts parts(plan_, own, first.grid.StageOf(rank), stream_, Purpose::kTraining);
+      EXPECT_EQ(layouts[rank].total_bytes(), parts.layout.total_bytes()) << rank;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,298 @@
+// What the loop over a program's instructions promises of order, errors, and what is over when it returns. What the
+// programs compute, and what runs beside a step's last backward: engine_test.cc and tests/integration.
+#include "pipeline/engine/program_executor.h"
+
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "layers/purpose.h"
+#include "pipeline/exchange/parameter_broadcast.h"
+#include "pipeline/exchange/process_grid.h"
+#include "pipeline/schedule/instruction_event.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/sampling_order.h"
+#include "tests/support/random_corpus.h"
+#include "tests/support/small_model.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr absl::Duration kHang = absl::Seconds(30);
+constexpr absl::Duration kSoon = absl::Milliseconds(20);
+constexpr int64_t kStep = 7;
+constexpr int kMicroBatches = 3;
+
+// A language model on some stages, and a step of it.
+struct Work {
+  Work(const PipelineOptions& options, int stages)
+      : pipeline(
+            MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, stages).value()),
+        corpus(RandomCorpusFor(plan.options, 40, 10, 3)) {
+    batches = SamplingOrder::Create(corpus, {.capacity = {0, 32}, .micro_batches_per_step = kMicroBatches})
+                  .value()
+                  .At(kStep)
+                  .micro_batches;
+  }
+
+  const ModelPlan plan =
+      ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .decoder_layers = 4, .d_model = 16}));
+  const PipelinePlan pipeline;
+  const Corpus corpus;
+  std::vector<PackedBatch> batches;
+};
+
+// Of the same ranks as another one; counts how often it is moved along.
+class Counted final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  absl::StatusOr<CommRequest> Send(const void* /*data*/, int64_t /*bytes*/, int /*peer*/, int /*tag*/) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<CommRequest> Receive(void* /*data*/, int64_t /*bytes*/, int /*peer*/, int /*tag*/) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<bool> Test(CommRequest& /*request*/, int64_t* /*received_bytes*/) override {
+    return absl::UnimplementedError("");
+  }
+  void Progress() override { ++moves; }
+  void Abort(int /*exit_code*/) override {}
+
+  int moves = 0;
+};
+
+// What a rank's programs run on, put together as the engine does.
+class ExecutingRank {
+ public:
+  // `transfers`: null where it is the world's.
+  ExecutingRank(const Work& work, Communicator& world, absl::Duration timeout, Communicator* transfers = nullptr)
+      : work_(work),
+        grid_(world, work.pipeline.grid),
+        collectives_(world, timeout),
+        parts_(work.plan, work.pipeline, grid_.stage(), Stream::Cpu(1), Purpose::kTraining),
+        arena_(Arena::Allocate(parts_.layout).value()),
+        tail_(work.plan, work.pipeline, parts_, collectives_, timeout),
+        executor_({.pipeline = work.pipeline,
+                   .stage = grid_.stage(),
+                   .parts = parts_,
+                   .tail = tail_,
+                   .world = world,
+                   .transfers = transfers != nullptr ? *transfers : world,
+                   .trace = trace_,
+                   .timeout = timeout}) {
+    PrepareComputeThread();
+    EXPECT_TRUE(parts_.Bind(arena_, grid_, grid_, timeout, trace_).ok());
+    trace_.Reserve(1000);
+  }
+
+  // The weights that a seed gives.  REQUIRES: one stage.
+  void Initialize() {
+    EXPECT_TRUE(
+        InitializeParameters(work_.pipeline, parts_.stage.parameters(), 1, Stream::Cpu(1), grid_.pipeline(), kHang)
+            .ok());
+  }
+  absl::Status Train(StepResult& result) {
+    tail_.Begin({.learning_rate = 1e-3}, 1);
+    EXPECT_TRUE(parts_.reduction.Begin().ok());
+    return executor_.Run(work_.pipeline.programs[grid_.stage()],
+                         {.batches = work_.batches, .scalars = {.seed = 1, .step = kStep, .gradient_scale = 1e-2f}},
+                         result);
+  }
+  // Forward only, over the first `count` micro-batches.
+  absl::Status Evaluate(int count, StepResult& result, std::vector<float>* row_nll = nullptr) {
+    ScheduleShape shape = work_.pipeline.shape;
+    shape.micro_batches = count;
+    return executor_.Run(MakeForwardSchedule(shape, grid_.stage()).value(),
+                         {.batches = std::span(work_.batches).first(count),
+                          .scalars = {.seed = 1, .step = kStep, .training = false},
+                          .row_nll = row_nll},
+                         result);
+  }
+
+  ProgramExecutor& executor() { return executor_; }
+  TraceBuffer& trace() { return trace_; }
+
+ private:
+  const Work& work_;
+  ProcessGrid grid_;
+  Collectives collectives_;
+  RankParts parts_;
+  Arena arena_;
+  StepTail tail_;
+  TraceBuffer trace_;
+  ProgramExecutor executor_;
+};
+
+// Two chunks on one rank, which sends to itself.
+class OneRankTest : public ::testing::Test {
+ protected:
+  OneRankTest() { rank_.Initialize(); }
+
+  const Work work_{{.chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B}, 1};
+  InProcessWorld world_{1};
+  Counted transfers_;
+  ExecutingRank rank_{work_, world_.communicator(0), kHang, &transfers_};
+};
+
+TEST_F(OneRankTest, ExecutesTheInstructionsInTheirOrder) {
+  using Line = std::tuple<TraceKind, int, int, int>;
+  std::vector<Line> expected, seen;
+  const RankProgram& program = work_.pipeline.programs[0];
+  for (const Instruction& instruction : program) {
+    const TraceEvent event = EventOf(instruction, work_.pipeline.shape, 0, work_.batches);
+    expected.emplace_back(event.kind, event.chunk, event.micro_batch, event.channel);
+  }
+  expected.emplace_back(TraceKind::kDrain, -1, -1, -1);
+  StepResult result;
+  ASSERT_TRUE(rank_.Evaluate(1, result).ok());
+  const double nll = rank_.executor().losses()[0].nll;
+  rank_.trace().Start(kStep);
+  const absl::Status status = rank_.Train(result);
+  ASSERT_TRUE(status.ok()) << status;
+  rank_.trace().Stop();
+  for (const TraceEvent& event : rank_.trace().events()) {
+    if (event.kind == TraceKind::kArrival) continue;  // beside the instructions
+    seen.emplace_back(event.kind, event.chunk, event.micro_batch, event.channel);
+  }
+  EXPECT_THAT(seen, ElementsAreArray(expected));
+  EXPECT_TRUE(result.applied);
+  EXPECT_THAT(rank_.executor().losses(), SizeIs(kMicroBatches));
+  EXPECT_EQ(rank_.executor().place().Describe(),
+            absl::StrCat("step 7, instruction ", program.size(), " of ", program.size(), ": distribute_tied_weights"));
+  ASSERT_TRUE(rank_.Evaluate(1, result).ok());
+  EXPECT_NE(rank_.executor().losses()[0].nll, nll) << "of new weights";
+}
+
+TEST_F(OneRankTest, LossesAreThoseOfTheLastProgram) {
+  std::vector<float> row_nll = {-1};
+  StepResult result;
+  ASSERT_TRUE(rank_.Evaluate(kMicroBatches, result, &row_nll).ok());
+  ASSERT_THAT(rank_.executor().losses(), SizeIs(kMicroBatches));
+  EXPECT_EQ(row_nll.front(), -1) << "rows are appended";
+  auto row = row_nll.begin() + 1;
+  for (int m = 0; m < kMicroBatches; ++m) {
+    const LossSums& loss = rank_.executor().losses()[m];
+    ASSERT_EQ(loss.tokens, work_.batches[m].target_rows());
+    ASSERT_GE(row_nll.end() - row, loss.tokens);
+    EXPECT_NEAR(std::accumulate(row, row + loss.tokens, 0.0), loss.nll, 1e-5 * loss.nll) << m;
+    row += loss.tokens;
+  }
+  EXPECT_EQ(row, row_nll.end());
+  const LossSums first = rank_.executor().losses()[0];
+  ASSERT_TRUE(rank_.Evaluate(1, result).ok());
+  ASSERT_THAT(rank_.executor().losses(), SizeIs(1));
+  EXPECT_EQ(rank_.executor().losses()[0].nll, first.nll);
+}
+
+TEST_F(OneRankTest, TimesAreAddedToTheResults) {
+  StepResult result;
+  result.times = {
+      .forward_seconds = 1000, .backward_seconds = 2000, .wait_seconds = 3000, .communication_seconds = 4000};
+  ASSERT_TRUE(rank_.Train(result).ok());
+  const std::pair<double, double> times[] = {{result.times.forward_seconds, 1000},
+                                             {result.times.backward_seconds, 2000},
+                                             {result.times.wait_seconds, 3000},
+                                             {result.times.communication_seconds, 4000}};
+  for (const auto& [seconds, before] : times) {
+    EXPECT_GT(seconds, before);
+    EXPECT_LT(seconds, before + 500);
+  }
+}
+
+TEST_F(OneRankTest, TransfersAreMovedAlongBetweenSublayers) {
+  StepResult result;
+  ASSERT_TRUE(rank_.Evaluate(1, result).ok());
+  const auto sublayers = static_cast<int>(work_.plan.sublayers.size());
+  EXPECT_GE(transfers_.moves, sublayers);
+  transfers_.moves = 0;
+  ASSERT_TRUE(rank_.Train(result).ok());
+  EXPECT_GE(transfers_.moves, 2 * kMicroBatches * sublayers);
+}
+
+// One stage of two; the other is played by hand.
+class TwoRanksTest : public ::testing::Test {
+ protected:
+  // Of the messages of rank 1's receive or send.
+  int Tag(Operation operation) const { return ChannelOf(work_.pipeline.shape, 1, {operation, 0, 0}).number; }
+  static CommRequest Post(const absl::StatusOr<CommRequest>& request) {
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.value_or(CommRequest());
+  }
+  static bool IsDone(Communicator& communicator, CommRequest request) { return communicator.Test(request).value(); }
+  static bool IsClosed(Communicator& communicator) {
+    return communicator.Send(nullptr, 0, communicator.rank(), 0).status().code() == absl::StatusCode::kUnavailable;
+  }
+
+  const Work work_{{}, 2};
+  InProcessWorld world_{2};
+  Communicator& zero_ = world_.communicator(0);
+  Communicator& one_ = world_.communicator(1);
+  StepResult result_;
+};
+
+TEST_F(TwoRanksTest, AWaitEndsAtItsDeadlineAndNamesWhatItWaitedFor) {
+  ExecutingRank rank(work_, one_, kSoon);
+  EXPECT_EQ(rank.executor().place().Describe(), "before the first step");
+  const absl::Status status = rank.Train(result_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("receive from rank 0"), HasSubstr("activations of chunk 0, micro-batch 0")));
+  EXPECT_THAT(rank.executor().place().Describe(),
+              AllOf(HasSubstr("step 7, instruction 1 of "), HasSubstr("receive_forward(chunk 0, micro-batch 0)")));
+  EXPECT_THAT(rank.executor().losses(), IsEmpty());
+  EXPECT_TRUE(IsClosed(one_));
+}
+
+// Its receives are posted from the program's beginning on; behind an error they take nothing more.
+TEST_F(TwoRanksTest, AnErrorOfItsOwnTakesBackWhatWasPosted) {
+  const std::vector<std::byte> wrong(64);
+  const CommRequest first = Post(zero_.Send(wrong.data(), 64, 1, Tag(Operation::kReceiveForward)));
+  ExecutingRank rank(work_, one_, kHang);
+  const absl::Status status = rank.Train(result_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("activations of chunk 0, micro-batch 0: expected step 7"));
+  EXPECT_TRUE(IsDone(zero_, first));
+  EXPECT_FALSE(IsDone(zero_, Post(zero_.Send(wrong.data(), 64, 1, Tag(Operation::kReceiveForward)))));
+  EXPECT_TRUE(IsClosed(one_));
+}
+
+TEST_F(TwoRanksTest, DoesNotReturnBeforeItsSendsAreReceived) {
+  for (const bool is_received : {true, false}) {
+    InProcessWorld world(2);
+    std::vector<std::byte> place(1 << 16);
+    const auto capacity = std::ssize(place);
+    ExecutingRank rank(work_, world.communicator(0), is_received ? kHang : kSoon);
+    CommRequest received;
+    if (is_received) {
+      received = Post(world.communicator(1).Receive(place.data(), capacity, 0, Tag(Operation::kReceiveForward)));
+    }
+    const absl::Status status = rank.Evaluate(1, result_);
+    if (is_received) {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_TRUE(IsDone(world.communicator(1), received));
+      EXPECT_FALSE(IsClosed(world.communicator(0)));
+    } else {
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("activations of chunk 0, micro-batch 0"));
+    }
+    EXPECT_THAT(rank.executor().losses(), IsEmpty()) << "the head is the other rank's";
+  }
+}
+
+}  // namespace
+}  // namespace hadal::testing

@@ -1,0 +1,159 @@
+// How a model lies on its ranks, read off the plan (data_parallel_test.cc: what a plan refuses).
+#include "pipeline/plan/pipeline_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+// Sublayers: source embedding, 2 × 2 of the encoder, target embedding 5, 2 × 3 of the decoder, head 12.
+ModelPlan Plan(EmbeddingSharing sharing = EmbeddingSharing::kAll) {
+  return ModelPlan::Make({.encoder_layers = 2,
+                          .decoder_layers = 2,
+                          .d_model = 10,
+                          .d_ff = 30,
+                          .heads = 2,
+                          .source_vocabulary = 50,
+                          .target_vocabulary = 50,
+                          .max_positions = 12,
+                          .sharing = sharing});
+}
+
+constexpr BatchOptions kBatch{.micro_batches = 7, .source_tokens = 20, .target_tokens = 16};
+
+PipelinePlan PlanOf(const ModelPlan& plan, const PipelineOptions& options, int ranks, int rank = 0) {
+  return MakePipelinePlan(plan, kBatch, options, ranks, rank).value();
+}
+
+TEST(ShareOf, SharesAreConsecutiveCoverTheListAndDifferByAtMostOne) {
+  for (int count = 1; count <= 40; ++count) {
+    for (int replicas = 1; replicas <= count; ++replicas) {
+      int next = 0, fewest = count, most = 0;
+      for (int replica = 0; replica < replicas; ++replica) {
+        const Share share = ShareOf(count, replicas, replica);
+        EXPECT_EQ(share.first, next);
+        next += share.count;
+        fewest = std::min(fewest, share.count);
+        most = std::max(most, share.count);
+      }
+      EXPECT_EQ(next, count);
+      EXPECT_GE(fewest, 1);
+      EXPECT_LE(most - fewest, 1) << count << " over " << replicas;
+    }
+  }
+}
+
+TEST(PipelinePlan, EverySublayerLiesInOneChunkOfTheRankThatIsSaidToHoldIt) {
+  const ModelPlan plan = Plan();
+  const std::pair<PipelineOptions, int> layouts[] = {
+      {{}, 1}, {{}, 3}, {{}, 13}, {{.chunks = 3, .schedule = ScheduleKind::kInterleaved1F1B}, 2}, {{.replicas = 2}, 6}};
+  for (const auto& [options, ranks] : layouts) {
+    const PipelinePlan pipeline = PlanOf(plan, options, ranks);
+    std::vector<int> found(plan.sublayers.size(), 0);
+    for (int rank = 0; rank < pipeline.grid.stages; ++rank) {
+      for (int chunk = 0; chunk < pipeline.shape.chunks; ++chunk) {
+        EXPECT_LT(pipeline.first_sublayer(rank, chunk), pipeline.last_sublayer(rank, chunk));
+        for (int32_t s = pipeline.first_sublayer(rank, chunk); s < pipeline.last_sublayer(rank, chunk); ++s) {
+          EXPECT_EQ(pipeline.RankOfSublayer(s), rank);
+          ++found[s];
+        }
+      }
+    }
+    EXPECT_EQ(found, std::vector<int>(plan.sublayers.size(), 1));
+  }
+}
+
+// 2^31 bytes are 25 million rows of fp32 at width 10, twice that where a border carries the encoder's output besides.
+TEST(PipelinePlan, RefusesMessagesThatMpiCannotSend) {
+  const ModelPlan plan = Plan();
+  BatchOptions batch{.micro_batches = 2, .source_tokens = 60'000'000, .target_tokens = 60'000'000};
+  EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 1).ok()) << "one stage sends nothing";
+  EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 2, 0, {.device_transfers = true}).ok()) << "NCCL counts in 64 bits";
+  const absl::Status refused = MakePipelinePlan(plan, batch, {}, 2).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("2147483647 of an MPI message"));
+  batch.source_tokens = batch.target_tokens = 20'000'000;
+  EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 2).ok());
+}
+
+// Where the number of stages is the number of ranks the config cannot be asked.
+TEST(PipelinePlan, ASplitHasAnEntryForEachChunkButTheFirst) {
+  const ModelPlan plan = Plan();
+  EXPECT_TRUE(MakePipelinePlan(plan, kBatch, {.split = {5, 12}}, 3).ok());
+  for (const int ranks : {1, 2, 4}) {
+    const absl::Status refused = MakePipelinePlan(plan, kBatch, {.split = {5, 12}}, ranks).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                ::testing::AllOf(::testing::HasSubstr("pipeline.split has 2 entries"),
+                                 ::testing::HasSubstr(" chunks need " + std::to_string(ranks - 1))));
+  }
+}
+
+TEST(PipelinePlan, ATiedTableBelongsToItsFirstUsesStage) {
+  const ModelPlan tied = Plan(), apart = Plan(EmbeddingSharing::kNone);
+  const PipelineOptions options{.split = {5, 12}};
+  const PipelinePlan of_tied = PlanOf(tied, options, 3), of_apart = PlanOf(apart, options, 3);
+  EXPECT_EQ(of_tied.OwnerOf(tied, tied.sublayers[12].table), 0);
+  EXPECT_EQ(of_apart.OwnerOf(apart, apart.sublayers[0].table), 0);
+  EXPECT_EQ(of_apart.OwnerOf(apart, apart.sublayers[5].table), 1);
+  EXPECT_EQ(of_apart.OwnerOf(apart, apart.sublayers[12].table), 2);
+}
+
+// 7 micro-batches over 3 replicas: shares of 3, 2 and 2, so that programs differ.
+TEST(PipelinePlan, AnotherReplicasPlanIsWhatItsRanksMake) {
+  const ModelPlan plan = Plan();
+  for (const Placement placement : {Placement::kReplicasTogether, Placement::kStagesTogether}) {
+    const PipelineOptions options{.replicas = 3, .placement = placement};
+    const PipelinePlan first = PlanOf(plan, options, 6);
+    EXPECT_EQ(first.shape.micro_batches, 3);
+    for (int replica = 0; replica < 3; ++replica) {
+      const PipelinePlan made = PlanOfReplica(first, replica).value();
+      for (int stage = 0; stage < 2; ++stage) {
+        const PipelinePlan own = PlanOf(plan, options, 6, first.grid.RankOf(stage, replica));
+        EXPECT_EQ(made.replica, own.replica);
+        EXPECT_EQ(made.shape.micro_batches, own.shape.micro_batches);
+        EXPECT_EQ(made.borders, own.borders);
+        EXPECT_EQ(made.programs, own.programs);
+        EXPECT_EQ(made.peak_live, own.peak_live);
+        EXPECT_EQ(made.analytic_bubble, own.analytic_bubble);
+      }
+    }
+  }
+}
+
+TEST(CapacityOf, ALanguageModelHasNoSourceAndNoSentenceIsLongerThanItsPositions) {
+  ModelOptions model = Plan().options;
+  const ActivationCapacity pairs = CapacityOf(model, kBatch);
+  EXPECT_EQ(pairs.source_rows, 20);
+  EXPECT_EQ(pairs.target_rows, 16);
+  EXPECT_EQ(pairs.max_length, 12);
+  model.encoder_layers = 0;
+  model.max_positions = 1000;
+  const ActivationCapacity text = CapacityOf(model, kBatch);
+  EXPECT_EQ(text.source_rows, 0);
+  EXPECT_EQ(text.max_length, 16);
+}
+
+// 20 source and 16 target rows of 10, keys of 8 a query (on average 4 before it). Multiply-adds of each product,
+// written out:
+TEST(SublayerCosts, CountTheMultiplyAddsOfTheProducts) {
+  const std::vector<double> costs =
+      SublayerCosts(Plan(), {.source_rows = 20, .target_rows = 16, .max_length = 12}, /*length=*/8);
+  ASSERT_EQ(costs.size(), 13u);
+  const double projection = 10 * 10;  // of one row
+  EXPECT_DOUBLE_EQ(costs[1], 20 * (4 * projection + 8 * 10 + 8 * 10)) << "q, k, v, out; scores; output";
+  EXPECT_DOUBLE_EQ(costs[2], 20 * (10 * 30 + 30 * 10));
+  EXPECT_DOUBLE_EQ(costs[6], 16 * (4 * projection + 4 * 10 + 4 * 10)) << "causal: half of the keys";
+  EXPECT_DOUBLE_EQ(costs[7], 16 * (2 * projection + 8 * 10 + 8 * 10) + 20 * 2 * projection) << "k, v of the memory";
+  EXPECT_DOUBLE_EQ(costs[8], 16 * (10 * 30 + 30 * 10));
+  EXPECT_DOUBLE_EQ(costs[12], 16 * 10 * 50);
+}
+
+}  // namespace
+}  // namespace hadal
