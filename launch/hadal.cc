@@ -40,7 +40,7 @@ using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,           // a synthetic corpus
+    hadal::AddMakeCorpusCommand,         // a synthetic corpus
     hadal::AddPrepareCommand,            // raw text → vocabulary and token shards
     hadal::AddPlanCommand,               // stages, memory and bubble before a run
     hadal::AddTrainCommand,              // the main job

@@ -32,7 +32,7 @@ struct Layout {
 
 std::string ToString(const Layout& l) {
   return std::to_string(l.ranks) + " ranks, " + std::to_string(l.threads) + " threads, " +
-         std::string(ToString(l.schedule)) + ", " + std::to_string(l.chunks) + " chunks, checkpoint every " +
+         std::string(ToString(l.schedule)) + ", " + std::to_string(l.chunks) + " chunks, recompute every " +
          std::to_string(l.recompute_every) + (l.validate ? ", validating" : "");
 }
 

@@ -95,7 +95,7 @@ TEST(RefusedShapesDeathTest, OfResidualNorm) {
        {"!args.normed.empty.. == norm", [](auto& a) { a.normed = {}; }},
        {"!args.mean.empty.. == norm", [](auto& a) { a.mean = {}; }},
        {"!args.rstd.empty.. == norm", [](auto& a) { a.rstd = {}; }},
-       {"args.normed.data != args.stream.data", [](auto& a) { a.residual.data = a.normed.data; }},
+       {"args.normed.data != args.residual.data", [](auto& a) { a.residual.data = a.normed.data; }},
        {"args.normed.data != args.branch.data", [](auto& a) { a.branch.data = a.normed.data; }},
        {"args.normed.data != args.sum.data", [](auto& a) { a.sum.data = a.normed.data; }}});
   const ResidualNormBackwardArgs backward{.d_normed = m.Of(2, 3),

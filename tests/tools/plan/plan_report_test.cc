@@ -258,7 +258,7 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
                                     [](const ArenaLayout::Category& c) { return c.name == "layer history"; });
   ASSERT_NE(history, categories.end());
   EXPECT_EQ(history->bytes, (free->chunks[0].live_micro_batches + 1) * 5 * kEntryBytes) << "and a gradient";
-  EXPECT_THAT(PlanToText(*free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("stream x 5")));
+  EXPECT_THAT(PlanToText(*free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("residual x 5")));
 
   options.pipeline.split.clear();
   options.pipeline.memory_limit_bytes = 3 << 20;
