@@ -1,7 +1,7 @@
 """Compares what parity_probe wrote (DIRECTORY) with model.py; README.md has the rule. Exit status 0: equal within it.
 
-    compare.py DIRECTORY                       compare
-    compare.py DIRECTORY --negative-controls   damage hadal's results in many ways: each must be noticed
+    compare.py DIRECTORY…                       compare
+    compare.py --negative-controls DIRECTORY…   also damage hadal's results in many ways: each must be noticed
 """
 
 import argparse
@@ -227,22 +227,28 @@ def negative_controls(case, weights, hadal, exact, singles):
     return missed == 0 and checked > 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory")
-    parser.add_argument("--negative-controls", action="store_true")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    case, weights, hadal = read_case(arguments.directory)
+def check(directory, with_controls):
+    """Whether what lies in `directory` passes; prints what was compared."""
+    case, weights, hadal = read_case(directory)
+    print(f"{case['method']}, {case['model']['encoder_layers']} + {case['model']['decoder_layers']} layers, width "
+          f"{case['model']['d_model']}")
     check_constants(case)
     check_profile(case, weights)
     exact, singles = run_model(case, weights, torch.float64), run_singles(case, weights)
     rows = compare(hadal, exact, singles)
     print_table(rows)
-    good = passes(rows)
-    if good and arguments.negative_controls:
-        good = negative_controls(case, weights, hadal, exact, singles)
-    return 0 if good else 1
+    return passes(rows) and (not with_controls or negative_controls(case, weights, hadal, exact, singles))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directories", nargs="+", metavar="DIRECTORY")
+    parser.add_argument("--negative-controls", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    failed = [directory for directory in arguments.directories if not check(directory, arguments.negative_controls)]
+    print(f"{len(arguments.directories) - len(failed)} of {len(arguments.directories)} cases pass", *failed)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "layers/method_presets.h"
 #include "layers/purpose.h"
@@ -28,6 +27,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 #include "tests/support/moved_parameters.h"
+#include "tools/command_line.h"
 
 namespace hadal {
 namespace {
@@ -233,21 +233,22 @@ int main(int argc, char** argv) {
   hadal::ProbeOptions options;
   hadal::ModelOptions& model = options.model;
   model.source_vocabulary = model.target_vocabulary = 61;
-  CLI::App app("One forward and backward pass by hadal, written for tests/parity/compare.py");
-  app.add_option("--directory", options.directory, "an existing, empty directory")->required();
-  app.add_option("--method", options.method);
-  app.add_option("--sharing", options.sharing)->check(CLI::IsMember({"none", "decoder", "all"}));
-  app.add_option("--growth", options.growth)->check(CLI::IsMember({"exponential", "sigmoid"}));
-  app.add_option("--encoder-layers", model.encoder_layers);
-  app.add_option("--decoder-layers", model.decoder_layers);
-  app.add_option("--width", model.d_model);
-  app.add_option("--hidden", model.d_ff);
-  app.add_option("--heads", model.heads);
-  app.add_option("--label-smoothing", model.label_smoothing);
-  app.add_option("--update", options.update);
-  app.add_option("--ranks", options.ranks);
-  app.add_option("--seed", options.seed);
-  CLI11_PARSE(app, argc, argv);
+  hadal::CommandLine line("parity_probe", "One forward and backward pass by hadal, written for compare.py");
+  hadal::Command app = line.program();
+  app.AddOption("--directory", options.directory, "an existing, empty directory").Required();
+  app.AddOption("--method", options.method, "a residual method");
+  app.AddOption("--sharing", options.sharing, "of embeddings").OneOf({"none", "decoder", "all"});
+  app.AddOption("--growth", options.growth, "of BranchNorm's gain").OneOf({"exponential", "sigmoid"});
+  app.AddOption("--encoder-layers", model.encoder_layers, "0: a language model");
+  app.AddOption("--decoder-layers", model.decoder_layers, "layers");
+  app.AddOption("--width", model.d_model, "d_model");
+  app.AddOption("--hidden", model.d_ff, "width of feed-forward layers");
+  app.AddOption("--heads", model.heads, "attention heads");
+  app.AddOption("--label-smoothing", model.label_smoothing, "of the loss");
+  app.AddOption("--update", options.update, "BranchNorm's t");
+  app.AddOption("--ranks", options.ranks, "stages");
+  app.AddOption("--seed", options.seed, "of weights and sentences");
+  if (line.Run(argc, argv) != hadal::CommandLine::Outcome::kRan) return 2;
   const absl::Status status = hadal::Probe(options);
   if (!status.ok()) std::cerr << "parity_probe: " << status << "\n";
   return status.ok() ? 0 : 1;

@@ -1,13 +1,14 @@
 #!/bin/sh
-# run.sh PROBE DIRECTORY [parity_probe's arguments] [-- compare.py's arguments]
-# One parity test: runs the probe on 1 and on 3 ranks, whose results must be the same bytes, and compares them with PyTorch.
+# run.sh PROBE DIRECTORY GROUP
+# Runs the probe on 1 and on 3 ranks for every case of a group of cases.txt. Both must give the same bytes. Compares them with PyTorch; the group
+# "controls" with damaged results too.
 # Python: $HADAL_PARITY_PYTHON (an error if it cannot import torch), else the first of python3, /usr/bin/python3 that can.
 # Exit status: 0 equal, 1 not, 77 skipped for want of PyTorch.
 set -eu
 here=$(dirname "$0")
 probe=$1
 directory=$2
-shift 2
+group=$3
 
 imports_torch() { "$1" -c 'import numpy, torch' 2>/dev/null; }
 
@@ -24,21 +25,24 @@ if [ -z "$python" ]; then
   exit 77
 fi
 
-probe_arguments=
-while [ $# -gt 0 ] && [ "$1" != -- ]; do
-  probe_arguments="$probe_arguments $1"  # words without spaces
-  shift
-done
-[ $# -eq 0 ] || shift
-
+grep -q "^$group " "$here/cases.txt" || { echo "cases.txt has no group $group" >&2; exit 1; }
 rm -rf "$directory"
-for ranks in 1 3; do
-  mkdir -p "$directory/$ranks"
-  # shellcheck disable=SC2086
-  "$probe" --directory "$directory/$ranks" --ranks $ranks $probe_arguments
-done
-for file in weights.safetensors gradients.safetensors case.json; do
-  cmp "$directory/1/$file" "$directory/3/$file"
-done
-"$python" "$here/compare.py" "$directory/1" "$@"
+case=0 directories=
+while read -r of arguments; do
+  [ "$of" = "$group" ] || continue
+  case=$((case + 1))
+  for ranks in 1 3; do
+    mkdir -p "$directory/$case/$ranks"
+    # shellcheck disable=SC2086
+    "$probe" --directory "$directory/$case/$ranks" --ranks $ranks $arguments
+  done
+  for file in weights.safetensors gradients.safetensors case.json; do
+    cmp "$directory/$case/1/$file" "$directory/$case/3/$file"
+  done
+  directories="$directories $directory/$case/1"
+done < "$here/cases.txt"
+options=
+[ "$group" != controls ] || options=--negative-controls
+# shellcheck disable=SC2086
+"$python" "$here/compare.py" $options $directories
 rm -rf "$directory"
