@@ -17,7 +17,7 @@ std::string Text(absl::int128 number) {
   return text.str();
 }
 
-// A value for an error message: short, and valid UTF-8 whatever the value is.
+// Formats a value for an error message: short, and valid UTF-8 whatever the value is.
 std::string Shown(const Json& value) {
   constexpr size_t kLongest = 40;
   if (value.is_structured()) return absl::StrCat("an ", value.type_name());

@@ -92,11 +92,11 @@ absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t byt
   return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
 }
 
-// In the order of the sends, so that sends with one tag stay in order.
+// Offers in the order of the sends, so that sends with one tag stay in order.
 absl::Status NcclCommunicator::OfferReady(Peer& peer) {
   while (!peer.unready.empty()) {
     const int64_t id = peer.unready.front();
-    const bool to_self = peer.rank == rank();  // a copy in the main order
+    const bool to_self = peer.rank == rank();  // a copy on the main queue
     if (!to_self && !transfers_.IsReady(id)) break;
     const NcclMessage offer{
         .word = Word::kOffer, .tag = transfers_[id].tag, .transfer = id, .bytes = transfers_[id].bytes};
@@ -152,7 +152,7 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
     case Word::kRefusal:  // the receiver reports it
       transfers_[message.transfer].state = State::kDone;
       return absl::OkStatus();
-    case Word::kFarewell:  // the channel listens no more
+    case Word::kFarewell:  // the channel has stopped listening
       return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("rank ", rank(), ": rank ", peer.rank, " speaks another binary's words"));

@@ -30,7 +30,7 @@ absl::Status Damaged(const std::string& name, absl::string_view what) {
 bool IsText(int32_t token, int32_t vocabulary_size) { return token >= kUnknownToken && token < vocabulary_size; }
 
 absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_size, absl::string_view side) {
-  bool all = true;  // no early exit, so that the compiler can check several tokens at once
+  bool all = true;  // no early exit, so that the compiler can vectorise
   for (const int32_t token : tokens) all &= IsText(token, vocabulary_size);
   if (all) return absl::OkStatus();
   const auto bad = std::ranges::find_if(tokens, [&](int32_t token) { return !IsText(token, vocabulary_size); });
@@ -38,7 +38,7 @@ absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_siz
                                           kUnknownToken, " to ", vocabulary_size - 1));
 }
 
-// Checks everything about one record except the place of its tokens.
+// Checks a record, except the place of its tokens.
 absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
   if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) {
     return absl::DataLossError("it has a side with a negative length");
@@ -52,7 +52,7 @@ absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
   return absl::OkStatus();
 }
 
-// Checks that a record's tokens follow those of the record before without a gap.
+// Checks that a record's tokens follow those of the previous record without a gap.
 absl::Status CheckPlace(const SampleRecord& record, int64_t expected, int64_t tokens) {
   if (record.first_token != expected) {
     return absl::DataLossError(

@@ -1,5 +1,5 @@
-// fairseq's dict.txt: one "token count" a line, most frequent first; the four special tokens are not listed. A line may
-// end in "#fairseq:overwrite": its token may then repeat an earlier one and takes over the name; both keep their ids.
+// fairseq's dict.txt: one "token count" per line, most frequent first, without the four special tokens. A line may end
+// in "#fairseq:overwrite": its token may then repeat an earlier one and takes over the name; both keep their ids.
 // Source of the format: fairseq, fairseq/data/dictionary.py, add_from_file.
 #include <algorithm>
 #include <utility>
@@ -34,7 +34,7 @@ class DictionaryModel : public VocabularyModel {
   std::string Decode(std::span<const int32_t> ids) const override { return JoinWithSpaces(table(), ids); }
 };
 
-// Adds one line to the table; the error says what is wrong with the line.
+// Adds one line to the table. The error describes the fault in the line.
 absl::Status AddLine(std::string line, TokenTable& table) {
   constexpr std::string_view kOverwrite = " #fairseq:overwrite";
   const bool overwrite = line.ends_with(kOverwrite);

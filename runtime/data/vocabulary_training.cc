@@ -25,13 +25,13 @@ std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTr
           {"pad_id", absl::StrCat(kPadToken)},
           {"eos_id", absl::StrCat(kEosToken)},
           {"unk_id", absl::StrCat(kUnknownToken)},
-          {"hard_vocab_limit", "false"},       // if the vocabulary comes out smaller, its size is the largest possible
-          {"max_sentence_length", "1048576"},  // bytes; TrainPieceModel hands over shorter parts
+          {"hard_vocab_limit", "false"},       // if the vocabulary is smaller than requested, its size is the largest possible
+          {"max_sentence_length", "1048576"},  // bytes; TrainPieceModel passes shorter parts
           {"num_threads", "1"},
           {"minloglevel", "3"}};
 }
 
-// The trainer's error in our words. It contains the smallest possible size: "… required_chars. 4 vs 16. …".
+// Converts the trainer's error. It contains the smallest possible size: "… required_chars. 4 vs 16. …".
 absl::Status TrainingError(const std::string& message, int32_t size) {
   constexpr std::string_view kTooSmall = "required_chars. ";
   constexpr std::string_view kVersus = " vs ";
