@@ -25,7 +25,7 @@ std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTr
           {"pad_id", absl::StrCat(kPadToken)},
           {"eos_id", absl::StrCat(kEosToken)},
           {"unk_id", absl::StrCat(kUnknownToken)},
-          {"hard_vocab_limit", "false"},       // if the vocabulary is smaller than requested, its size is the largest possible
+          {"hard_vocab_limit", "false"},       // if it comes out smaller, its size is the largest possible
           {"max_sentence_length", "1048576"},  // bytes; TrainPieceModel passes shorter parts
           {"num_threads", "1"},
           {"minloglevel", "3"}};
