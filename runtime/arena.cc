@@ -93,7 +93,7 @@ absl::Status Arena::MakeResident(const Stream& stream) {
   });
   if (status.ok()) return status;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "this host cannot give the ", bytes(), " bytes of the arena: ", status.message(),
+      "this host cannot provide the ", bytes(), " bytes of the arena: ", status.message(),
       ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`)."));
 }
 

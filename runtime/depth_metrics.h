@@ -48,11 +48,11 @@ inline constexpr DepthSeriesInfo kDepthSeries[] = {
     {"parameter_gradient", "Gradient of the parameters", "2-norm, nats/token", true},
     {"update_ratio", "Size of the update", "‖ΔW‖/‖W‖ of one update", true},
     {"output_gradient", "Gradient of the activations", "2-norm, nats/token", true},
-    {"norm_output_gradient", "Gradient behind the LayerNorm", "2-norm, nats/token", true},
+    {"norm_output_gradient", "Gradient after the LayerNorm", "2-norm, nats/token", true},
     {"norm_input_gradient", "Gradient before the LayerNorm", "2-norm, nats/token", true},
-    {"output", "Activations behind the sublayer", "root mean square, ‖x‖/√d", true},
+    {"output", "Activations after the sublayer", "root mean square, ‖x‖/√d", true},
     {"norm_input", "Input of the LayerNorm", "root mean square, ‖s‖/√d", true},
-    {"similarity", "Similarity to the sublayer in front", "mean cosine of a row", false},
+    {"similarity", "Similarity to the previous sublayer", "mean cosine of a row", false},
     {"active", "Active hidden units", "share of non-zero numbers after ReLU", false},
 };
 inline constexpr size_t kDepthSeriesCount = std::size(kDepthSeries);

@@ -75,7 +75,7 @@ std::string AdviceFor(int error, const std::string& path) {
     case ENOTDIR:
       return "a component of the path is a file, not a directory";
     case EEXIST:
-      return "that name is taken; remove what has it, or choose another one";
+      return "that name exists already; remove it, or choose another one";
     case EISDIR:
       return "a directory has that name; choose another one";
     case ENAMETOOLONG:
@@ -84,7 +84,7 @@ std::string AdviceFor(int error, const std::string& path) {
       return "a symbolic link is not followed here";
     case EIO:
     case ESTALE:
-      return "the device or the file server failed, which says nothing of the file; see the system's log, and try "
+      return "the device or the file server failed, and the file may be intact; see the system's log, and try "
              "again";
     default:
       return "";
@@ -102,10 +102,10 @@ absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot read ", path, ": it is ",
-        S_ISDIR(info.st_mode) ? "a directory; name a file"
-                              : "a pipe or a device; write what comes from it into a file, and name that"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", path, ": it is ",
+                     S_ISDIR(info.st_mode) ? "a directory; name a file"
+                                           : "a pipe or a device; save its output to a file, and name that"));
   }
   return file;
 }
@@ -137,7 +137,7 @@ absl::Status CheckReplaceable(const std::string& path) {
       readlink(path.c_str(), target.data(), target.size() - 1) > 0 && std::string_view(target.data()) == "/proc/";
   if (regular && !stream) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, and no file; choose the name of a file"));
+      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, not a file; choose the name of a file"));
 }
 
 // Opens an empty file, to be renamed to `path`, that no other writer uses: `path`.<unique>, with a number appended if
@@ -229,7 +229,7 @@ absl::Status CreationError(int error, const std::string& path) {
   const std::string directory = DirectoryName(path);
   if (error != ENOENT || PathExists(directory)) return ErrnoStatus(error, "create", path);
   return absl::NotFoundError(absl::StrCat("cannot create ", path, ": there is no directory ", directory,
-                                          "; make it, or choose another place"));
+                                          "; create it, or choose another path"));
 }
 
 absl::Status CheckCreatable(const std::string& path) {
@@ -247,8 +247,8 @@ absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::str
   if (stat(output.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) return absl::OkStatus();
   for (const std::string& input : inputs) {
     if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) continue;
-    return absl::InvalidArgumentError(absl::StrCat("writing ", output, " would empty ", input,
-                                                   ", which is to be read; choose another file to write"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("writing ", output, " would empty ", input, ", which is an input; choose another output file"));
   }
   return absl::OkStatus();
 }
@@ -394,7 +394,7 @@ bool PathExists(const std::string& path) {
 
 absl::StatusOr<int64_t> FreeBytes(const std::string& path) {
   struct statvfs info;
-  if (statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "ask for free space of", path);
+  if (statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "read the free space of", path);
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 

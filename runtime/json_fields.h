@@ -6,7 +6,7 @@
 //   fields.Read("size", size, 4, 100);
 //   HADAL_RETURN_IF_ERROR(status);
 // `status` is the error of the first field that is missing, of another type or out of range (DataLoss: "the field
-// files[2].bytes is -1, a whole number from 0 to 9223372036854775807 is wanted"). Later reads do nothing, so one check
+// files[2].bytes is -1, expected a whole number from 0 to 9223372036854775807"). Later reads do nothing, so one check
 // of `status` at the end suffices.
 // Thread safety: one thread.
 #pragma once

@@ -3,11 +3,13 @@
 //
 // The blocks of a launch run one after another in random order. Within a block a random runnable thread runs until it
 // must wait. Results that depend on an order that CUDA does not guarantee therefore differ between two seeds.
-//   - Shared memory is NaN when a block starts, device memory when it is allocated, so a read before a write is visible.
-//   - Without a needed barrier a thread may read a value before another writes it: NaN, or bits that vary with the seed.
+// - Shared memory is NaN when a block starts, device memory when it is allocated, so that a read before a write is
+//   visible.
+// - Without a needed barrier a thread may read a value before another writes it: NaN, or bits that vary with the seed.
 // Aborts with the threads and source lines at fault if
-//   - the threads of a block do not reach the same barrier, or the lanes of a warp the same shuffle or fragment operation;
-//   - an access leaves its allocation or its shared array, or lacks the alignment that its width needs.
+// - the threads of a block do not reach the same barrier, or the lanes of a warp the same shuffle or fragment
+//   operation;
+// - an access leaves its allocation or its shared array, or lacks the alignment that its width needs.
 // Optionally counts memory accesses (access_counter.h).
 // Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs concurrently, so a data race is found
 // only if it changes a result with some seed. Timing is meaningless. There are no atomics and no asynchronous copies. A
@@ -164,7 +166,7 @@ class SharedArray {
   std::array<T, 4>& Four(const std::source_location& where) const {
     Check(0, 4);
     if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
-      Executor::Current().Fail("moves 16 shared bytes off their boundary");
+      Executor::Current().Fail("accesses 16 shared bytes that are not 16-byte aligned");
     Note(data_, 4 * sizeof(T), where);
     return *reinterpret_cast<std::array<T, 4>*>(data_);
   }
@@ -179,7 +181,7 @@ class SharedArray {
   SharedArray(T* data, int64_t size, AccessCounter* counter) : data_(data), size_(size), counter_(counter) {}
   void Check(int64_t i, int64_t count) const {
     if (i < 0 || i + count > size_) {
-      Executor::Current().Fail("touches element %ld of a shared array of %ld", static_cast<long>(i),
+      Executor::Current().Fail("accesses element %ld of a shared array of %ld", static_cast<long>(i),
                                static_cast<long>(size_));
     }
   }

@@ -3,8 +3,8 @@
 //   indices       ThreadIndex, ThreadsInBlock, BlockX, BlockY, BlocksX
 //   barriers      Barrier (the block), ShuffleXor and ShuffleFrom (the warp)
 //   memory        HADAL_SHARED declares an array of the block, Shared<T> passes it on; Load and Store dereference a
-//                 DevicePointer; LoadVector and StoreVector access 16 bytes at once (StoreVector also 8), StoreWord four
-//                 bytes of a shared 16
+//                 DevicePointer; LoadVector and StoreVector access 16 bytes at once (StoreVector also 8), StoreWord
+//                 four bytes of a shared 16
 //   arithmetic    MulAdd, SquareRoot, Exp, FastExp, Log, MulWide
 //   Launch        starts a kernel on a stream
 //

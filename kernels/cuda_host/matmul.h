@@ -2,8 +2,8 @@
 //
 //   C[m, n] (+)= A[m, k] · B[k, n]                all row-major; with these epilogues, each optional:
 //     bias, relu     C = relu(C + bias)
-//     written_mask   also writes which elements are positive after relu: one bit each, in the implementation's own order
-//     read_mask      C = 0 where such a mask's bit is 0: relu's gradient
+//     written_mask   also writes which elements relu passes: one bit each, in the implementation's own order
+//     read_mask      C = 0 where such a mask says that relu passed nothing: relu's gradient
 //     a_sums         also Σ_k A[·, k]: the bias's gradient if A is a gradient over rows (transposed)
 //
 // An operand may be stored transposed: A as [k, m], B as [n, k]. Strides are those of the stored matrix.

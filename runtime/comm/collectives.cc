@@ -25,9 +25,9 @@ absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, 
   int arrived = 0;
   while (arrived < count && TakeList(entries, result[arrived])) ++arrived;
   if (arrived < count || !entries.empty()) {
-    return absl::InternalError(absl::StrCat("gathering ", std::string(what), ": ", arrived, " of ", count,
-                                            " ranks' entries arrived", entries.empty() ? "" : ", and bytes behind them",
-                                            "; do all ranks call the same collectives?"));
+    return absl::InternalError(
+        absl::StrCat("gathering ", std::string(what), ": ", arrived, " of ", count, " ranks' entries arrived",
+                     entries.empty() ? "" : ", followed by extra bytes", "; do all ranks call the same collectives?"));
   }
   return result;
 }

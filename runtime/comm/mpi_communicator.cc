@@ -69,7 +69,7 @@ absl::StatusOr<CommRequest> MpiCommunicator::Post(void* data, int64_t bytes, Com
   if (bytes > kLongestMessageBytes) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(request), ": ", bytes, " bytes exceed MPI's limit of ",
                                                    kLongestMessageBytes,
-                                                   " bytes a message; use fewer tokens a micro-batch"));
+                                                   " bytes per message; use fewer tokens per micro-batch"));
   }
   if (free_ids_.empty()) {
     free_ids_.push_back(static_cast<int64_t>(outstanding_.size()));

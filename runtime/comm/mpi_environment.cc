@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
   if (error != MPI_SUCCESS) return absl::InternalError(absl::StrCat("MPI_Init_thread failed with error ", error));
   if (provided < MPI_THREAD_FUNNELED) {
-    return absl::FailedPreconditionError(absl::StrCat("this MPI allows no threads beside its own (level ", provided,
+    return absl::FailedPreconditionError(absl::StrCat("this MPI does not support threads (level ", provided,
                                                       ", needed ", MPI_THREAD_FUNNELED,
                                                       "); use an MPI built with thread support"));
   }
@@ -72,7 +72,7 @@ absl::StatusOr<RankPlacement> MpiEnvironment::FindPlacement() const {
   RankPlacement placement;
   MPI_Comm host;
   if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host) != MPI_SUCCESS) {
-    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot tell which ranks share this host"));
+    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot determine which ranks share this host"));
   }
   MPI_Comm_rank(host, &placement.local_rank);
   MPI_Comm_size(host, &placement.ranks_on_host);

@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<NcclLibrary>> OpenNccl() {
   HADAL_ASSIGN_OR_RETURN(const Functions functions, LoadFunctions(handle));
   int version = 0;
   if (const ncclResult_t result = functions.get_version(&version); result != ncclSuccess) {
-    return absl::UnavailableError(absl::StrCat("NCCL does not start: ", functions.error_string(result)));
+    return absl::UnavailableError(absl::StrCat("cannot start NCCL: ", functions.error_string(result)));
   }
   return std::make_unique<OpenedLibrary>(functions, version);
 }

@@ -63,7 +63,7 @@ absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
   return absl::UnavailableError(
       absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_, ", ", doing,
                    ": NCCL says \"", library_.ErrorText(result, comm_),
-                   "\". See that rank's log; NCCL_DEBUG=INFO tells more, pipeline.transport = \"host\" does without"));
+                   "\". See that rank's log; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL"));
 }
 
 absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadline& deadline,
@@ -78,9 +78,9 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadli
     }
     if (alive) HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
-                       ": NCCL did not come to an end with ", doing, ". See that rank's log"));
+      return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
+                                                      sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
+                                                      ": NCCL did not finish ", doing, ". See that rank's log"));
     }
     if (absl::Seconds(watch.Seconds()) < kYieldFor) {
       sched_yield();
@@ -113,7 +113,7 @@ absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, const Deadline&
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
                                                       sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
-                                                      ": the first message does not arrive. See that rank's log"));
+                                                      ": the first message did not arrive. See that rank's log"));
     }
     absl::SleepFor(kPoll);
   }

@@ -30,7 +30,7 @@ absl::Status OpenLink(const LinkMaking& making, NcclLink& link, bool sends, int 
   if (sends) {
     if (const NcclResult result = making.library.GetUniqueId(id); result != kNcclSuccess) {
       return absl::UnavailableError(absl::StrCat(
-          "rank ", control.rank(), ": NCCL gives no identifier: ", making.library.ErrorText(result, nullptr)));
+          "rank ", control.rank(), ": NCCL provides no identifier: ", making.library.ErrorText(result, nullptr)));
     }
     HADAL_ASSIGN_OR_RETURN(request, control.Send(id.data(), id.size(), peer, kNcclIdTag));
   } else {

@@ -41,7 +41,7 @@ absl::Status AddLine(std::string line, TokenTable& table) {
   if (overwrite) line.resize(line.size() - kOverwrite.size());
   const size_t space = line.rfind(' ');
   if (space == std::string::npos || space == 0) {
-    return absl::InvalidArgumentError("'token count' with one space between is wanted");
+    return absl::InvalidArgumentError("expected 'token count' with one space between them");
   }
   const std::string token = line.substr(0, space);
   const std::string count = line.substr(space + 1);
@@ -54,7 +54,7 @@ absl::Status AddLine(std::string line, TokenTable& table) {
   }
   if (!table.Add(token, overwrite) && !overwrite) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the token '", token, "' has the id ", table.Id(token), " already; remove one of the two"));
+        absl::StrCat("the token '", token, "' already has the id ", table.Id(token), "; remove one of the two"));
   }
   return absl::OkStatus();
 }

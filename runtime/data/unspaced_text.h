@@ -17,8 +17,7 @@ bool IsUnspaced(absl::Span<const std::string> lines);
 
 // The warning about BLEU for such references.
 inline constexpr char kUnspacedBleu[] =
-    "the references put no spaces between words (Chinese, Japanese, Thai …), and tokenizer 13a takes what stands "
-    "together for one word: this BLEU "
-    "is near 0 or says nothing. Give the translations to sacrebleu --tokenize zh, ja-mecab or char";
+    "the references put no spaces between words (Chinese, Japanese, Thai …), so tokenizer 13a takes a sentence for one "
+    "word, and this BLEU is near 0 or meaningless. Score with sacrebleu --tokenize zh, ja-mecab or char";
 
 }  // namespace hadal

@@ -125,12 +125,12 @@ TEST(CorpusManifest, NumbersKeepToTheirRange) {
                            "/statistics/target_tokens", "/statistics/source_unknown", "/statistics/target_unknown",
                            "/statistics/longest_source", "/statistics/longest_target", "/source_vocabulary/size",
                            "/target_vocabulary/size", "/target_vocabulary/crc32c", "/shards/0/crc32c"}) {
-    EXPECT_THAT(RefusalWith(path, -1), HasSubstr("is -1, a whole number from ")) << path;
+    EXPECT_THAT(RefusalWith(path, -1), HasSubstr("is -1, expected a whole number from ")) << path;
     EXPECT_THAT(RefusalWith(path, "7"), HasSubstr("a whole number from ")) << path;
   }
   EXPECT_EQ(RefusalWith("/statistics/source_unknown", 0), "");
   EXPECT_EQ(RefusalWith("/shards/0/bytes", 0), "");
-  EXPECT_THAT(RefusalWith("/target_vocabulary/size", 3), HasSubstr("is 3, a whole number from 4"));
+  EXPECT_THAT(RefusalWith("/target_vocabulary/size", 3), HasSubstr("is 3, expected a whole number from 4"));
   EXPECT_EQ(RefusalWith("/target_vocabulary/size", 4), "");
   EXPECT_THAT(RefusalWith("/samples", int64_t{1} << 32), HasSubstr("from 0 to 4294967295"));
   EXPECT_THAT(RefusalWith("/shards/0/samples", int64_t{1} << 32), HasSubstr("from 0 to 4294967295"));

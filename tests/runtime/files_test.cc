@@ -106,7 +106,7 @@ TEST(FilesTest, APipeDoesNotHangAReader) {
   ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
   const absl::Status pipe = OpenFile(directory / "pipe").status();
   EXPECT_EQ(pipe.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(pipe.message()), HasSubstr("a pipe or a device; write what comes from it into a file"));
+  EXPECT_THAT(std::string(pipe.message()), HasSubstr("a pipe or a device; save its output to a file"));
   EXPECT_THAT(std::string(OpenFile(directory.path()).status().message()), HasSubstr("a directory; name a file"));
 }
 
