@@ -74,9 +74,9 @@ struct StepMetrics {
   int64_t target_tokens = 0;     // in this step
   double tokens_per_second = 0;  // target tokens
   double step_seconds = 0;
-  double elapsed_seconds = 0;  // since the start of the run, or of its resumption
-  double epoch = 0;            // passes over the corpus so far, with a fraction
-  bool skipped = false;        // no update: the gradient was not finite, or the loss was a spike
+  double elapsed_seconds = 0;             // since the start of the run, or of its resumption
+  double epoch = 0;                       // passes over the corpus so far, with a fraction
+  bool skipped = false;                   // no update: the gradient was not finite, or the loss was a spike
   std::optional<double> eta_seconds;      // until the run's first limit; empty if unknown
   std::vector<StageTimes> stages;         // [stages], or empty
   std::vector<StageMemory> memory;        // [stages], or empty

@@ -55,8 +55,7 @@ struct VectorOf {
   VectorOf() = default;
   VectorOf(T* d, int64_t n) : data(d), size(n) {}
   template <typename U>
-  requires(std::is_same_v<T, const U>)
-      VectorOf(const VectorOf<U>& other)  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<T, const U>) VectorOf(const VectorOf<U>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), size(other.size) {}
 
   bool empty() const { return data == nullptr; }

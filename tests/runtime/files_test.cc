@@ -157,7 +157,7 @@ TEST(FilesTest, ErrorsOfReplacingSpeakOfTheFileThatWasAskedFor) {
   const absl::Status status = ReplaceFile(path, "text", "4711");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "cannot create " + path + ": there is no directory " + (directory / "missing") +
-                                  "; make it, or choose another place");
+                                  "; create it, or choose another path");
   ASSERT_TRUE(MakeDirectories(path).ok());
   const absl::Status replaced = ReplaceFile(path, "text", "4711");
   EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);
