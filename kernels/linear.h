@@ -57,8 +57,9 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args);
 struct LinearBackwardInputArgs {
   ConstAnyMatrix dy;      // [R, out]
   ConstAnyMatrix weight;  // [out, in]
-  // y of the forward, if this layer's input was made by ReLU and dropout: dx becomes y > 0 ? dx · mask_scale : 0. A
-  // dropped element is stored as 0, so no random number is drawn again. Empty: no mask. REQUIRES: accumulate = false.
+  // If this layer's input is the output of a ReLU and dropout: that output. dx becomes relu_output > 0 ? dx ·
+  // mask_scale : 0. A dropped element is stored as 0, so no random number is drawn again. Empty: no mask. REQUIRES:
+  // accumulate = false.
   ConstAnyMatrix relu_output;  // [R, in]
   float mask_scale = 1.0f;     // Dropout::scale() of the forward's dropout; 1 without dropout
   // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1; accumulate

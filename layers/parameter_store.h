@@ -114,7 +114,7 @@ class ParameterStore {
  private:
   // Assigns places to the parameters that kernels read as `storage`. Returns the number of elements of their weights.
   int64_t Place(const std::vector<int32_t>& sublayers, Storage storage);
-  // Assigns masters to the rounded elements [begin, end), after the existing masters.
+  // Reserves fp32 masters for the rounded elements [begin, end), after the masters reserved so far.
   void AddMasters(int64_t begin, int64_t end);
   void PlaceMasters(const std::vector<SliceRange>& updated);
   bool IsRounded(int32_t parameter) const { return plan_.read_storage(parameter) == Storage::kBFloat16; }

@@ -34,7 +34,7 @@ class SavedTensors {
   MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
     return Take(Storage::kFloat32, rows, columns).floats();
   }
-  // A part whose owner divides it into tensors itself.
+  // Takes memory for a component that divides it into tensors itself.
   Byte* TakeBytes(int64_t bytes) {
     Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;

@@ -2,7 +2,7 @@
 //
 //   polynomial 0x1EDC6F41 (reflected 0x82F63B78), start and final value inverted: RFC 3720, appendix B.4.
 // Detects every burst of up to 32 bits and every odd number of flipped bits. Does not protect against deliberate
-// changes. Uses SSE4.2's crc32 instruction if the CPU has it, else tables (eight bytes a step); both return the same
+// changes. Uses SSE4.2's crc32 instruction if the CPU has it, else tables (eight bytes per step); both return the same
 // value. Thread safety: pure functions.
 #pragma once
 

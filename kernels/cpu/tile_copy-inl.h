@@ -56,7 +56,8 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
 
 #else
 
-// Loads columns [column, column + 4) of row first + 4·b into four-lane block b. Rows after the last one repeat it.
+// Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b, or of the last row
+// if there is no such row.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -68,7 +69,8 @@ HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first,
   }
 }
 
-// Transposes four columns of a vector's number of rows: loads four row blocks, then transposes each 4x4 block.
+// Transposes a vector's number of rows by four columns: loads four vectors of row blocks, then transposes each 4x4
+// block.
 HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
                                      float* HWY_RESTRICT to, int64_t to_stride) {
   const hn::ScalableTag<float> d;

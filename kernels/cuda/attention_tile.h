@@ -24,7 +24,7 @@ inline constexpr int kBlockRows = kWidth <= 64 ? kAttentionTileRows : kAttention
 template <int kWidth>
 inline constexpr int kBlocksOfTile = kAttentionTileRows / kBlockRows<kWidth>;
 
-// Blocks for each head's tiles. `heads` is H times a tile's blocks.
+// Returns the number of blocks that share the tiles of one head. `heads`: H times the blocks that share a tile.
 inline int64_t BlocksForTiles(const AttentionShape& shape, int64_t tile_capacity, int64_t heads) {
   const int64_t most = shape.most_blocks > heads ? shape.most_blocks / heads : 1;
   return tile_capacity < most ? tile_capacity : most;

@@ -170,7 +170,7 @@ class SharedArray {
     Note(data_, 4 * sizeof(T), where);
     return *reinterpret_cast<std::array<T, 4>*>(data_);
   }
-  // Word `word` (four bytes) of the first element, as one access.
+  // Accesses word `word` (four bytes) of the first element.
   uint32_t& Word(int word, const std::source_location& where) const {
     Check(0, 1);
     Note(&data_->word[word], sizeof(uint32_t), where);

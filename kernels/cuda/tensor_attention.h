@@ -1,9 +1,9 @@
 // Attention on tensor cores. cuda::AttentionForward and AttentionBackward (attention.h) call it for BFloat16 if the
 // head's width fits the tensor cores' tiles.
 //
-// Same arguments, results and masks as the plain kernels, but products have BFloat16 operands and fp32 sums.
-// Probabilities and their gradients are rounded to BFloat16 before they multiply values, keys and queries; a softmax's
-// sum is over the values before rounding.
+// Takes the arguments of the plain kernels and computes the same functions with the same dropout masks, but products
+// have BFloat16 operands and fp32 sums. Probabilities and their gradients are rounded to BFloat16 before they multiply
+// values, keys and queries; a softmax's sum is over the values before rounding.
 #pragma once
 
 #include <type_traits>

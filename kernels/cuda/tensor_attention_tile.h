@@ -109,7 +109,7 @@ struct HeldRows {
   HADAL_DEVICE FragmentA Columns(int i) const { return k[i]; }
 };
 
-// The warp's pairs with 32 rows of the other side.
+// One number for each pair of the warp's 16 rows and 32 rows of the other side, such as their products.
 struct PairFragments {
   FragmentC c[kPairFragments];
 };

@@ -28,8 +28,8 @@ class LaunchDevice : public Device {
     if (products_ != nullptr) products_->push_back(args);
     matmul().Multiply(args);
   }
-  // Also appends each product to `list` from now on, when it is launched or captured (not when its graph is launched).
-  // Null: stops.
+  // Appends every product that is launched or captured from now on to `list` (but not launches of a graph). Null:
+  // stops.
   void NoteProducts(std::vector<MatmulArgs>* list) { products_ = list; }
 
   void OnStandstill(std::function<void()> before) override { before_standstill_ = std::move(before); }

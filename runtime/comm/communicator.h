@@ -94,8 +94,9 @@ class Communicator {
   // waits. Null: no passenger.
   void Carry(Communicator* passenger);
 
-  // Withdraws this rank's posted transfers, here and in the passenger. Afterwards all calls but Abort fail, and its
-  // peers' waits for it end at their deadlines. Must be called before the buffers are freed if a rank ends early.
+  // Withdraws this rank's posted transfers, also those of a communicator that it carries (Carry). Afterwards all calls
+  // but Abort fail, and its peers' waits for it end at their deadlines. Must be called before the buffers are freed if
+  // a rank ends early.
   // In-process: no transfer accesses a buffer afterwards. MPI: unmatched receives are cancelled; a send, or a receive
   // in the middle of its message, cannot be cancelled, but no MPI call follows, so the caller should call Abort soon.
   // NCCL: aborts what is in progress on the device.

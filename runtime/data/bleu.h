@@ -9,8 +9,8 @@
 // orders are 0.
 //
 // In runtime/, because validation in the trainer and `hadal bleu` must print the same number.
-// Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). Floating-point
-// operations are in the order of sacreBLEU 2.6.0 on Python before 3.12, whose sum() adds plainly: the same double.
+// Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). Computes the same
+// double as sacreBLEU 2.6.0 on Python before 3.12 (whose sum() adds plainly), by the same order of operations.
 #pragma once
 
 #include <array>

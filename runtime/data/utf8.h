@@ -9,8 +9,8 @@
 
 namespace hadal {
 
-// Returns the bytes of the longest valid prefix: text.size() if all of it is valid, else the position of the first
-// invalid sequence.
+// Returns the length in bytes of the longest valid prefix: text.size() if all of it is valid, else the position of the
+// first invalid sequence.
 size_t ValidUtf8Prefix(std::string_view text);
 
 inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
