@@ -12,11 +12,11 @@ namespace {
 // Least rows of a product, unless there are fewer: oneDNN sums products of ≤ 8 rows in another order.
 constexpr int64_t kRowGrain = 16;
 
-// Rows of a product if oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
+// Rows per call where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
 
-// Whether a row of any product of ≥ 16 rows has the same bits for all other rows. Measured for oneDNN 2.6 on AVX-512
-// with the shapes of the tests; its AVX and AVX2 kernels differ.
+// Whether the bits of a row of a product of ≥ 16 rows do not depend on the other rows. Measured for oneDNN 2.6 on
+// AVX-512 with the shapes of the tests; its AVX and AVX2 kernels differ.
 bool RowsAreIndependent() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
