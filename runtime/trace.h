@@ -39,7 +39,6 @@ enum class TraceKind : int32_t {
 };
 inline constexpr int kTraceKinds = 17;
 
-// The kind's name.
 const char* TraceKindName(TraceKind kind);
 
 // Fields that do not apply are -1.

@@ -27,7 +27,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How A is stored.
 enum class SmallProductA {
   kRowMajor,    // A[i, k] = a[i · a_stride + k]
   kTransposed,  // A[i, k] = a[k · a_stride + i]

@@ -67,7 +67,6 @@ class Executor {
 
   // Passes launches to `to` instead of running them; `to` may call them later or never. Null: launches run at once.
   void Divert(std::function<void(std::function<void()> launch)> to) { divert_ = std::move(to); }
-  // The number of launches on stream().
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
   // Counts the accesses of later launches in `counter`; null: stops.

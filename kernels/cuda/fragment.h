@@ -85,7 +85,6 @@ using Lanes = std::array<void*, kWarp>;
 inline float LowerHalf(uint32_t word) { return FloatOf(word << 16); }
 inline float UpperHalf(uint32_t word) { return FloatOf(word & 0xFFFF0000u); }
 
-// A lane's arguments of a product.
 struct ProductLane {
   FragmentC* c;
   const FragmentA* a;
@@ -143,7 +142,6 @@ inline void MultiplyAdd(FragmentC& c, const FragmentA& a, const FragmentB& b, co
   Executor::Current().Together(&mine, MultiplyAddTogether, where);
 }
 
-// A lane's argument of a load, and its result.
 struct MatrixLane {
   Vector16 row;
   FourMatrices loaded;

@@ -67,14 +67,12 @@ class ShardBuilder {
   std::vector<int32_t> tokens_;
 };
 
-// Limits that a shard's samples must respect.
 struct ShardLimits {
   int32_t source_vocabulary_size = 0;  // 0: samples have no source side
   int32_t target_vocabulary_size = 0;
   int32_t corpora = 0;  // corpus ids are below this
 };
 
-// The extent of the check of a shard.
 enum class ShardCheck {
   kEveryByte,  // size, structure, checksum, every token id
   kRecords,    // size and structure, which keep reads inside the file

@@ -41,7 +41,6 @@ struct BatchRows {
 
 BatchRows RowsOf(const SampleView& sample);
 
-// Whether a batch's rows are within its capacity.
 inline bool Fits(const BatchRows& rows, const BatchCapacity& capacity) {
   return rows.source <= capacity.source_rows && rows.target <= capacity.target_rows;
 }

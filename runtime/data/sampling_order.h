@@ -64,7 +64,6 @@ class SamplingOrder {
   int64_t too_long() const { return too_long_; }
 
  private:
-  // One micro-batch: its samples, and their rows.
   struct Batch {
     std::span<const uint32_t> samples;
     BatchRows rows;

@@ -27,7 +27,6 @@ class VocabularyModel;
 
 enum class VocabularyKind { kSentencePiece, kDictionary };
 
-// How Decode joins tokens into text.
 enum class PieceJoining {
   kDefault,        // SentencePiece: as the model defines; dictionary: with spaces
   kSpaces,         // unchanged tokens, separated by spaces
