@@ -54,7 +54,7 @@ struct DeviceBatch {
   TilePlaces source_self, target_self, cross;
 };
 
-// Determines the places.
+// The shape of a block, which determines the places in it.
 struct DeviceBatchShape {
   int64_t source_rows = 0, target_rows = 0;    // including padding rows
   int64_t source_tiles = 0, target_tiles = 0;  // capacities

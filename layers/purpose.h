@@ -1,4 +1,4 @@
-// The use of a rank's parts; determines the memory that they reserve.
+// Whether a rank's components are for training or for inference; determines the memory that they reserve.
 #pragma once
 
 namespace hadal {

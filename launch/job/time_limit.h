@@ -16,7 +16,7 @@
 
 namespace hadal {
 
-// The largest margin before Slurm's end of the job.
+// The largest margin between the end of the run and Slurm's end of the job.
 inline constexpr absl::Duration kLongestMargin = absl::Minutes(5);
 
 class TimeLimit {
