@@ -143,12 +143,12 @@ TEST(CorpusManifest, TheShardsSamplesAddUp) {
 
 TEST(CorpusManifest, NamesLeadNowhereElseAndListsAreLists) {
   for (const char* path : {"/shards/1/file", "/source_vocabulary/file", "/target_vocabulary/file"}) {
-    EXPECT_THAT(RefusalWith(path, "../elsewhere"), HasSubstr("a plain file name is wanted")) << path;
-    EXPECT_THAT(RefusalWith(path, 3), HasSubstr("text is wanted")) << path;
+    EXPECT_THAT(RefusalWith(path, "../elsewhere"), HasSubstr("expected a plain file name")) << path;
+    EXPECT_THAT(RefusalWith(path, 3), HasSubstr("expected text")) << path;
   }
   EXPECT_EQ(RefusalWith("/corpora/1", 3), "the field corpora has an entry that is not text");
-  EXPECT_EQ(RefusalWith("/corpora", "one"), "the field corpora is \"one\", a list is wanted");
-  EXPECT_THAT(RefusalWith("/shards", 1), HasSubstr("a list is wanted"));
+  EXPECT_EQ(RefusalWith("/corpora", "one"), "the field corpora is \"one\", expected a list");
+  EXPECT_THAT(RefusalWith("/shards", 1), HasSubstr("expected a list"));
   EXPECT_THAT(RefusalWith("/shards/0", 1), HasSubstr("shards[0] is 1, not an object"));
   EXPECT_THAT(RefusalWith("/statistics", 1), HasSubstr("not an object"));
   EXPECT_THAT(RefusalWith("/source_vocabulary", Json()), HasSubstr("source_vocabulary is null, not an object"));

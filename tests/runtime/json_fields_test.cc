@@ -96,7 +96,7 @@ TEST(JsonFields, WholeNumbersKeepToTheirRange) {
   EXPECT_THAT(error("whole", int64_t{0}, -2),
               HasSubstr("is -3, expected a whole number from -2 to 9223372036854775807"));
   EXPECT_THAT(error("whole", 0, -9, -4), HasSubstr("from -9 to -4"));
-  EXPECT_THAT(error("half", 0), HasSubstr("is 0.5, a whole number"));
+  EXPECT_THAT(error("half", 0), HasSubstr("is 0.5, expected a whole number"));
   EXPECT_EQ(JsonInteger<int64_t>(kObject["inner"]["seed"]), std::nullopt);
   EXPECT_EQ(JsonInteger<int8_t>(Json(127)), 127);
   EXPECT_EQ(JsonInteger<int8_t>(Json(128)), std::nullopt);
