@@ -3,13 +3,13 @@
 //   g' = gradient_scale·g;  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   p −= lr·wd·p;  p −= lr·sqrt(1 − b2^t)/(1 − b1^t) · m / (sqrt(v) + eps)
 //
-// Why one pass: reading four arrays and writing three is the whole cost. Gradient clipping is part of the pass
-// (gradient_scale = min(1, clip / norm)), so the gradient is never rewritten. On a device the same pass also writes the
-// parameter rounded to bf16, the copy that products read.
+// The cost is memory traffic: four arrays read, three written. Gradient clipping is part of the pass (gradient_scale =
+// min(1, clip / norm)), so the gradient is never rewritten. On a device the same pass also writes the parameter rounded
+// to bf16, the copy that products read.
 // Source: Kingma & Ba 2015 section 2 (efficient form); Loshchilov & Hutter 2019 for the decay; fairseq optim/adam.py.
 // Shapes: n elements, any alignment.
-// Numerics: fp32 per element. The step's scalars are computed in double and rounded once; so are b and 1 − b, each from
-// double. Elements are independent, so there is no order to state, and the number of threads changes no bit.
+// Numerics: fp32 per element. The step's scalars, b and 1 − b are each computed in double and rounded once. Elements
+// are independent, so the number of threads does not change any bit.
 // REQUIRES: equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
@@ -27,7 +27,7 @@ struct AdamArgs {
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-8;
   double weight_decay = 0;
   double gradient_scale = 1;
-  int64_t update = 1;  // t ≥ 1: counts applied updates, not steps
+  int64_t update = 1;  // t ≥ 1: the number of applied updates, not of steps
 };
 void AdamStep(const Stream& stream, const AdamArgs& args);
 

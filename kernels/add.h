@@ -1,8 +1,7 @@
-// sum += values, element by element. Adds up the gradients of a tied table's uses.
+// sum += values, element by element. Adds the gradients of a tied table's uses.
 //
-// Numerics: fp32; elements are independent. REQUIRES: equal sizes; ranges that do not overlap (aborts otherwise where
-// it can see it). Blocking on the CPU; allocates nothing. On a device it may run beside the main order
-// (Stream::Beside).
+// Numerics: fp32; elements are independent. REQUIRES: equal sizes; no overlap (aborts where it can be detected).
+// Blocking on the CPU; allocates nothing. On a device it may run on another queue (Stream::Beside).
 #pragma once
 
 #include "runtime/stream.h"

@@ -8,7 +8,7 @@
 namespace hadal {
 namespace {
 
-// Offsets cut rows [0, rows) into ascending ranges; with places, padding rows may follow.
+// Checks that offsets divide rows [0, rows) into ascending ranges; with places, padding rows may follow.
 void CheckOffsets(const ConstTokens& offsets, int64_t rows, const TilePlaces& places) {
   HADAL_CHECK_GE(offsets.size, 1);
   HADAL_CHECK_EQ(offsets[0], 0);
@@ -34,7 +34,7 @@ void CheckMatrix(const ConstAnyMatrix& matrix, int64_t rows, int64_t columns) {
   HADAL_CHECK_GE(matrix.stride, columns);
 }
 
-// Dropout counters hold 32 bits for (query row, head) and 16 for the key (random.h).
+// Dropout counters have 32 bits for (query row, head) and 16 for the key (random.h).
 void CheckDropout(const Dropout& dropout, const AttentionShape& shape, int64_t query_rows) {
   if (!dropout.active()) return;
   HADAL_CHECK_LT(dropout.threshold, 65536u);
@@ -49,7 +49,7 @@ AttentionCapacity CapacityOf(const AttentionShape& shape, const ConstAnyMatrix& 
           .head_width = q.columns / shape.heads};
 }
 
-// Checks for both directions.
+// Checks of both directions.
 template <typename Args>
 void CheckShared(const Stream& stream, const Args& args) {
   CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);

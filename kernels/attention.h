@@ -2,21 +2,21 @@
 //
 // For each sentence n and head h, with queries Q = q[query rows of n, h·D .. h·D+D) and keys, values alike:
 //   P = softmax(Q·Kᵀ / sqrt(D) + mask)      output = dropout(P)·V
-// mask: none, or causal (key position ≤ query position; then queries and keys are the same sentences).
-// Why its own op: sentences are short and heads narrow (32 tokens by 16 columns). A head's scores fit in a core's
-// caches and never reach memory, and packed sentences need no padding. attention.md derives the backward.
+// mask: none, or causal (key position ≤ query position; queries and keys are then the same sentences).
+// Sentences are short and heads narrow (32 tokens by 16 columns): a head's scores fit in a core's caches, and packed
+// sentences need no padding. attention.md derives the backward pass.
 // Source: Vaswani et al. 2017 eq. 1; backward recomputes P from the saved log-sum-exp (FlashAttention, arXiv
 // 2205.14135).
 // Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). offsets[n] .. offsets[n+1] are
-// the rows of sentence n. q, k, v and their gradients may be column ranges of one fused matrix; their strides are free.
+// the rows of sentence n. q, k, v and their gradients may be column ranges of one fused matrix, with any stride.
 // Storage: q, k, v, output and their gradients share one type, fp32 or on a device bf16; everything else is fp32.
-// Numerics: fp32. One thread computes a (sentence, head) pair from start to end, keys in ascending order, queries in
-// ascending order. So the number of threads, other sentences, the place in the batch and alignment change no bit (a
-// dropout mask depends on the packed row). A NaN in a sentence shows in its output and gradients. A sentence with
-// queries and no keys has output 0, log-sum-exp -inf and no gradient; either length may be 0.
+// Numerics: fp32. One thread computes a (sentence, head) pair, keys and queries in ascending order. No bit depends on
+// the number of threads, other sentences, the place in the batch or alignment (a dropout mask does depend on the packed
+// row). A NaN in a sentence propagates to its output and gradients. A sentence with queries and no keys has output 0,
+// log-sum-exp -inf and no gradient; either length may be 0.
 // Dropout: see random.h (the query row is the packed row).
 // REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats
-// (aborts otherwise, with both values); outputs that overlap no input. Blocking; allocates nothing.
+// (aborts otherwise, with both values); outputs that do not overlap inputs. Blocking; allocates nothing.
 #pragma once
 
 #include "kernels/device_batch.h"
@@ -31,7 +31,7 @@ struct AttentionShape {
   ConstTokens key_offsets;    // [sentences + 1], first 0
   int32_t heads = 1;          // H
   bool causal = false;        // REQUIRES: equal query and key offsets
-  TilePlaces tile_places;     // where a device finds the sentences' tiles; may be empty
+  TilePlaces tile_places;     // on a device: the sentences' tiles in device memory; may be empty
 };
 
 struct AttentionForwardArgs {
@@ -40,13 +40,12 @@ struct AttentionForwardArgs {
   ConstAnyMatrix k, v;  // [Rk, H·D]
   Dropout dropout;      // on the probabilities
   AnyMatrix output;     // [Rq, H·D] (=)
-  Matrix log_sum_exp;   // [Rq, H]   (=) natural, of the scaled scores, kept for backward
-  Vector scratch;       // AttentionScratch(...) floats; contents do not matter
+  Matrix log_sum_exp;   // [Rq, H]   (=) natural, of the scaled scores; for backward
+  Vector scratch;       // AttentionScratch(...) floats; need not be initialised
 };
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 
-// The forward's output is not an argument: FlashAttention computes Σ_d d_output·output from it; here P gives that
-// sum.
+// Does not need the forward's output: FlashAttention computes Σ_d d_output·output from it, here P gives that sum.
 struct AttentionBackwardArgs {
   AttentionShape shape;
   ConstAnyMatrix q, k, v;   // as in forward
@@ -59,10 +58,10 @@ struct AttentionBackwardArgs {
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 
-// Floats of scratch for forward or backward of up to `query_rows` rows, if no sentence is longer than `max_length` on
-// either side. On the CPU it grows with threads and max_length, not with the batch. It is about
+// Returns the floats of scratch for forward or backward of up to `query_rows` rows, with at most `max_length` rows per
+// sentence on either side. On the CPU it depends on the threads and max_length, not on the batch; about
 //   threads · (96·max_length + 3·max_length·D + 160·D)
-// On a device it is 2·H a query row.
+// On a device it is 2·H per query row.
 struct AttentionCapacity {
   int64_t query_rows = 0;
   int64_t max_length = 0;

@@ -1,10 +1,9 @@
 // Copies a matrix into one of another type: to = from, element by element.
 //
-// Why its own op: a run that stores activations in bf16 may keep the residual stream in fp32. Products read the
-// residual stream in bf16, and gradients that were added up in fp32 are passed on in bf16. It also rounds weights that
-// did not come from Adam.
-// Numerics: rounded as runtime/storage.h says; fp32 to fp32 and bf16 to fp32 are exact. Elements are independent.
-// REQUIRES: equal shapes; no overlap (aborts where it can see it). Blocking on the CPU; allocates nothing.
+// A run that stores activations in bf16 may keep the residual stream in fp32: products then read it in bf16, and
+// gradients that were summed in fp32 are passed on in bf16. Also rounds weights that Adam did not write.
+// Numerics: rounding as in runtime/storage.h; fp32 to fp32 and bf16 to fp32 are exact. Elements are independent.
+// REQUIRES: equal shapes; no overlap (aborts where it can be detected). Blocking on the CPU; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"

@@ -1,16 +1,16 @@
-// Cross-entropy with fairseq's label smoothing over rows of logits, and its gradient written over the logits.
+// Cross-entropy with fairseq's label smoothing over rows of logits, and its gradient, which overwrites the logits.
 //
 //   nll_i  = logsumexp(z_i) − z_i[t_i]
 //   loss_i = (1 − eps − eps_v)·nll_i + eps_v·Σ_v (logsumexp(z_i) − z_i[v]),   eps_v = eps / (V − 1)
 //   dz_i   = gradient_scale · (softmax(z_i) − q_i),  q_i[v] = eps_v + (1 − eps − eps_v)·[v = t_i]
 // (q sums to 1: (1 − eps − eps_v) + V·eps_v = 1.)  Source: fairseq label_smoothed_cross_entropy.
 //
-// Why one op: the logits are the largest tensor of a step. They are read twice (maximum and sum of exponentials online,
-// then the gradient in place), and probabilities are never stored separately.
+// The logits are the largest tensor of a step. They are read twice (maximum and sum of exponentials online, then the
+// gradient in place); probabilities are not stored.
 // Shapes: R rows, V vocabulary, any V ≥ 1 (V = 1 needs eps = 0). Storage: logits are fp32, or on a device bf16; losses
 // are fp32.
-// Numerics: fp32 lanes combined in a fixed order, row totals in double. One thread computes a row, so neither the
-// number of threads nor other rows change a bit. A NaN among the logits makes its row's loss, nll and gradient NaN. A
+// Numerics: fp32 lanes combined in a fixed order, row totals in double. One thread computes a row; the number of
+// threads and other rows do not change any bit. A NaN among the logits makes its row's loss, nll and gradient NaN. A
 // logit of -inf has probability 0 (and, with eps > 0, makes the loss infinite).
 // REQUIRES: 0 ≤ targets[i] < V; 0 ≤ eps < 1; sizes as stated (aborts otherwise). Blocking; allocates nothing.
 #pragma once
@@ -21,11 +21,11 @@
 namespace hadal {
 
 struct CrossEntropyArgs {
-  AnyMatrix logits;                             // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else left
-  ConstTokens targets;                          // t [R]; empty where only the device knows them, at targets_place
+  AnyMatrix logits;                             // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else unchanged
+  ConstTokens targets;                          // t [R]; empty if only the device has them, at targets_place
   float label_smoothing = 0;                    // eps
   float gradient_scale = 0;                     // 1 / (target tokens of the step); 0: loss only
-  const int32_t* targets_place = nullptr;       // where a device finds targets; null: the launch brings them
+  const int32_t* targets_place = nullptr;       // on a device: targets in device memory; null: kernel arguments
   const float* gradient_scale_place = nullptr;  // the same for gradient_scale
   Vector loss, nll;                             // [R] (=) natural logarithms
 };

@@ -8,7 +8,7 @@
 namespace hadal {
 namespace {
 
-// Hands out the parts of a block, each on 16 bytes.
+// Assigns the parts of a block, each 16-byte aligned.
 class Block {
  public:
   explicit Block(const std::byte* start) : start_(start) {}

@@ -1,13 +1,12 @@
-// What a device can compute: a table with one function for each operation of this folder, with the same arguments.
+// The operations of a device: a table with one function for each operation of this folder, with the same arguments.
 //
-// Each operation's dispatcher (<op>.cc) checks its arguments and calls the CPU's kernel, or, on a stream of a device,
-// the table's. So code that uses operations is the same for both, and a build without CUDA needs none of CUDA's
-// symbols.
+// Each operation's dispatcher (<op>.cc) checks its arguments and calls the CPU's kernel or, for a stream of a device,
+// the table's. Code that uses operations is the same for both, and a build without CUDA needs none of CUDA's symbols.
 // Null: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
-// device/operations.h fills the table.
-// Arguments are those of the operation's header. Matrices and vectors are in device memory. Tokens, offsets and
-// targets, and every number in the struct, are in host memory. Fields named …place… say where the device finds such
-// values already. The launch then reads them there, and the host's values only serve the checks.
+// cuda_host/operations.h fills the table.
+// Matrices and vectors are in device memory. Tokens, offsets, targets and all numbers are in host memory. Fields named
+// …place… are device addresses of such values: if they are set, the kernel reads the values there, and the host's
+// values only serve the checks.
 #pragma once
 
 #include "kernels/adam.h"

@@ -9,7 +9,7 @@
 namespace hadal {
 namespace {
 
-// Every entry is a row of a table of `rows`, or, with places, −1: a padding row.
+// Checks that every entry is a row of a table of `rows` or, with places, −1: a padding row.
 void CheckTokens(const ConstTokens& tokens, int64_t rows, const TokenPlaces& places = {}) {
   for (int64_t row = 0; row < tokens.size; ++row) {
     HADAL_CHECK_GE(tokens[row], places.tokens != nullptr ? -1 : 0);

@@ -3,7 +3,7 @@
 // PE is fairseq's: [sin(pos·w) | cos(pos·w)], w_i = 10000^(-i/(W/2 - 1)), the first token of a sentence at position 2
 // (padding index 1 + 1); for odd W the last column is 0. multiplier = sqrt(d_model).
 // Shapes: R packed token rows, V vocabulary rows, W = d_model.
-// Storage: the table and x are fp32, or on a device bf16; so is dx; positions and d_table are fp32.
+// Storage: the table, x and dx are fp32, or on a device bf16; positions and d_table are fp32.
 // Numerics: fp32. Backward adds rows in ascending order into the table's rows (threads split columns); no atomics.
 // REQUIRES: 0 ≤ token < V, position < positions.rows (aborts otherwise). Blocking; allocates nothing.
 #pragma once
@@ -15,18 +15,18 @@
 
 namespace hadal {
 
-// Fills table [P, W]: row p holds the encoding of the p-th token of a sentence (p from 0; fairseq's position p + 2).
+// Fills table [P, W]: row p is the encoding of the p-th token of a sentence (p from 0; fairseq's position p + 2).
 void FillSinusoidalPositions(Matrix table);
 
 struct EmbeddingForwardArgs {
   ConstTokens tokens;         // [R]
   ConstTokens offsets;        // [sentences + 1]: row r of sentence n has position r - offsets[n]
-  ConstTokens row_positions;  // [R] positions of the rows, instead of offsets: for one step of decoding
+  ConstTokens row_positions;  // [R] positions of the rows, instead of offsets: for a decoding step
   ConstAnyMatrix table;       // E [V, W]
   ConstMatrix positions;      // PE [P, W]
   float multiplier = 1.0f;
   Dropout dropout;     // element = row·W + column
-  TokenPlaces places;  // where a device finds tokens and positions; may be empty
+  TokenPlaces places;  // on a device: tokens and positions in device memory; may be empty
   AnyMatrix x;         // [R, W] (=)
 };
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
@@ -36,7 +36,7 @@ struct EmbeddingBackwardArgs {
   ConstAnyMatrix dx;   // [R, W]
   float multiplier = 1.0f;
   Dropout dropout;
-  TokenPlaces places;  // where a device finds the rows grouped by token; may be empty
+  TokenPlaces places;  // on a device: the rows grouped by token; may be empty
   Matrix d_table;      // [V, W] (+=)
 };
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);

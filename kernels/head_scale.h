@@ -1,10 +1,10 @@
 // Head scale: each attention head's output times a learned scalar, y[r, h·D + j] = g[h]·x[r, h·D + j].
 //
-// Why its own op: NormFormer (Shleifer et al. 2021) puts it between the heads and the output product.
+// NormFormer (Shleifer et al. 2021) has it between the heads and the output product.
 // Shapes: R packed rows, H heads of width D.
 // Storage: x, y and their gradients share one type, fp32 or on a device bf16; gains and their gradients are fp32.
 // Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows; blocks are merged in ascending order, so the number of
-// threads changes no bit.
+// threads does not change any bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
 #pragma once
 

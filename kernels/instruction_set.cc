@@ -30,7 +30,7 @@ constexpr Level kLevels[] = {{HWY_AVX3_DL, "AVX512_CORE_VNNI", dnnl_cpu_isa_all}
                              {HWY_SSE4, "SSE41", dnnl_cpu_isa_sse41},
                              {HWY_SSSE3, "SSE41", dnnl_cpu_isa_sse41}};
 
-// The sets that the variable allows; all where it sets no limit.
+// Returns the sets that the variable allows; all if it sets no limit.
 InstructionSets Allowed() {
   const char* variable = std::getenv("ONEDNN_MAX_CPU_ISA");
   if (variable == nullptr) variable = std::getenv("DNNL_MAX_CPU_ISA");

@@ -1,9 +1,9 @@
-// The instruction sets that the kernels can use on this CPU. Our kernels and oneDNN choose the widest.
+// The instruction sets that the kernels can use on this CPU. hadal's kernels and oneDNN use the widest.
 //
-// Ranks of one job must use the same set, because sums in registers of another width have other bits. So ranks exchange
-// their masks, and all use the widest set that all have (launch/train/rank_agreement.h). ONEDNN_MAX_CPU_ISA, oneDNN's
-// own variable, limits our kernels as well: with "AVX2" an AVX-512 machine gives the bits of a machine that has only
-// AVX2.
+// Ranks of one job must use the same set, because sums in registers of another width have other bits. Ranks therefore
+// exchange their masks and use the widest set that all have (launch/train/rank_agreement.h). ONEDNN_MAX_CPU_ISA,
+// oneDNN's own variable, limits hadal's kernels as well: with "AVX2" an AVX-512 machine computes the bits of a machine
+// that has only AVX2.
 // Threads: one, before any kernel runs.
 #pragma once
 
@@ -14,17 +14,17 @@
 
 namespace hadal {
 
-// One bit for each set, numbered as in Highway (hwy/detect_targets.h).
+// One bit per set, numbered as in Highway (hwy/detect_targets.h).
 using InstructionSets = int64_t;
 
-// The sets that this CPU has, the kernels are compiled for and ONEDNN_MAX_CPU_ISA allows. Never empty.
+// Returns the sets that this CPU has, the kernels are compiled for and ONEDNN_MAX_CPU_ISA allows. Never empty.
 InstructionSets AvailableInstructionSets();
 
-// The widest of `sets` by Highway's name: "AVX3", "AVX2", …; "unknown" for none.
+// Returns Highway's name of the widest of `sets`: "AVX3", "AVX2", …; "unknown" for none.
 std::string InstructionSetName(InstructionSets sets);
 
-// From now on kernels and oneDNN use the widest of `sets`. REQUIRES: a non-empty subset of AvailableInstructionSets();
-// no kernel has run. Errors: FailedPrecondition where oneDNN has chosen already.
+// Makes kernels and oneDNN use the widest of `sets`. REQUIRES: a non-empty subset of AvailableInstructionSets(); no
+// kernel has run. Errors: FailedPrecondition if oneDNN has already chosen.
 absl::Status UseInstructionSets(InstructionSets sets);
 
 }  // namespace hadal

@@ -1,20 +1,20 @@
 // Linear layers: y = x·Wᵀ + b and its two gradients.
 //
 //   forward          y[R, out]  = epilogue(x[R, in] · W[out, in]ᵀ)      epilogue: + bias, ReLU, dropout (each optional)
-//   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask where asked
+//   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask (optional)
 //   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
 //
-// Why one op: bias, ReLU and dropout are applied while the product's output is in cache. linear.md says what a device's
-// library does of that, and where its results differ.
+// Bias, ReLU and dropout are applied while the product's output is in cache. linear.md states which of them a device's
+// library does, and how its results differ.
 // Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
 // Storage: fp32, or on a device bf16. Both operands of a product have one type; its output has that type or fp32. A
-// bias is stored as y is. Gradients of weights are always fp32, and so are all sums.
+// bias has y's type. Gradients of weights and all sums are fp32.
 // Numerics on the CPU: fp32. The order of a product's terms is oneDNN's, a function of shapes, strides and instruction
-// set. Threads split output rows, and their number changes no bit (linear.md). db adds rows in ascending order. ReLU
-// keeps a NaN.
+// set. Threads split output rows, and their number does not change any bit (linear.md). db adds rows in ascending
+// order. ReLU keeps a NaN.
 // Limitation: below AVX-512 a row's bits may depend on the number of rows in its product.
 // REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN
-// takes up to about 10 MiB a thread while it runs.
+// uses up to about 10 MiB per thread while it runs.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +26,19 @@
 
 namespace hadal {
 
-// The mask of the ReLU between two products, x → W_1 → ReLU → W_2: one bit an element, in an order that the device's
+// The mask of the ReLU between two products, x → W_1 → ReLU → W_2: one bit per element, in an order that the device's
 // library chooses. The library writes the mask in the first product's forward and reads it in the second product's
-// backward. With a mask the backward does not read relu_output, and it writes dx once.
+// backward, which then does not read relu_output and writes dx once.
 struct ReluMaskArgs {
   int64_t rows = 0;
   ConstAnyMatrix hidden_weight;       // W_1 [hidden, in]
   bool hidden_bias = false;           // whether a bias is added before the ReLU
   ConstAnyMatrix contraction_weight;  // W_2 [out, hidden]
 };
-// Bytes of the mask of [rows, hidden] elements; each row starts on 16 bytes.
+// Bytes of the mask of [rows, hidden] elements; each row is 16-byte aligned.
 constexpr int64_t ReluMaskBytes(int64_t rows, int64_t hidden) { return rows * ((hidden + 127) / 128) * 16; }
-// Whether LinearForward can write the mask and LinearBackwardInput read it: both or neither. The answer depends only on
-// shapes, storage, device and library, so it is the same in forward, backward and recomputation. Never on a CPU.
+// Whether LinearForward can write the mask and LinearBackwardInput read it: both or neither. Depends only on shapes,
+// storage, device and library, so it is the same in forward, backward and recomputation. False on a CPU.
 bool HasReluMask(const Stream& stream, const ReluMaskArgs& args);
 
 struct LinearForwardArgs {
@@ -47,8 +47,8 @@ struct LinearForwardArgs {
   ConstAnyVector bias;    // [out], or empty
   bool relu = false;      // max(0, ·) after the bias
   Dropout dropout;        // after the ReLU; inactive by default
-  // [ReluMaskBytes(R, out)] (=), on 16 bytes, or null. REQUIRES: HasReluMask; relu; no dropout; x and y dense and on 16
-  // bytes.
+  // [ReluMaskBytes(R, out)] (=), 16-byte aligned, or null. REQUIRES: HasReluMask; relu; no dropout; x and y dense and
+  // 16-byte aligned.
   std::byte* relu_mask = nullptr;
   AnyMatrix y;  // [R, out]  (=)
 };
@@ -57,22 +57,23 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args);
 struct LinearBackwardInputArgs {
   ConstAnyMatrix dy;      // [R, out]
   ConstAnyMatrix weight;  // [out, in]
-  // y of the forward, where this layer's input was made by ReLU and dropout: dx becomes y > 0 ? dx · mask_scale : 0. A
-  // dropped element is stored as 0, so no random number is drawn again. Empty: no mask. REQUIRES: accumulate = false.
+  // If this layer's input is the output of a ReLU and dropout: that output. dx becomes relu_output > 0 ? dx ·
+  // mask_scale : 0. A dropped element is stored as 0, so no random number is drawn again. Empty: no mask. REQUIRES:
+  // accumulate = false.
   ConstAnyMatrix relu_output;  // [R, in]
   float mask_scale = 1.0f;     // Dropout::scale() of the forward's dropout; 1 without dropout
-  // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1;
-  // accumulate = false; dy and dx dense and on 16 bytes.
+  // The mask that the forward wrote, instead of relu_output; or null. REQUIRES: HasReluMask; mask_scale = 1; accumulate
+  // = false; dy and dx dense and 16-byte aligned.
   const std::byte* relu_mask = nullptr;
-  // The gradient of the bias that was added before the ReLU: Σ_r dx[r] (+=); or empty. A device does it in the trip
-  // over dx that applies the mask. REQUIRES: a device; relu_output.
+  // The gradient of the bias that was added before the ReLU: Σ_r dx[r] (+=), computed in the pass over dx that applies
+  // the mask; or empty. REQUIRES: a device; relu_output.
   Vector relu_bias_gradient;  // [in]
   bool accumulate = false;    // dx += instead of dx =
   AnyMatrix dx;               // [R, in]
 };
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 
-// The ReLU's mask alone, for where another operation stands between ReLU and product: dx = y > 0 ? dx · mask_scale : 0.
+// The ReLU's mask alone, if another operation lies between ReLU and product: dx = y > 0 ? dx · mask_scale : 0.
 struct ReluBackwardArgs {
   ConstAnyMatrix relu_output;  // y [R, W]
   float mask_scale = 1.0f;

@@ -7,7 +7,7 @@
 namespace hadal {
 namespace {
 
-// Passes for an empty matrix, which means "not given".
+// Accepts an empty matrix, which means "not given".
 void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t width) {
   if (m.empty()) return;
   HADAL_CHECK_EQ(m.rows, rows);

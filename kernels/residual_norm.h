@@ -1,10 +1,10 @@
-// The residual connection of every method, in one trip over memory.
+// The residual connection of every method, in one pass over memory.
 //
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
 //   n = scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift             [R, W]
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
-// one kernel does the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no
+// one kernel computes the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no
 // branch, s = x) and gives the same bits.
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
@@ -15,8 +15,8 @@
 // lists the pairs). Everything else is fp32.
 // Numerics: sums and statistics in fp32. Mean and variance of a row take two passes over the row, which stays in cache;
 // the sums of the vector lanes are combined in a fixed order. Column sums (the vectors d_bias, d_scale, d_shift, d_ω)
-// run over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order. So the number
-// of threads changes no bit.
+// run over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order, so the number
+// of threads does not change any bit.
 // Dropout element = row·W + column. Blocking; allocates nothing.
 #pragma once
 
@@ -29,10 +29,10 @@ namespace hadal {
 inline constexpr float kLayerNormEpsilon = 1e-5f;
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
-// `residual` is the residual stream, a tensor; the argument `stream` says where the kernel runs.
+// `residual` is the tensor of the residual stream; the argument `stream` is where the kernel runs.
 struct ResidualNormForwardArgs {
   ConstAnyMatrix residual;     // x [R, W]
-  ConstAnyMatrix branch;       // y [R, W]; empty: the norm alone (s = x; gains, bias, dropout and skip are not used)
+  ConstAnyMatrix branch;       // y [R, W]; empty: the norm alone (s = x; gains, bias, dropout and skip are unused)
   ConstVector bias;            // [W] added to y, or empty
   ConstAnyMatrix skip;         // e [R, W], or empty
   float residual_gain = 1.0f;  // r
@@ -43,9 +43,9 @@ struct ResidualNormForwardArgs {
   ConstVector learned_branch_gain;           // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
-  AnyMatrix sum;             // s [R, W] (=); empty where only n is wanted; may alias `branch` or `residual`
+  AnyMatrix sum;             // s [R, W] (=); empty if only n is needed; may alias `branch` or `residual`
   AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias residual, branch or sum
-  Vector mean, rstd;         // [R] (=), kept for backward; empty without norm
+  Vector mean, rstd;         // [R] (=), for backward; empty without norm
 };
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
 
@@ -54,7 +54,7 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
 //   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's
 struct ResidualNormBackwardArgs {
   ConstAnyMatrix d_normed;  // [R, W]; empty without norm
-  ConstAnyMatrix d_sum;     // [R, W] gradient that arrives at s directly (pre-norm's residual stream), or empty
+  ConstAnyMatrix d_sum;     // [R, W] direct gradient of s (pre-norm's residual stream), or empty
   ConstAnyMatrix sum;       // s of the forward; with mean, rstd, scale: empty without norm
   ConstVector mean, rstd;   // [R]
   ConstVector scale;        // [W]
@@ -78,8 +78,8 @@ struct ResidualNormBackwardArgs {
 };
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 
-// Floats of scratch that the backward needs for `rows` rows of `width`. It suffices for blocks of
-// kResidualNormLeastBlock rows, the smallest that a device uses.
+// Floats of scratch of the backward for `rows` rows of `width`, enough for blocks of kResidualNormLeastBlock rows, the
+// smallest on a device.
 inline constexpr int64_t kResidualNormSums = 5;  // column sums of a block of rows
 inline constexpr int64_t kResidualNormLeastBlock = 16;
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {

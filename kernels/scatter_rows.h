@@ -1,9 +1,9 @@
-// Copies rows to given rows: y[index[i]] = x[i]. A step of decoding puts its keys and values into the cache this way.
+// Copies rows to given rows: y[index[i]] = x[i]. A decoding step writes its keys and values to the cache with it.
 //
 // Shapes: B rows of W columns into R rows. Storage: x and y share one type, fp32, or on a device bf16. Numerics:
 // copies.
-// REQUIRES: 0 ≤ index[i] < R (aborts); x and y do not overlap. If several rows go to the same place, that place may end
-// up with any of them, or parts of several. Blocking on a CPU; allocates nothing.
+// REQUIRES: 0 ≤ index[i] < R (aborts); x and y do not overlap. If several rows have the same index, the result may be
+// any of them, or parts of several. Blocking on a CPU; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -14,7 +14,7 @@ namespace hadal {
 struct ScatterRowsArgs {
   ConstAnyMatrix x;                      // [B, W]
   ConstTokens index;                     // [B]
-  const int32_t* index_place = nullptr;  // where a device finds index; null: the launch brings it
+  const int32_t* index_place = nullptr;  // on a device: index in device memory; null: a kernel argument
   AnyMatrix y;                           // [R, W] (=) in the rows of index
 };
 void ScatterRows(const Stream& stream, const ScatterRowsArgs& args);

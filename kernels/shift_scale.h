@@ -1,12 +1,12 @@
 // Shift and scale by learned scalars: y = g·(x − b), one b and one g for all of x.
 //
-// Why its own op: R-Fixup (Zhang, Dauphin and Ma 2019) has such scalars between its products instead of biases and
-// norms.
+// R-Fixup (Zhang, Dauphin and Ma 2019) has such scalars between its products instead of biases and norms.
 // Shapes: R packed rows, W width.
 // Storage: x and dx share one type, y and dy another. On the CPU both are fp32; on a device x is fp32 or bf16, and y
 // has x's type or bf16.
-// Numerics: fp32. Backward's sums add the columns of a row as cpu/columns-inl.h does, then the rows of a block of
-// kShiftScaleRowBlock, then the blocks in ascending order, both in double. The number of threads changes no bit.
+// Numerics: fp32. Backward's sums add the columns of a row as in cpu/columns-inl.h, then the rows of a block of
+// kShiftScaleRowBlock, then the blocks in ascending order, both in double. The number of threads does not change any
+// bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
 #pragma once
 
@@ -28,7 +28,7 @@ void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args);
 //   dx (+)= g·dy    d_b −= Σ g·dy    d_g += Σ dy·(x − b)
 struct ShiftScaleBackwardArgs {
   ConstAnyMatrix dy;         // [R, W]
-  ConstAnyMatrix x;          // [R, W] x of the forward; read with a scale, else it may be empty
+  ConstAnyMatrix x;          // [R, W] x of the forward; read with a scale, else may be empty
   ConstVector shift, scale;  // as in the forward
   bool accumulate = false;   // dx += instead of dx =
   AnyMatrix dx;              // [R, W]; may alias dy if they share a type and accumulate is false

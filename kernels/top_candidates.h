@@ -1,9 +1,8 @@
-// The K largest logits of each row, largest first, and the logit of one given column: what beam search reads.
+// The K largest logits of each row, largest first, and the logit of one given column, for beam search.
 //
 //   tokens[i, 0 … K) = the columns of the K largest z[i, v], in descending order; ties: lower column first
-//   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also],  best[i] = tokens[i, 0], or 0 where that is -1
-// Why its own op: a beam of 4 needs about 10 of 8,000 logits. One read of the row finds them; most vectors fail one
-// comparison.
+//   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also],  best[i] = tokens[i, 0], or 0 if that is -1
+// A beam of 4 needs about 10 of 8,000 logits. One read of the row finds them; most vectors fail one comparison.
 // Shapes: R rows, V vocabulary.
 // Numerics: comparisons only; a NaN is never chosen. One thread computes a row, so a row's result does not depend on
 // others.
@@ -18,7 +17,7 @@ namespace hadal {
 struct TopCandidatesArgs {
   ConstMatrix logits;        // z [R, V]
   int32_t also = 0;          // the column for also_values
-  MatrixOf<int32_t> tokens;  // [R, K] (=); -1 after the last when a row has fewer than K numbers
+  MatrixOf<int32_t> tokens;  // [R, K] (=); -1 after the last if a row has fewer than K numbers
   Matrix values;             // [R, K] (=); -∞ after the last
   Vector also_values;        // [R] (=)
   VectorOf<int32_t> best;    // [R] (=) contiguous: the targets of kernels/cross_entropy.h

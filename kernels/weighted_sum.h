@@ -1,12 +1,12 @@
 // Weighted sum of matrices by learned scalars: y = Σ_{k<K} w_k·x_k.
 //
-// Why its own op: a layer of DLCL (Wang et al. 2019) reads such a sum of the outputs of all layers before it.
+// A layer of DLCL (Wang et al. 2019) reads such a sum of the outputs of all layers before it.
 // Storage: on the CPU fp32. On a device x is fp32 or bf16, y has x's type or bf16, dy has x's type; dx is fp32, because
 // several layers add to it.
-// Shapes: R packed rows, W width; the K matrices lie on top of each other, x_k in rows [k·R, (k + 1)·R) of x.
-// Numerics: fp32. Terms are added in ascending k, starting with w_0·x_0. Backward's sums add the columns of a row as
-// cpu/columns-inl.h does, then the rows of a block of kWeightedSumRowBlock, then the blocks in ascending order, both in
-// double. The number of threads changes no bit.
+// Shapes: R packed rows, W width; the K matrices are stacked, x_k in rows [k·R, (k + 1)·R) of x.
+// Numerics: fp32. Terms are added in ascending k, starting with w_0·x_0. Backward's sums add the columns of a row as in
+// cpu/columns-inl.h, then the rows of a block of kWeightedSumRowBlock, then the blocks in ascending order, both in
+// double. The number of threads does not change any bit.
 // Memory: forward reads every x_k once. Backward reads every x_k once, and reads and writes its gradient once. y stays
 // in the cache.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.

@@ -2,12 +2,11 @@
 // again).
 //   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
 // Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
-// Source: Vaswani et al. 2017 section 3.2.
-// R-Fixup subtracts a scalar from the queries' input (input_shift.h).
+// Source: Vaswani et al. 2017 section 3.2. R-Fixup subtracts a scalar from the queries' input (input_shift.h).
 // Saved: q [Rt, d], k|v [Rs, 2d], attended [Rt, d] (the heads' outputs), log-sum-exp [Rt, H], the shifted input [Rt,
 // d].
-// The encoder output's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything
-// else: branch.h, kernels/attention.h.
+// The gradients of the encoder's output are added in fp32, by the cross-attentions in descending sublayer order.
+// Everything else: branch.h, kernels/attention.h.
 #pragma once
 
 #include "layers/branch.h"

@@ -1,5 +1,5 @@
-// Whether a device has the kernels that a model trains with. Asked before a run starts, so that a missing kernel is an
-// error with words, not a crash.
+// Checks that a device has the kernels that a model trains with, before a run starts: a missing kernel is then an error
+// with a message, not a crash.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// Errors: Unimplemented, naming what the method needs and the device lacks.
+// Errors: Unimplemented, with what the method needs and the device lacks.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
 }  // namespace hadal

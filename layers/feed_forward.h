@@ -2,13 +2,13 @@
 //   inner           a LayerNorm over d_ff (Sub-LN, NormFormer), a shift by s_3 (R-Fixup), or nothing
 //   s_1, s_2, s_3   R-Fixup's scalars (Zhang, Dauphin and Ma 2019; R-Fixup has no biases)
 // Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
-// Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, each only where it
-// exists: the output of `inner` [R, d_ff], the statistics of the inner norm [2R], the shifted input [R, d], the bias
-// b_1 − s_2 [d_ff], and a bit mask of the ReLU.
+// Saved: the hidden layer after ReLU and dropout [R, d_ff], whose zeros are the backward's mask. Then, as far as they
+// exist: the output of `inner` [R, d_ff], the statistics of the inner norm [2R], the shifted input [R, d], the bias b_1
+// − s_2 [d_ff], and a bit mask of the ReLU.
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
-// (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
-// some size of micro-batch; UsesMask asks for the size at hand. In fp32 there is none: there the product takes so long
-// that saving trips over memory would not matter. CPUs have none.
+// (no activation dropout, norm or shift), and the device's library can write it for some size of micro-batch
+// (ModelPlan::relu_masks); UsesMask checks the actual size. There is none in fp32, where products take so long that
+// fewer passes over memory do not matter, and none on CPUs.
 #pragma once
 
 #include "layers/branch.h"
@@ -33,22 +33,22 @@ class FeedForward : public Branch {
  private:
   template <typename Byte>
   struct Saved {
-    SavedMatrix<Byte> hidden, inner, shifted, bias;  // all but `hidden` are empty where they do not exist
+    SavedMatrix<Byte> hidden, inner, shifted, bias;  // all but `hidden` are empty if they do not exist
     SavedFloat<Byte>* statistics = nullptr;
     Byte* mask = nullptr;
     int64_t bytes = 0;
 
-    // What W_2 reads.
+    // The input of W_2.
     SavedMatrix<Byte> Inner() const { return inner.empty() ? hidden : inner; }
   };
   template <typename Byte>
   Saved<Byte> Views(Byte* saved, int64_t rows) const;
   // Whether the products of `rows` rows write and read the mask.
   bool UsesMask(const SublayerContext& context, int64_t rows) const;
-  // Whether b_1's gradient is made beside the ReLU's, in BackwardInput: on a device that reads dx for the ReLU anyway.
-  // Elsewhere it is made with W_1's.
+  // Whether BackwardInput computes b_1's gradient with the ReLU's: on a device that reads dx for the ReLU in any case.
+  // Otherwise it is computed with W_1's.
   bool AddsBiasWithRelu(const SublayerContext& context, int64_t rows) const;
-  // On entry d_hidden is the gradient of what W_2 reads, on return that of the first product's output.
+  // On entry d_hidden is the gradient of W_2's input, on return that of the first product's output.
   void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_hidden) const;
 
   int32_t sublayer_;

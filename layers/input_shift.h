@@ -1,10 +1,10 @@
-// A learned scalar b subtracted from what a product reads, x − b, in R-Fixup. In other methods the product reads x
+// R-Fixup's learned scalar b, subtracted from the input of a product: x − b. In other methods the product reads x
 // itself.
 //
 // Source: R-Fixup (Zhang, Dauphin and Ma 2019).
 // Shapes: x, its shifted copy and gradients [R, W]; b [1].
-// Numerics: kernels/shift_scale.h. Storage: x and its copy as products read them; dx may be as the residual stream.
-// Thread safety: const; one micro-batch at a time a workspace.
+// Numerics: kernels/shift_scale.h. Storage: x and its copy in the type of products; dx may have the residual stream's.
+// Thread safety: const; one micro-batch at a time per workspace.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace hadal {
 
 class InputShift {
  public:
-  // Absent when the sublayer has no parameter of this role.
+  // Absent if the sublayer has no parameter of this role.
   InputShift(const ModelPlan& plan, int32_t sublayer, ParameterRole role) : shift_(plan.ParameterOf(sublayer, role)) {}
 
   bool present() const { return shift_ >= 0; }
-  // Writes the shifted copy (=) and returns it. Without the scalar: returns x, and `shifted` may be empty.
+  // Writes the shifted copy and returns it. Without the scalar returns x; `shifted` may be empty then.
   ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
-  // What Forward returned.
+  // Returns what Forward returned.
   ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
   // Backward of `product`, which read the shifted input: dx (+)= dy·W, and b's gradient. With product.accumulate it
   // uses branch_input_gradient of the workspace.
@@ -34,8 +34,8 @@ class InputShift {
   int32_t shift_;
 };
 
-// Makes the bias of the first feed-forward product, b_1 − b, as one row stored as the product is; fills `row` [1, d_ff]
-// (=) and returns it. `bias`: the parameter b_1; −1 stands for b_1 = 0.
+// Computes the bias of the first feed-forward product, b_1 − b, in the product's type; writes it to `row` [1, d_ff] and
+// returns it. `bias`: the parameter b_1; −1: b_1 = 0.
 ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
                               AnyMatrix row);
 

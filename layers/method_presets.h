@@ -1,4 +1,4 @@
-// The residual methods by name: each a preset that expands to the fields of ModelOptions for the model's depth.
+// The residual methods by name: presets of ModelOptions' fields as functions of the model's depth.
 //
 // N encoder layers, M decoder layers; gains are Xavier gains of the initial weights.
 //
@@ -13,9 +13,9 @@
 //   admin_closed   post  1, ω learned from                as post_ln
 //                        sqrt((n + 1)/ln(n + 1) - 1),
 //                        n = 2N / 3M
-//   rezero         none  1, b learned a layer from 0      as post_ln
+//   rezero         none  1, b learned per layer from 0    as post_ln
 //   r_fixup        none  1; no biases, learned scalars    as post_ln; q, k, v times L^-1/6, W_1 times L^-1/2; W_o, W_2
-//                                                         and an own output projection 0; L = 2N + 3M branches
+//                                                         and an untied output projection 0; L = 2N + 3M branches
 //   t_fixup        none  1                                uniform; v, o, FFN 0.67 N^-1/4 / (9M)^-1/4, q, k 1/sqrt(2);
 //                                                         embeddings times (9N)^-1/4 / (9M)^-1/4
 //   dlcl_pre       pre   1; a layer reads a learned       as post_ln; W[l,k] 1/(l + 1)
@@ -66,16 +66,16 @@ enum class ResidualMethod : int32_t {
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();
-// Between methods and the table's names. Errors: InvalidArgument, with all names.
+// Conversions between methods and the table's names. Errors: InvalidArgument, with all names.
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name);
 std::string ResidualMethodName(ResidualMethod method);
 
-// Fills encoder, decoder, distribution and branch growth (not T) from the method, the two depths and the width.
+// Sets encoder, decoder, distribution and branch growth (not T) from the method, the two depths and the width.
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
 // Replaces an encoder-decoder's encoder beta of DeepNorm, 0.87 (N^4 M)^-1/16 in the paper, by that of torchscale's
-// code, 1.15 (N^4 M)^-1/16. The initial weights are 1.32 times larger then, as in models made with torchscale.
-// REQUIRES: kDeepNorm has been applied.
+// code, 1.15 (N^4 M)^-1/16: initial weights are then 1.32 times larger, as in models made with torchscale. REQUIRES:
+// kDeepNorm has been applied.
 void ApplyTorchscaleBeta(ModelOptions& options);
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
-// Every field of a model's options, once, with its name in checkpoints' settings
+// The list of all fields of a model's options, with their names in checkpoints' settings
 // (pipeline/checkpoint/model_settings.h). A stack's field has the same name in configs (StackResidual of
-// configs/run.proto). All code that reads or writes the fields uses this list, so a new field cannot be forgotten in
-// one of several places. tests/layers/model_fields_test.cc counts the fields.
+// configs/run.proto). All code that reads or writes the fields uses this list, so no field can be omitted in one place.
+// tests/layers/model_fields_test.cc counts the fields.
 #pragma once
 
 #include "layers/model_options.h"
@@ -11,7 +11,7 @@ namespace hadal {
 
 enum class FieldAge {
   kFirst,  // in the settings of every checkpoint
-  kLater,  // missing in older checkpoints' settings; they mean its default in StackMethod
+  kLater,  // missing in older checkpoints' settings: has its default in StackMethod
 };
 
 // Calls visit(name, member, age) for a number, a flag or a stack, and visit(name, member, age, words) for a choice, in

@@ -1,4 +1,4 @@
-// What a person may choose about a model, as plain values (the config schema stops at tools/).
+// The options of a model, as plain values (the config schema stops at tools/).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class BranchGrowth : int32_t {
   kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1); ours, for the same reason
 };
 
-// How the initial weights of layer l = 1 … n of a stack depend on l.
+// The dependence of the initial weights of layer l = 1 … n of a stack on l.
 enum class DepthInit : int32_t {
   kFlat,         // 1
   kInverseSqrt,  // 1/sqrt(l): higher layers start smaller (DS-Init, Zhang, Titov and Sennrich 2019)
@@ -38,39 +38,39 @@ enum class DepthInit : int32_t {
 };
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // REQUIRES: 0 ≤ layer < layers
 
-// The learned vector ω of r·ω ⊙ x, one a sublayer (Admin, Liu et al. 2020), and where it starts.
+// The learned vector ω of r·ω ⊙ x, one per sublayer (Admin, Liu et al. 2020), and its initial value.
 enum class Omega : int32_t {
   kNone,      // no such vector
-  kConstant,  // all elements from StackMethod::initial_omega
-  // from the variances of the branches before, found by a forward pass before the first step (residual_profile.h)
+  kConstant,  // StackMethod::initial_omega for all elements
+  // from the variances of the branches before it, measured by a forward pass before the first step (residual_profile.h)
   kProfiled,
 };
 
-// The residual connection and the initial weights of one stack. A preset fills it (method_presets.h); each field may be
-// overridden.
+// The residual connection and the initial weights of one stack. Set by a preset (method_presets.h); users may override
+// each field.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
   Omega omega = Omega::kNone;
   double initial_omega = 1;
   double branch_gain = 1;  // b, before growth
-  // Multiplies b by a learned scalar, one a layer, that starts from 0 (ReZero, Bachlechner et al. 2020).
+  // Multiplies b by a learned scalar, one per layer, that starts at 0 (ReZero, Bachlechner et al. 2020).
   bool learned_branch_gain = false;
 
   // Adds the layer's input x_0 to the layer's last sum: s = c·(r·x + b·F(x)) + a·x_0 (B2T, arXiv 2206.00330).
   double skip_gain = 0;   // a; 0: no such skip
   double layer_gain = 1;  // c
 
-  // A layer reads a learned combination of the embedding and of the outputs of all layers before it, and so does what
-  // follows the stack (DLCL, Wang et al. 2019; layer_combination.h).
+  // Layers, and the module after the stack, read a learned combination of the embedding and of the outputs of all
+  // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;
 
-  // What branches hold besides their products; each is learned and starts as the identity (inner_norm.h).
+  // Learned parts of branches beside their products; each starts as the identity (inner_norm.h).
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
-  bool head_scale = false;             // self-attention: a scalar a head before W_o (NormFormer)
+  bool head_scale = false;             // self-attention: a scalar per head before W_o (NormFormer)
   bool ffn_inner_norm = false;         // feed-forward: LayerNorm before W_2 (both)
-  // Learned scalars of R-Fixup (Zhang, Dauphin and Ma 2019); shifts start from 0 and gains from 1. A shift before each
+  // Learned scalars of R-Fixup (Zhang, Dauphin and Ma 2019); shifts start at 0 and gains at 1. A shift before each
   // product except W_o, and before the ReLU; a gain on each branch; after a stack without norms a shift and, for the
   // encoder, a gain.
   bool fixup_scalars = false;
@@ -80,16 +80,16 @@ struct StackMethod {
   double query_key_gain = 0.70710678118654752;    // of self- and cross-attention
   double value_gain = 0.70710678118654752;        // W_v of self-attention; DeepNorm's beta
   double output_gain = 1;                         // W_o of self-attention; DeepNorm's beta
-  double cross_value_gain = 0.70710678118654752;  // W_v and W_o of cross-attention; read in the decoder only
+  double cross_value_gain = 0.70710678118654752;  // W_v and W_o of cross-attention; decoder only
   double cross_output_gain = 1;
   double ffn_gain = 1;           // W_1 and W_2; DeepNorm's beta
   double ffn_output_factor = 1;  // one more factor of W_2
   DepthInit depth_init = DepthInit::kFlat;
   double embedding_gain = 1;   // multiplies the standard deviation 1/sqrt(d) of the stack's own embedding
-  double projection_gain = 1;  // the same for an own output projection; read in the decoder only
+  double projection_gain = 1;  // the same for an untied output projection; decoder only
 
-  // Whether a layer's sublayers stay together on one rank and in one segment: they share a parameter, or a cut between
-  // them would have to carry too much.
+  // Whether a layer's sublayers must stay on one rank and in one segment, because they share a parameter or because a
+  // cut between them would carry too many tensors.
   bool couples_layer() const { return learned_branch_gain || skip_gain != 0 || combine_layers; }
 };
 
@@ -99,9 +99,9 @@ struct ModelOptions {
   int32_t d_model = 512;
   int32_t d_ff = 2048;
   int32_t heads = 8;
-  int32_t source_vocabulary = 0;  // rows of the source embedding, special tokens included; 0 without an encoder
+  int32_t source_vocabulary = 0;  // rows of the source embedding, including special tokens; 0 without an encoder
   int32_t target_vocabulary = 0;
-  int32_t max_positions = 1024;  // longest sentence, </s> included
+  int32_t max_positions = 1024;  // longest sentence, including </s>
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
 
   double dropout = 0.1;           // on sublayer outputs and the embedding sum
@@ -122,13 +122,13 @@ struct ModelOptions {
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };
 
-// The depth in words: "6L-6L", or "6L decoder-only".
+// Returns the depth for messages: "6L-6L", or "6L decoder-only".
 std::string DepthName(const ModelOptions& options);
 
-// The default k of a growth: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 where k is not read.
+// Returns the default k of a growth: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 if k is not used.
 double DefaultSteepness(BranchGrowth growth);
 
-// Errors: InvalidArgument, naming the field, its value and the allowed range.
+// Errors: InvalidArgument, with the field, its value and the allowed range.
 absl::Status ValidateModelOptions(const ModelOptions& options);
 
 }  // namespace hadal

@@ -1,12 +1,12 @@
-// The model is a list: the ordered sublayers of the whole network and the parameters each owns.
+// The model as a list: the ordered sublayers of the whole network and the parameters of each.
 //
 //   source embedding · encoder (self-attention, feed-forward) × N · target embedding
 //                    · decoder (self-attention, cross-attention, feed-forward) × M · output head
 // A language model (N = 0) has neither source nor cross-attention:
 //   target embedding · decoder (self-attention, feed-forward) × M · output head
 //
-// Rank 0 makes the plan from the options, depth-aware constants included, and broadcasts it as fixed-size plain records
-// with a hash. Partition, memory, initialisation, checkpoints and names are all derived from this list.
+// Rank 0 makes the plan from the options, including depth-aware constants, and broadcasts it as fixed-size plain
+// records with a hash. Partition, memory, initialisation, checkpoints and names are derived from this list.
 // Thread safety: a value; const use from any thread.
 #pragma once
 
@@ -45,17 +45,18 @@ struct SublayerRecord {
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   float branch_growth_updates = 0;    // T of a growing branch gain
   float branch_growth_steepness = 0;  // k
-  int32_t first_parameter = 0;        // the parameters it owns: [first_parameter, first_parameter + parameters)
+  int32_t first_parameter = 0;        // its own parameters: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  int32_t table = -1;         // embeddings and head: the parameter used as table, own or tied
-  int32_t learned_gain = -1;  // the parameter that multiplies b: the sublayer's own, or its layer's first sublayer's
-  int32_t cut_before = 1;     // 1: stages, chunks and segments may begin here; 0: must stay with the sublayer before
+  int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied
+  int32_t learned_gain =
+      -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
+  int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
 };
 
-// b of the residual connection at an update, without its learned factor; BranchGrowth has the formulas. REQUIRES:
+// Returns b of the residual connection at an update, without its learned factor (formulas: BranchGrowth). REQUIRES:
 // update ≥ 1.
 float BranchGain(const SublayerRecord& sublayer, int64_t update);
-// Whether b differs from 1 at any update. If it never does, no kernel reads it.
+// Whether b differs from 1 at any update. Otherwise no kernel reads it.
 bool HasBranchGain(const SublayerRecord& sublayer);
 
 enum class ParameterRole : int32_t {
@@ -77,14 +78,14 @@ enum class ParameterRole : int32_t {
   kClosingNormScale,
   kClosingNormShift,
   kLearnedGain,     // of the layer's branches
-  kHeadScale,       // one scalar a head
+  kHeadScale,       // one scalar per head
   kInnerNormScale,  // between the heads and out_proj
   kInnerNormShift,
   kOutputNormScale,  // after out_proj
   kOutputNormShift,
   kHiddenNormScale,  // between fc1 and fc2
   kHiddenNormShift,
-  kQueryShift,        // before the products that make q, k and v
+  kQueryShift,        // before the products of q, k and v
   kInputShift,        // before fc1
   kHiddenShift,       // before the ReLU
   kContractionShift,  // before fc2
@@ -92,7 +93,7 @@ enum class ParameterRole : int32_t {
   kClosingShift,      // after the stack
   kClosingScale,
   kOmega,  // the learned vector on the residual stream
-  // Of a stack that combines its layers' outputs (layer_combination.h).
+  // For a stack that combines its layers' outputs (layer_combination.h).
   kCombinationWeight,  // a row of its weights
   kCombinationNormScale,
   kCombinationNormShift,
@@ -100,13 +101,13 @@ enum class ParameterRole : int32_t {
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
 
-// One named tensor. Order in the plan = order of (parameter, slice) everywhere.
+// One named tensor. The plan's order of parameters defines the order of (parameter, slice) everywhere.
 struct ParameterRecord {
   ParameterRole role = ParameterRole::kEmbedding;
-  int32_t sublayer = 0;  // its owner: the first sublayer that uses it
+  int32_t sublayer = 0;  // owner: the first sublayer that uses it
   InitKind init = InitKind::kZero;
   float init_scale = 0;  // bound of the uniform distribution, standard deviation of the normal one, or the constant
-  int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and are written with one dimension
+  int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and one dimension in files
   int64_t columns = 1;
   int64_t elements() const { return rows * columns; }
   bool is_vector() const;  // biases and norms: one dimension in files
@@ -123,61 +124,62 @@ struct ModelPlan {
   ModelOptions options;
   std::vector<SublayerRecord> sublayers;
   std::vector<ParameterRecord> parameters;
-  // The type in which a run stores what products read and write. Chosen together with the run's device; not part of the
+  // The type of the products' operands and results in a run. Chosen together with the run's device; not part of the
   // model, so neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
-  // Whether feed-forward layers keep masks of their ReLUs where the model allows it (feed_forward.h). Chosen together
-  // with the run's device, because the device's library decides (pipeline/plan/relu_masks.h). The default, true, serves
-  // `hadal plan`, which has no device to ask. A run in fp32 keeps no masks in either case.
+  // Whether feed-forward layers keep masks of their ReLUs if the model allows it (feed_forward.h). Chosen together with
+  // the run's device, whose library decides (pipeline/plan/relu_masks.h). The default, true, is for `hadal plan`, which
+  // has no device. A run in fp32 keeps no masks in either case.
   bool relu_masks = true;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
 
-  // The records as bytes, preceded by a hash; Parse checks the hash. Same binary on both sides. Errors: DataLoss.
+  // The records as bytes, preceded by a hash, which Parse checks. Both sides must run the same binary. Errors:
+  // DataLoss.
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
   // Covers the records and the number of heads: everything that decides the names, shapes and first values of the
-  // state, and each sublayer's gains, norm and skip. It leaves out what a run may change between two checkpoints of one
+  // state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of one
   // model: dropouts, label smoothing, the longest sentence.
   uint64_t Hash() const;
 
-  // fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".
+  // Returns fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".
   std::string ParameterName(int32_t parameter) const;
-  // e.g. "decoder layer 3 cross-attention".
+  // Returns e.g. "decoder layer 3 cross-attention".
   std::string SublayerName(int32_t sublayer) const;
   int64_t ParameterElements() const;
-  // The sublayer's own parameter of this role; -1 if it has none.
+  // Returns the sublayer's own parameter of this role, or -1.
   int32_t ParameterOf(int32_t sublayer, ParameterRole role) const;
   // Whether a stack's layers read a combination of the outputs of all layers before them.
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
-  // How a run stores a parameter that kernels read. Parameters that only products read (matrices, tables, and biases
-  // that a product adds) are stored as compute_storage, all others in fp32.
+  // The type in which kernels read a parameter: compute_storage for parameters that only products read (matrices,
+  // tables, and biases that a product adds), fp32 for all others.
   Storage read_storage(int32_t parameter) const {
     return ReadByProductsAlone(parameter) ? compute_storage : Storage::kFloat32;
   }
   bool ReadByProductsAlone(int32_t parameter) const;
-  // How a run stores a stack's residual stream and its gradient. Where a norm ends every sublayer: as compute_storage.
-  // Where the residual stream is a sum over the whole depth (pre-norm, no norm): in fp32.
+  // The type of a stack's residual stream and its gradient: compute_storage if a norm ends every sublayer, fp32 if the
+  // residual stream is a sum over the whole depth (pre-norm, no norm).
   Storage residual_storage(Stack stack) const {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;
   }
   // Whether `position` is the first one after a stack.
   bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }
-  // Which norm, if any, follows the sum of a pre-norm layer's last sublayer: the norm of the layer's output where
-  // layers are combined, else the norm that ends the stack. −1 where none follows, or where the next sublayer's norm
-  // does.
+  // Returns the norm after the sum of a pre-norm layer's last sublayer: the norm of the layer's output if layers are
+  // combined, else the norm that ends the stack. −1 if there is none, or if it is the next sublayer's norm.
   int32_t NormBehind(int32_t sublayer) const;
-  // The first place at or after `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
+  // Returns the first position ≥ `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 
-  // The sublayers that use `parameter` as their table, ascending: one entry for most, up to three for a tied embedding.
+  // Returns the sublayers that use `parameter` as their table, ascending: usually one, up to three for a tied
+  // embedding.
   std::vector<int32_t> Uses(int32_t parameter) const;
 
-  int32_t source_embedding() const { return options.has_encoder() ? 0 : -1; }  // -1: there is none
+  int32_t source_embedding() const { return options.has_encoder() ? 0 : -1; }  // -1: none
   int32_t target_embedding() const { return options.has_encoder() ? 1 + options.encoder_sublayers() : 0; }
   int32_t output_head() const { return static_cast<int32_t>(sublayers.size()) - 1; }
 };

@@ -1,5 +1,5 @@
 // The words for a model's choices, the same in configs (tools/config/model_config.h) and in checkpoints' settings
-// (pipeline/checkpoint/model_settings.h). Checkpoints are kept, so words may be added but never changed.
+// (pipeline/checkpoint/model_settings.h). Because checkpoints are kept, words may be added but must never change.
 #pragma once
 
 #include "layers/model_options.h"

@@ -1,10 +1,10 @@
-// The output head: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training the gradients as well.
+// The output head: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training their gradients.
 //
-// Logits exist for Workspace::logit_rows() rows at a time. They are made, reduced to a loss, overwritten by their
-// gradient and multiplied into dx and dE before the next rows. So all logits never exist at once, and no product is
+// Processes Workspace::logit_rows() rows at a time: logits are computed, reduced to a loss, overwritten by their
+// gradient and multiplied into dx and dE before the next rows. All logits never exist at once, and no product is
 // computed twice.
-// Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and
-// each adds to dE in ascending order. Threads, blocking: loss_head.h.
+// Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed and
+// add to dE in ascending order. Threads, blocking: loss_head.h.
 #pragma once
 
 #include <cstdint>

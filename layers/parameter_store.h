@@ -1,14 +1,14 @@
-// The parameters on one rank: where the weight and the gradient of each one lie.
+// The parameters of one rank: places of the weights and gradients.
 //
-// A parameter belongs to one sublayer and lies on that sublayer's rank. Several sublayers on several ranks may use one
-// table (embeddings, output projection). Each of these ranks holds one copy of the weight. Every *use* has its own
-// gradient buffer, in every layout; pipeline/exchange/tied_tables.h adds these up once a step, in the order of the
-// uses. Within a sublayer parameters lie next to each other in plan order, so that q, k and v are one matrix.
+// A parameter belongs to one sublayer and is stored on that sublayer's rank. Several sublayers on several ranks may use
+// one table (embeddings, output projection); each of these ranks has one copy of the weight. Every *use* has its own
+// gradient buffer, in every layout; pipeline/exchange/tied_tables.h adds them once per step, in the order of the uses.
+// Parameters of a sublayer are contiguous in plan order, so q, k and v are one matrix.
 //
-// Where products read bf16 (ModelPlan::read_storage), every rank that uses a weight holds it rounded. The weight's fp32
-// values are the *master*, which Adam updates and checkpoints contain. A rank holds masters only where it updates them:
-// of its own stage the slices that it updates (ZeRO-1), of another stage's table none. Parameters that other kernels
-// read are fp32 on every rank.
+// If products read bf16 (ModelPlan::read_storage), every rank that uses a weight has a rounded copy. The weight's fp32
+// values are the *master*, which Adam updates and checkpoints contain. A rank has masters only for what it updates: of
+// its own stage the slices that it updates (ZeRO-1), of another stage's table none. Parameters that other kernels read
+// are fp32 on every rank.
 //
 //   fp32                        weights  w w w …
 //   bf16                        rounded  r r r … | tables of other stages      parameters that products read
@@ -18,7 +18,7 @@
 //
 // Adam writes master and rounded copy in one pass. Other code that writes masters (initialisation, a load) must call
 // RoundMasters.
-// Thread safety: read-only after Bind; callers must not write to a buffer at the same time.
+// Thread safety: read-only after Bind; callers must not write to a buffer concurrently.
 #pragma once
 
 #include <algorithm>
@@ -35,19 +35,19 @@
 
 namespace hadal {
 
-// Where a sublayer's weights begin after `elements` elements: on 16 bytes in fp32 and in bf16, wherever a stage begins.
-// Why: products and kernels choose by alignment, and bits must not depend on the cut; without this the learned scalars
-// of earlier sublayers would shift the weights.
+// The offset of a sublayer's weights after `elements` elements: 16-byte aligned in fp32 and in bf16, wherever a stage
+// begins. Products and kernels depend on the alignment, and bits must not depend on the cut; otherwise the learned
+// scalars of earlier sublayers would shift the weights.
 constexpr int64_t AlignedSublayer(int64_t elements) { return (elements + 7) / 8 * 8; }
 
-// Slice `slice` of the values of a parameter.
+// Returns slice `slice` of a parameter's values.
 template <typename T>
 VectorOf<T> SliceOf(VectorOf<T> values, int64_t slice) {
   const int64_t first = slice * kSliceElements;
   return {values.data + first, std::min(kSliceElements, values.size - first)};
 }
 
-// Consecutive slices in the order of (parameter, slice): from `begin` up to but not including `end`.
+// Consecutive slices in the order of (parameter, slice): [begin, end).
 struct SliceRange {
   using Place = std::pair<int32_t, int64_t>;
   Place begin = {0, 0};
@@ -62,23 +62,23 @@ struct SliceRange {
 
 class ParameterStore {
  public:
-  // Reserves room for the sublayers of this rank, which are in ascending order. `plan` must outlive the store. For
-  // training: gradients too, and masters only of the slices in `updated`, which ascends. For inference: all masters.
+  // Reserves memory for the sublayers of this rank, which must be ascending. `plan` must outlive the store. For
+  // training: also gradients, and masters only of the slices in `updated`, which must be ascending. For inference: all
+  // masters.
   ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, Purpose purpose, ArenaLayout& layout,
                  const std::vector<SliceRange>& updated = {SliceRange()});
 
-  // Fixes the addresses. Call once.
+  // Sets the addresses. Must be called once.
   void Bind(const Arena& arena);
 
-  // Parameters whose state belongs to this stage, because their first use is here; ascending.
+  // Parameters whose first use, and therefore whose state, is on this stage; ascending.
   const std::vector<int32_t>& owned() const { return owned_; }
   bool Holds(int32_t parameter) const { return weight_offset_[parameter] >= 0; }
 
-  // The fp32 weight of a parameter: [rows, columns], or [rows] for vectors. REQUIRES: all of it lies here (aborts
+  // The fp32 weight of a parameter: [rows, columns], or [rows] for vectors. REQUIRES: all of it is on this rank (aborts
   // otherwise).
   Matrix Weight(int32_t parameter) const { return FusedWeight(parameter, 1); }
-  // Empty for −1, a parameter that the method does not have. The same holds for the other functions that return
-  // vectors.
+  // Empty for −1, a parameter that the method does not have; also in the other functions that return vectors.
   Vector WeightVector(int32_t parameter) const { return FusedWeightVector(parameter, 1); }
   // `count` consecutive parameters of equal width as one matrix [sum of rows, columns]; vectors as one vector.
   Matrix FusedWeight(int32_t first, int32_t count) const;
@@ -86,14 +86,14 @@ class ParameterStore {
   // The fp32 values of a slice; empty if they are not on this rank.
   Vector WeightSlice(int32_t parameter, int64_t slice) const;
 
-  // The same as products read it: rounded, or in fp32.
+  // The same in the type that products read: rounded or fp32.
   ConstAnyMatrix ProductWeight(int32_t first, int32_t count = 1) const;
   ConstAnyVector ProductBias(int32_t first, int32_t count = 1) const;
   // The rounded copy of a slice; empty if there is none.
   VectorOf<BFloat16> RoundedSlice(int32_t parameter, int64_t slice) const;
-  // A weight as kernels read it, [1, elements]: what the ranks need that do not update it.
+  // A weight in the type that kernels read, [1, elements]: what ranks that do not update it need.
   AnyMatrix AsRead(int32_t parameter) const;
-  // Rounds all masters on this rank; does nothing if there are none.
+  // Rounds all masters on this rank, if there are any.
   void RoundMasters(const Stream& stream) const;
 
   // The gradient of a parameter that only its owner uses.
@@ -103,33 +103,32 @@ class ParameterStore {
     return Fused(gradients_, gradient_offset_[first], first, count);
   }
   Vector FusedGradientVector(int32_t first, int32_t count) const;
-  // The gradient of a table's use by `sublayer` (an embedding or the head) on this rank. [rows, columns]
+  // The gradient, [rows, columns], of the use of a table by `sublayer` (an embedding or the head) on this rank.
   Matrix TableGradient(int32_t sublayer) const;
 
-  // All gradients of this rank as one range. They are zeroed at the start of a step; after the step they are scratch
-  // (runtime/arena.h).
+  // All gradients of this rank as one range. Zeroed at the start of a step; scratch after the step (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
 
   const ModelPlan& plan() const { return plan_; }
 
  private:
-  // Gives places to the parameters that kernels read as `storage`. Returns how many elements their weights take.
+  // Assigns places to the parameters that kernels read as `storage`. Returns the number of elements of their weights.
   int64_t Place(const std::vector<int32_t>& sublayers, Storage storage);
-  // Gives masters to the rounded elements [begin, end), after the masters that already have a place.
+  // Reserves fp32 masters for the rounded elements [begin, end), after the masters reserved so far.
   void AddMasters(int64_t begin, int64_t end);
   void PlaceMasters(const std::vector<SliceRange>& updated);
   bool IsRounded(int32_t parameter) const { return plan_.read_storage(parameter) == Storage::kBFloat16; }
-  // The fp32 values of `elements` elements of a parameter, from `first` on; null if they are not on this rank.
+  // The fp32 values of `elements` elements of a parameter, starting at `first`; null if they are not on this rank.
   float* Floats(int32_t parameter, int64_t first, int64_t elements) const;
   Matrix View(float* base, int64_t offset, int32_t parameter) const;
   Matrix Fused(float* base, int64_t offset, int32_t first, int32_t count) const;
 
   const ModelPlan& plan_;
   std::vector<int32_t> owned_;
-  // For each parameter the offset in elements: of its weight, rounded or fp32, and of its gradient. -1: not on this
+  // For each parameter the offset in elements of its weight (rounded or fp32) and of its gradient; -1: not on this
   // rank.
   std::vector<int64_t> weight_offset_, gradient_offset_;
-  // For each use of a table its sublayer and the offset of its gradient.
+  // The offset of the gradient of one use of a table.
   struct TableUse {
     int32_t sublayer = 0;
     int64_t gradient_offset = 0;
@@ -137,7 +136,7 @@ class ParameterStore {
   std::vector<TableUse> table_uses_;
 
   int64_t rounded_elements_ = 0, weight_floats_ = 0, gradient_floats_ = 0;
-  // The rounded elements [begin, end) have masters, from `place` on; on 16 bytes if the rounded elements are.
+  // The masters of the rounded elements [begin, end) start at `place`; 16-byte aligned if the rounded elements are.
   struct MasterRun {
     int64_t begin = 0, end = 0, place = 0;
   };

@@ -1,11 +1,11 @@
-// What the parts of a rank are built for. Decides which memory they reserve.
+// Whether a rank's components are for training or for inference; determines the memory that they reserve.
 #pragma once
 
 namespace hadal {
 
 enum class Purpose {
-  kTraining,   // gradients, moments and kept activations as well
-  kInference,  // weights and what a forward pass needs
+  kTraining,   // also gradients, moments and kept activations
+  kInference,  // weights and the buffers of a forward pass
 };
 
 }  // namespace hadal

@@ -1,7 +1,8 @@
-// What a sublayer keeps of a micro-batch for its backward: one piece of memory, cut into tensors from its front.
+// The tensors that a sublayer saves of a micro-batch for its backward: a block of memory, divided into tensors from its
+// front.
 //
-// The same code measures (over no memory) and finds the tensors again. Each tensor starts on 16 bytes, for the kernels
-// of a device.
+// The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte aligned, for the
+// kernels of a device.
 // Thread safety: a plain value.
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace hadal {
 
-// Byte: std::byte, or const std::byte for tensors that are only read.
+// Byte: std::byte, or const std::byte for read-only tensors.
 template <typename Byte>
 using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
 template <typename Byte>
@@ -24,7 +25,7 @@ class SavedTensors {
  public:
   static constexpr int64_t kAlignmentBytes = 16;
 
-  // `memory` on 16 bytes; null: only measures.
+  // REQUIRES: `memory` is 16-byte aligned. Null: only computes the size.
   explicit SavedTensors(Byte* memory) : memory_(memory) {}
 
   SavedMatrix<Byte> Take(Storage storage, int64_t rows, int64_t columns) {
@@ -33,7 +34,7 @@ class SavedTensors {
   MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
     return Take(Storage::kFloat32, rows, columns).floats();
   }
-  // For a part that somebody else cuts into tensors.
+  // Takes memory for a component that divides it into tensors itself.
   Byte* TakeBytes(int64_t bytes) {
     Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;

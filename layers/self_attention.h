@@ -1,9 +1,10 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
-// the decoder. attention_output.h has what some methods put around W_o, input_shift.h what R-Fixup puts before W_qkv.
+// the decoder. Some methods add operations around W_o (attention_output.h); R-Fixup shifts the input of W_qkv
+// (input_shift.h).
 // Source: Vaswani et al. 2017 section 3.2.
 // Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
-// Saved: q|k|v [R, 3d], attended [R, d] (the heads' outputs), log-sum-exp [R, H], the shifted input [R, d], then what
-// AttentionOutput keeps.
+// Saved: q|k|v [R, 3d], attended [R, d] (the heads' outputs), log-sum-exp [R, H], the shifted input [R, d], then
+// AttentionOutput's tensors.
 #pragma once
 
 #include "layers/attention_output.h"
@@ -39,7 +40,7 @@ class SelfAttention : public Branch {
 
   int32_t sublayer_;
   Stack stack_;
-  int32_t qkv_weight_, qkv_bias_;  // parameters; q, k, v follow each other
+  int32_t qkv_weight_, qkv_bias_;  // parameters; q, k, v are consecutive
   InputShift shift_;
   AttentionOutput output_;
   Storage storage_;

@@ -16,8 +16,8 @@ class TokenEmbedding final : public FrontEnd {
   void Bind(const Arena& arena) override;
 
   void Forward(const SublayerContext& context, AnyMatrix x) const override;
-  // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
-  // `places`: where a device finds tokens and positions; may be empty.
+  // One decoding step, without dropout: writes x [R, d] of `tokens` [R], each at its own position, counted from 0.
+  // `places`: on a device, tokens and positions in device memory; may be empty.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
                  const TokenPlaces& places, AnyMatrix x) const;
   // Adds to the gradient of this use of the table.

@@ -14,15 +14,15 @@
 namespace hadal {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;  // the smallest page size; larger pages are touched more often than needed
+constexpr int64_t kPageBytes = 4096;  // the smallest page size; larger pages are touched several times
 
-// Gives the whole pages [begin, end) their memory, without changing what they hold.
+// Makes the whole pages [begin, end) resident; keeps their contents.
 absl::Status Populate(std::byte* begin, std::byte* end) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(begin, static_cast<size_t>(end - begin), MADV_POPULATE_WRITE) == 0) return absl::OkStatus();
   if (errno != EINVAL) return absl::ResourceExhaustedError(std::strerror(errno));
 #endif
-  // Kernels before Linux 5.14: write what is already there.
+  // Kernels before Linux 5.14: rewrite one byte of each page.
   for (std::byte* page = begin; page < end; page += kPageBytes) {
     volatile std::byte* touched = page;
     *touched = *touched;
@@ -79,8 +79,7 @@ absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout, Device* device)
 absl::Status Arena::MakeResident(const Stream& stream) {
   if (device_ != nullptr) return absl::OkStatus();
 #ifdef MADV_HUGEPAGE
-  // Asks for huge pages where the system gives them on request. Measured: they save 1.5% (d_model 256) to 3% (64) of
-  // the processor time of training.
+  // Requests huge pages. Measured: they save 1.5% (d_model 256) to 3% (64) of the processor time of training.
   madvise(on_device_.base, static_cast<size_t>(bytes()), MADV_HUGEPAGE);
 #endif
   const int64_t pages = (bytes() + kPageBytes - 1) / kPageBytes;
@@ -94,7 +93,7 @@ absl::Status Arena::MakeResident(const Stream& stream) {
   });
   if (status.ok()) return status;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "this host cannot give the ", bytes(), " bytes of the arena: ", status.message(),
+      "this host cannot provide the ", bytes(), " bytes of the arena: ", status.message(),
       ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`)."));
 }
 

@@ -1,10 +1,10 @@
-// Plain values as bytes: appended to a string, and taken from the front of a view. Processes of one binary exchange
-// lists and records this way, and a file's parts look like this before they are written.
+// Serialisation of plain values: Append… adds them to a string, Take… removes them from the front of a view. Used for
+// messages between processes of one binary and for parts of files.
 //
-// A value is its object representation: little-endian (other machines do not compile this), padding included. A list is
-// a uint64 number of entries and then the entries, without gaps. Reading trusts nothing: a Take… that finds too few
-// bytes returns false; then `in` must not be read further.
-// Thread safety: pure.
+// A value is written as its object representation: little-endian (other machines do not compile this), padding
+// included. A list is a uint64 count followed by the entries, without gaps. Take… returns false if `in` is too short;
+// `in` must not be read further then.
+// Thread safety: pure functions.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@ namespace hadal {
 
 static_assert(std::endian::native == std::endian::little, "files and messages are little-endian");
 
-// A view of the bytes of `values`, valid as long as `values`.
+// Returns a view of the bytes of `values`, valid as long as `values`.
 template <std::ranges::contiguous_range Values>
 std::string_view AsBytes(const Values& values) {
   static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Values>>);
@@ -47,8 +47,8 @@ bool TakeValue(std::string_view& in, T& value) {
   return TakeValues(in, std::span(&value, 1));
 }
 
-// Takes a number of things that need `least_bytes` or more each. False if `in` cannot hold that many, so that a damaged
-// number makes nobody allocate much.
+// Reads the count of a list whose entries take at least `least_bytes` each. Returns false if `in` cannot hold that many
+// entries, so that a damaged count does not cause a large allocation.
 inline bool TakeCount(std::string_view& in, size_t least_bytes, size_t& count) {
   uint64_t value = 0;
   if (!TakeValue(in, value) || value > in.size() / least_bytes) return false;
@@ -62,7 +62,7 @@ void AppendList(const Values& values, std::string& out) {
   out += AsBytes(values);
 }
 
-// `values`: a vector, or a string.
+// Reads a list into `values`, a vector or a string.
 template <typename Values>
 bool TakeList(std::string_view& in, Values& values) {
   size_t count = 0;

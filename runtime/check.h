@@ -1,5 +1,5 @@
-// HADAL_CHECK*: for our own mistakes. A failed check is a bug in hadal: it prints the place and both values and aborts.
-// Anything that the user, a file or a peer can cause is an absl::Status instead (status_macros.h).
+// HADAL_CHECK*: assertions. A failed check is a bug in hadal: it prints the source line and both values and aborts.
+// Errors that a user, a file or a peer can cause are an absl::Status instead (status_macros.h).
 #pragma once
 
 #include <sstream>

@@ -1,6 +1,5 @@
-// A table of the words for a choice, in a config or a file, and the enumerator that each word stands for; read both
-// ways.
-// Thread safety: pure.
+// Tables that map the words of a config or file to enumerators, and back.
+// Thread safety: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ struct Word {
   Enum value;
 };
 
-// The enumerator of `word`; null where the table lacks the word.
+// Returns a pointer to the enumerator of `word`, or null if the table does not have the word.
 template <typename Enum, size_t kSize>
 const Enum* FindWord(const Word<Enum> (&words)[kSize], const std::string& word) {
   const auto* found =
@@ -26,7 +25,7 @@ const Enum* FindWord(const Word<Enum> (&words)[kSize], const std::string& word) 
   return found == std::end(words) ? nullptr : &found->value;
 }
 
-// The enumerator of `word`. REQUIRES: the table has the word: the schema's values have been checked.
+// Returns the enumerator of `word`. REQUIRES: the table has the word, as in a config that has been validated.
 template <typename Enum, size_t kSize>
 Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
   const Enum* const value = FindWord(words, word);
@@ -34,7 +33,7 @@ Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
   return *value;
 }
 
-// The word of `value`.  REQUIRES: the table has it.
+// Returns the word for `value`. REQUIRES: the table has it.
 template <typename Enum, size_t kSize>
 std::string ToWord(const Word<Enum> (&words)[kSize], Enum value) {
   const auto* found =

@@ -1,6 +1,6 @@
-// The monotonic clock: seconds since an arbitrary start, never set back. For measuring, not for dates.
+// The monotonic clock: seconds since an arbitrary start. For durations, not for dates.
 //
-// Threads: safe. Non-blocking. About 25 ns a call.
+// Thread safety: any thread. Non-blocking; about 25 ns a call.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ inline double MonotonicSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Measures one span: `Stopwatch watch; …; watch.Seconds()`.
+// Measures a duration: `Stopwatch watch; …; watch.Seconds()`.
 class Stopwatch {
  public:
   double Seconds() const { return MonotonicSeconds() - start_; }

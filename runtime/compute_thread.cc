@@ -26,7 +26,7 @@ void FlushSubnormals() {
 #endif
 }
 
-// The calling thread's stack for signal handlers, for as long as the thread lives.
+// The calling thread's alternate stack for signal handlers, as long as the thread lives.
 class SignalStack {
  public:
   SignalStack() : memory_(static_cast<size_t>(std::max<int64_t>(sysconf(_SC_SIGSTKSZ), kLeastBytes))) {
@@ -40,7 +40,7 @@ class SignalStack {
   ~SignalStack() { sigaltstack(&before_, nullptr); }
 
  private:
-  static constexpr int64_t kLeastBytes = 64 * 1024;  // the frame of AVX-512 and AMX, several times
+  static constexpr int64_t kLeastBytes = 64 * 1024;  // several times the frame of AVX-512 and AMX
   std::vector<char> memory_;
   stack_t before_ = {};
 };

@@ -12,7 +12,7 @@
 namespace hadal {
 namespace {
 
-// The names that a version of control groups uses.
+// File names of one version of control groups.
 struct MemoryFiles {
   const char* limit;
   const char* used;
@@ -23,10 +23,10 @@ constexpr MemoryFiles kVersion2 = {"memory.max", "memory.current", "inactive_fil
 
 struct MemoryGroup {
   const MemoryFiles* files = nullptr;
-  std::string root, path;  // the group is the folder root + path, the topmost one `root`
+  std::string root, path;  // the group's directory is root + path; `root` is the topmost group
 };
 
-// Version 2 has one line, "0::/path"; version 1 one for each controller, "7:memory:/path".
+// Version 2 has one line, "0::/path"; version 1 has one per controller, "7:memory:/path".
 std::optional<MemoryGroup> FindMemoryGroup(std::string_view membership, const std::string& mount) {
   std::optional<MemoryGroup> group;
   std::istringstream lines{std::string(membership)};
@@ -46,7 +46,7 @@ std::optional<int64_t> ReadNumber(const std::string& path) {
   std::ifstream file(path);
   std::string word;
   int64_t value = 0;
-  if (!(file >> word) || !absl::SimpleAtoi(word, &value)) return std::nullopt;  // "max" is no number
+  if (!(file >> word) || !absl::SimpleAtoi(word, &value)) return std::nullopt;  // "max" is not a number
   return value;
 }
 

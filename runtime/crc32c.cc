@@ -38,7 +38,7 @@ uint64_t LoadLittleEndian(const std::byte* p) {
   return value;
 }
 
-// State in, state out: without the inversions at both ends.
+// Updates the state, without the inversions at both ends.
 uint32_t UpdateByTable(uint32_t state, const std::byte* p, size_t bytes) {
   for (; bytes >= 8; p += 8, bytes -= 8) {
     const uint64_t word = LoadLittleEndian(p) ^ state;

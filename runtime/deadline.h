@@ -1,6 +1,6 @@
-// Until when a wait may last, on the monotonic clock: a clock that is set during the wait neither ends nor prolongs it.
+// The end of a wait, on the monotonic clock: setting the system's clock does not change it.
 //
-// Threads: safe. Non-blocking.
+// Thread safety: any thread. Non-blocking.
 #pragma once
 
 #include "absl/time/time.h"
@@ -12,7 +12,7 @@ class Deadline {
  public:
   explicit Deadline(absl::Duration from_now) : end_seconds_(MonotonicSeconds() + absl::ToDoubleSeconds(from_now)) {}
 
-  // What is left of it; negative once it has passed.
+  // The time left; negative after the deadline.
   absl::Duration Left() const { return absl::Seconds(end_seconds_ - MonotonicSeconds()); }
   bool Passed() const { return Left() <= absl::ZeroDuration(); }
 

@@ -1,20 +1,20 @@
-// What the instruments measured at one recorded step: for each series one value a sublayer.
+// Measurements of one recorded step: each series has one value per sublayer.
 //
-//   in the step's own micro-batches (Frobenius norms over all their rows; gradients of the mean loss a target token):
+//   in the step's micro-batches (Frobenius norms over all rows; gradients of the mean loss per target token):
 //     parameter_gradient     ‖∂L/∂W‖ of the sublayer's parameters
 //     update_ratio           ‖ΔW‖ / ‖W‖ of one update, W after it
 //     output_gradient        ‖∂L/∂x‖ of the residual stream after the sublayer
 //     norm_output_gradient   ‖∂L/∂n‖ of its LayerNorm's output
 //     norm_input_gradient    ‖∂L/∂s‖ of its LayerNorm's input (B2T, arXiv 2206.00330, figure 4)
-//   in the probe (a few sentences that never change; dropout off; weights after the update):
+//   in the probe (a few fixed sentences; dropout off; weights after the update):
 //     output                 root mean square of the residual stream after the sublayer
 //     norm_input             of its LayerNorm's input: the mean norm of a row over sqrt(d)
 //     similarity             mean cosine between the rows of the residual stream after the sublayer and before it
-//     active                 share of a feed-forward's hidden numbers that ReLU lets through
+//     active                 share of a feed-forward's hidden units that are not zero after ReLU
 //     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F is the decoder's output
 //                            [rows, d], θ_0 the run's first weights (DeepNet, arXiv 2203.00555, figure 3)
-// NaN: the sublayer has no such tensor (no norm, no ReLU). An empty series was not recorded. Infinity: the tensor was
-// not finite.
+// NaN: the sublayer has no such tensor (no norm, no ReLU). Empty series: not recorded. Infinity: the tensor was not
+// finite.
 #pragma once
 
 #include <array>
@@ -42,24 +42,24 @@ struct DepthSeriesInfo {
   const char* name;  // in files
   const char* title;
   const char* unit;
-  bool logarithmic;  // whether to draw it on a logarithmic axis
+  bool logarithmic;  // draw on a logarithmic axis
 };
 inline constexpr DepthSeriesInfo kDepthSeries[] = {
     {"parameter_gradient", "Gradient of the parameters", "2-norm, nats/token", true},
     {"update_ratio", "Size of the update", "‖ΔW‖/‖W‖ of one update", true},
     {"output_gradient", "Gradient of the activations", "2-norm, nats/token", true},
-    {"norm_output_gradient", "Gradient behind the LayerNorm", "2-norm, nats/token", true},
+    {"norm_output_gradient", "Gradient after the LayerNorm", "2-norm, nats/token", true},
     {"norm_input_gradient", "Gradient before the LayerNorm", "2-norm, nats/token", true},
-    {"output", "Activations behind the sublayer", "root mean square, ‖x‖/√d", true},
+    {"output", "Activations after the sublayer", "root mean square, ‖x‖/√d", true},
     {"norm_input", "Input of the LayerNorm", "root mean square, ‖s‖/√d", true},
-    {"similarity", "Similarity to the sublayer in front", "mean cosine of a row", false},
+    {"similarity", "Similarity to the previous sublayer", "mean cosine of a row", false},
     {"active", "Active hidden units", "share of non-zero numbers after ReLU", false},
 };
 inline constexpr size_t kDepthSeriesCount = std::size(kDepthSeries);
 
 struct DepthMetrics {
   int64_t step = 0;
-  int64_t update = 0;                                        // updates applied so far, this step included
+  int64_t update = 0;                                        // updates applied so far, including this step
   std::optional<double> model_update;                        // ‖ΔF‖
   double seconds = 0;                                        // of the probe and the gathering; not part of the step
   std::array<std::vector<float>, kDepthSeriesCount> series;  // each [encoder_sublayers + decoder_sublayers], or empty

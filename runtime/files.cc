@@ -22,7 +22,7 @@
 namespace hadal {
 namespace {
 
-constexpr int kOpenForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // O_NONBLOCK: a named pipe does not hang open(2)
+constexpr int kOpenForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // O_NONBLOCK: open(2) does not hang on a named pipe
 
 absl::StatusCode CodeOfErrno(int error) {
   switch (error) {
@@ -46,7 +46,7 @@ absl::StatusCode CodeOfErrno(int error) {
     case ENOTEMPTY:
     case ENAMETOOLONG:
       return absl::StatusCode::kFailedPrecondition;
-    default:  // EIO and ESTALE too: the file system failed, which says nothing of the file
+    default:  // including EIO and ESTALE: the file system failed, not this file
       return absl::StatusCode::kInternal;
   }
 }
@@ -75,7 +75,7 @@ std::string AdviceFor(int error, const std::string& path) {
     case ENOTDIR:
       return "a component of the path is a file, not a directory";
     case EEXIST:
-      return "that name is taken; remove what has it, or choose another one";
+      return "that name exists already; remove it, or choose another one";
     case EISDIR:
       return "a directory has that name; choose another one";
     case ENAMETOOLONG:
@@ -84,7 +84,7 @@ std::string AdviceFor(int error, const std::string& path) {
       return "a symbolic link is not followed here";
     case EIO:
     case ESTALE:
-      return "the device or the file server failed, which says nothing of the file; see the system's log, and try "
+      return "the device or the file server failed, and the file may be intact; see the system's log, and try "
              "again";
     default:
       return "";
@@ -102,10 +102,10 @@ absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot read ", path, ": it is ",
-        S_ISDIR(info.st_mode) ? "a directory; name a file"
-                              : "a pipe or a device; write what comes from it into a file, and name that"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", path, ": it is ",
+                     S_ISDIR(info.st_mode) ? "a directory; name a file"
+                                           : "a pipe or a device; save its output to a file, and name that"));
   }
   return file;
 }
@@ -127,8 +127,8 @@ absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::str
   return contents;
 }
 
-// A file renamed to the name of a device or a pipe would take it from everybody. /dev/stdout is a link into /proc, even
-// where it leads to a regular file.
+// Renaming a file to the name of a device or pipe would remove the device. /dev/stdout is a link into /proc, even if it
+// leads to a regular file.
 absl::Status CheckReplaceable(const std::string& path) {
   struct stat info;
   const bool regular = stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
@@ -137,10 +137,10 @@ absl::Status CheckReplaceable(const std::string& path) {
       readlink(path.c_str(), target.data(), target.size() - 1) > 0 && std::string_view(target.data()) == "/proc/";
   if (regular && !stream) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, and no file; choose the name of a file"));
+      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, not a file; choose the name of a file"));
 }
 
-// Opens an empty file, to be renamed to `path`, that nobody else writes: `path`.<unique>, with a number after it if
+// Opens an empty file, to be renamed to `path`, that no other writer uses: `path`.<unique>, with a number appended if
 // that is taken.
 absl::StatusOr<FileDescriptor> OpenTemporary(const std::string& path, const std::string& unique,
                                              std::string& temporary) {
@@ -150,7 +150,7 @@ absl::StatusOr<FileDescriptor> OpenTemporary(const std::string& path, const std:
     if (number > 1) absl::StrAppend(&temporary, ".", number);
     absl::StatusOr<FileDescriptor> file = OpenLocked(temporary);
     if (absl::IsAborted(file.status()) && number < kMostWriters) continue;
-    // A crash may have left a file of another user, or something that is no file.
+    // A crash may have left another user's file, or something that is not a file.
     if (!file.ok() && !absl::IsAborted(file.status()) && unlink(temporary.c_str()) == 0) file = OpenLocked(temporary);
     if (!file.ok()) return WithPath(file.status(), temporary, path);
     if (ftruncate(file->get(), 0) != 0) return WithPath(ErrnoStatus(errno, "empty", temporary), temporary, path);
@@ -229,7 +229,7 @@ absl::Status CreationError(int error, const std::string& path) {
   const std::string directory = DirectoryName(path);
   if (error != ENOENT || PathExists(directory)) return ErrnoStatus(error, "create", path);
   return absl::NotFoundError(absl::StrCat("cannot create ", path, ": there is no directory ", directory,
-                                          "; make it, or choose another place"));
+                                          "; create it, or choose another path"));
 }
 
 absl::Status CheckCreatable(const std::string& path) {
@@ -247,8 +247,8 @@ absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::str
   if (stat(output.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) return absl::OkStatus();
   for (const std::string& input : inputs) {
     if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) continue;
-    return absl::InvalidArgumentError(absl::StrCat("writing ", output, " would empty ", input,
-                                                   ", which is to be read; choose another file to write"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("writing ", output, " would empty ", input, ", which is an input; choose another output file"));
   }
   return absl::OkStatus();
 }
@@ -294,7 +294,7 @@ absl::Status SyncFile(const FileDescriptor& file, const std::string& path) {
 
 absl::Status SyncDirectory(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenDirectory(directory));
-  // Some file systems cannot sync directories and return EINVAL; nothing more can be done there.
+  // Some file systems cannot sync directories and return EINVAL; there is no alternative.
   if (fsync(file.get()) != 0 && errno != EINVAL) return ErrnoStatus(errno, "sync directory", directory);
   return absl::OkStatus();
 }
@@ -325,7 +325,7 @@ absl::Status ReplaceFile(const std::string& path, std::string_view text, const s
   absl::Status status = WriteAll(file, text, temporary);
   if (status.ok()) status = SyncFile(file, temporary);
   status = WithPath(status, temporary, path);
-  // Renamed while it is open, and so while it is locked: nobody else writes to what is now `path`.
+  // Renamed while open and therefore locked: no other writer can write to what is now `path`.
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = ErrnoStatus(errno, "replace", path);
   if (!status.ok()) {
     unlink(temporary.c_str());
@@ -347,7 +347,7 @@ absl::Status RenamePath(const std::string& from, const std::string& to) {
 absl::Status MakeDirectories(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string prefix = path.substr(0, end);
-    // For an existing directory EROFS or EACCES mean as little as EEXIST.
+    // For an existing directory EROFS and EACCES may be ignored like EEXIST.
     if (mkdir(prefix.c_str(), 0777) != 0) {
       const int error = errno;
       struct stat info;
@@ -394,7 +394,7 @@ bool PathExists(const std::string& path) {
 
 absl::StatusOr<int64_t> FreeBytes(const std::string& path) {
   struct statvfs info;
-  if (statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "ask for free space of", path);
+  if (statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "read the free space of", path);
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 

@@ -1,10 +1,10 @@
-// Files and directories, with errors that say what, where, why and what to try; and the few durable operations that
-// checkpoints and run directories need.
+// Files and directories, and the durable operations that checkpoints and run directories need. Error messages name the
+// operation, the path, the reason and a remedy.
 //
-// Errors: every function maps errno to a Status: NotFound, PermissionDenied (also read-only file systems),
-// ResourceExhausted (no space, quota, size limit, open files), AlreadyExists, FailedPrecondition (wrong kind of file),
-// else Internal: a device or file server that fails (EIO, ESTALE) among them. DataLoss is only said of a file that is
-// damaged. Thread safety: all functions may be called from any thread. Blocking: all.
+// Errors: errno becomes NotFound, PermissionDenied (also read-only file systems), ResourceExhausted (no space, quota,
+// size limit, open files), AlreadyExists, FailedPrecondition (wrong kind of file), else Internal (including a device or
+// file server that fails: EIO, ESTALE). DataLoss means that the file's contents are damaged.
+// Thread safety: any thread. Blocking: all.
 #pragma once
 
 #include <cstdint>
@@ -29,71 +29,71 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // Closes now and returns what close(2) reports (network file systems report failed writes late).
+  // Closes now and returns the result of close(2) (network file systems report failed writes late).
   absl::Status Close(const std::string& path);
 
  private:
   int fd_ = -1;
 };
 
-// "cannot <action> <path>: <errno's text>. <what to try>".
+// Returns the error "cannot <action> <path>: <errno's text>. <remedy>".
 absl::Status ErrnoStatus(int error, const std::string& action, const std::string& path);
 
-// "a" + "b" = "a/b".
+// Returns "a/b" for "a" and "b".
 std::string JoinPath(const std::string& directory, const std::string& name);
-// Last component; directory part ("." when there is none).
+// The last component, and the directory part ("." if there is none).
 std::string BaseName(const std::string& path);
 std::string DirectoryName(const std::string& path);
-// True for a name of one component: not empty, not "." or "..", without '/' and NUL.
+// Whether `name` is a single path component: not empty, not "." or "..", without '/' and NUL.
 bool IsPlainFileName(const std::string& name);
 
-// Opens a regular file for reading. Anything else (directory, pipe, device) is FailedPrecondition; never hangs.
+// Opens a regular file for reading. Errors: FailedPrecondition for a directory, pipe or device. Never hangs.
 absl::StatusOr<FileDescriptor> OpenFile(const std::string& path);
-// The same inside `directory`. `name` must be a plain name; a symbolic link is not followed.
+// As OpenFile, inside `directory`. Does not follow a symbolic link. REQUIRES: `name` is a plain file name.
 absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const std::string& name);
-// Creates a file that must not exist.
+// Creates a file. Errors: AlreadyExists.
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path);
-// Whether a file could be created or replaced at `path`, as far as permissions tell. To be called before long work
-// whose result goes there.
+// Checks that permissions allow creating or replacing a file at `path`. Call it before long work whose result goes
+// there.
 absl::Status CheckCreatable(const std::string& path);
-// Checks that `output` is none of `inputs`, under any name: opening it would empty an input. Errors: InvalidArgument.
+// Checks that `output` is none of `inputs` under any name; opening it would truncate an input. Errors: InvalidArgument.
 absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::string>& inputs);
-// The error of creating `path` for an errno; names a missing directory.
+// Returns the error of creating `path` for an errno; names a missing directory.
 absl::Status CreationError(int error, const std::string& path);
 
 absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, const std::string& path);
 absl::Status WriteAll(const FileDescriptor& file, std::string_view bytes, const std::string& path);
-// Reads exactly `bytes` bytes at `offset`; DataLoss when the file ends before.
+// Reads exactly `bytes` bytes at `offset`. Errors: DataLoss if the file ends before.
 absl::Status ReadAt(const FileDescriptor& file, int64_t offset, int64_t bytes, void* destination,
                     const std::string& path);
-// fsync: on return the bytes are on the device.
+// fsync: on return the bytes are on disk.
 absl::Status SyncFile(const FileDescriptor& file, const std::string& path);
-// fsync of a directory: on return its entries (creations, renames) are on the device.
+// fsync of a directory: on return its entries (creations, renames) are on disk.
 absl::Status SyncDirectory(const std::string& directory);
 
-// Whole contents; ResourceExhausted when there are more than `max_bytes`.
+// Returns the whole contents. Errors: ResourceExhausted if there are more than `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
 absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes);
-// Creates `path` (which must not exist) with `text` and fsyncs it; a failed write leaves no file.
+// Creates `path` (which must not exist) with `text` and fsyncs it. A failed write leaves no file.
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
-// Replaces the contents atomically and durably. A reader, or a crash, sees the old text or the new one; of several
-// writers at once the last one's text, whole. The temporary name is `path`.<unique>, with a number after it where
-// another writer uses that name; a file that a crash left there is overwritten. Errors name `path`;
-// FailedPrecondition for the name of a device or a pipe, which stays what it is.
+// Replaces the contents atomically and durably: readers see the old text or the new one, also after a crash. Of several
+// concurrent writers the last one's text remains, whole. Writes to `path`.<unique> first, with a number appended if
+// another writer uses that name; overwrites such a file left by a crash. Errors name `path`; FailedPrecondition if
+// `path` is a device or a pipe, which is not changed.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, const std::string& unique);
 
-// `status` with `from` replaced by `to` in its message: the name asked for instead of the temporary one.
+// Returns `status` with `from` replaced by `to` in its message: the user's path instead of the temporary one.
 absl::Status WithPath(const absl::Status& status, const std::string& from, const std::string& to);
-// Renames, replacing a file (or empty directory) of that name; durable after SyncDirectory of the parent.
+// Renames, replacing a file (or empty directory) of that name. Durable after SyncDirectory of the parent.
 absl::Status RenamePath(const std::string& from, const std::string& to);
 // mkdir -p.
 absl::Status MakeDirectories(const std::string& path);
-// Names in a directory without "." and "..", sorted.
+// Returns the sorted names in a directory, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
-// Removes a file, or a directory with its contents; symbolic links are removed, not followed. A missing path is OK.
+// Removes a file, or a directory with its contents. Does not follow symbolic links. OK if `path` does not exist.
 absl::Status RemoveTree(const std::string& path);
 bool PathExists(const std::string& path);
-// Bytes that an unprivileged process may still write to the file system of `path`.
+// Returns the bytes that an unprivileged process can still write to the file system of `path`.
 absl::StatusOr<int64_t> FreeBytes(const std::string& path);
 
 }  // namespace hadal

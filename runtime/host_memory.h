@@ -1,6 +1,6 @@
-// How much memory this host can still give: the smaller of what the kernel calls available and what the process's
-// control groups leave (control_group.h).
-// Threads: any. Blocking: while it reads the kernel's small files.
+// Free memory of this host: the smaller of what the kernel calls available and what the process's control groups leave
+// (control_group.h).
+// Thread safety: any thread. Blocking: reads the kernel's small files.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace hadal {
 
-// The bytes of a line like "MemAvailable: 123 kB" of /proc/meminfo; nullopt where there is no such line.
+// Returns the bytes of a line like "MemAvailable: 123 kB" of /proc/meminfo; nullopt if there is no such line.
 std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name);
 
-// Nullopt where the system does not say. Reads a few small files.
+// Returns nullopt if the system does not report it. Reads a few small files.
 std::optional<int64_t> AvailableHostMemoryBytes();
 
-// The most physical memory that this process has had at once so far; 0 where the system does not say.
+// Returns the process's peak resident memory so far; 0 if the system does not report it.
 int64_t PeakResidentBytes();
 
-// The part of this process's memory that the system cannot take back: anonymous and shared memory. Pages of files (the
-// program, libraries, a mapped corpus) do not count: they are in the page cache, shared by all processes of a host, and
-// how many of them a process has mapped is chance. 0 where the system does not say.
+// Returns the process's anonymous and shared memory, which the system cannot reclaim; 0 if the system does not report
+// it. Mapped files (the program, libraries, a corpus) do not count: their pages are in the page cache, which all
+// processes of a host share.
 int64_t HeldBytes();
 
-// Gives memory that malloc keeps free back to the system. oneDNN allocates packing buffers of a megabyte or more in
-// every product, and small pieces left between them prevent holes from merging: a heap of 2 MB can grow to 25 MB.
+// Returns memory that malloc keeps free to the system. oneDNN allocates packing buffers of a megabyte or more in every
+// product; small allocations between them keep the holes apart, so that a heap of 2 MB can grow to 25 MB.
 // Blocking: 0.2 ms.
 void ReturnFreeMemory();
 

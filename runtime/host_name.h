@@ -1,5 +1,5 @@
-// The name of this machine, as the system knows it; empty where it cannot be found out.
-// Threads: any. Blocking: none.
+// Returns the machine's host name, or "" if the system does not report it.
+// Thread safety: any thread. Non-blocking.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A tensor's values as floats in host memory: for code that inspects a run, not for kernels.
+// Returns a tensor's values as floats in host memory: for code that inspects a run, not for kernels.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// Waits for the stream.  REQUIRES: contiguous.
+// Waits for the stream. REQUIRES: contiguous.
 std::vector<float> HostValues(const Stream& stream, const ConstAnyMatrix& matrix);
 
 }  // namespace hadal

@@ -17,7 +17,7 @@ std::string Text(absl::int128 number) {
   return text.str();
 }
 
-// A value for an error message: short, and valid UTF-8 whatever the value is.
+// Formats a value for an error message: short, and valid UTF-8 whatever the value is.
 std::string Shown(const Json& value) {
   constexpr size_t kLongest = 40;
   if (value.is_structured()) return absl::StrCat("an ", value.type_name());
@@ -42,14 +42,14 @@ JsonFields::JsonFields(const Json& object, std::string place, absl::Status& stat
 void JsonFields::Read(const std::string& name, bool& value) {
   const Json* const field = Find(name);
   if (field == nullptr) return;
-  if (!field->is_boolean()) return Fail(name, absl::StrCat("is ", Shown(*field), ", true or false is wanted"));
+  if (!field->is_boolean()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected true or false"));
   value = field->get<bool>();
 }
 
 void JsonFields::Read(const std::string& name, double& value) {
   const Json* const field = Find(name);
   if (field == nullptr) return;
-  if (!field->is_number()) return Fail(name, absl::StrCat("is ", Shown(*field), ", a number is wanted"));
+  if (!field->is_number()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected a number"));
   value = field->get<double>();
 }
 
@@ -63,7 +63,7 @@ void JsonFields::ReadOrInfinity(const std::string& name, double& value) {
 void JsonFields::Read(const std::string& name, std::string& value) {
   const Json* const field = Find(name);
   if (field == nullptr) return;
-  if (!field->is_string()) return Fail(name, absl::StrCat("is ", Shown(*field), ", text is wanted"));
+  if (!field->is_string()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected text"));
   value = field->get<std::string>();
 }
 
@@ -71,7 +71,7 @@ void JsonFields::ReadFileName(const std::string& name, std::string& value) {
   std::string file;
   Read(name, file);
   if (status_.ok() && !IsPlainFileName(file)) {
-    return Fail(name, absl::StrCat("is ", Shown(file), ", a plain file name is wanted"));
+    return Fail(name, absl::StrCat("is ", Shown(file), ", expected a plain file name"));
   }
   value = std::move(file);
 }
@@ -81,7 +81,7 @@ const Json& JsonFields::List(const std::string& name) {
   const Json* const field = Find(name);
   if (field == nullptr) return *kNone;
   if (field->is_array()) return *field;
-  Fail(name, absl::StrCat("is ", Shown(*field), ", a list is wanted"));
+  Fail(name, absl::StrCat("is ", Shown(*field), ", expected a list"));
   return *kNone;
 }
 
@@ -118,8 +118,7 @@ std::optional<absl::int128> JsonFields::Integer(const std::string& name, absl::i
   if (field == nullptr) return std::nullopt;
   const std::optional<absl::int128> number = JsonInteger(*field);
   if (number && *number >= least && *number <= most) return number;
-  Fail(name,
-       absl::StrCat("is ", Shown(*field), ", a whole number from ", Text(least), " to ", Text(most), " is wanted"));
+  Fail(name, absl::StrCat("is ", Shown(*field), ", expected a whole number from ", Text(least), " to ", Text(most)));
   return std::nullopt;
 }
 

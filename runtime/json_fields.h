@@ -1,13 +1,13 @@
-// Reads the fields of an untrusted JSON object one by one into C++ values.
+// Reads the fields of an untrusted JSON object into C++ values.
 //
 //   absl::Status status;
 //   JsonFields fields(json, "", status);
 //   fields.Read("step", progress.step);
 //   fields.Read("size", size, 4, 100);
 //   HADAL_RETURN_IF_ERROR(status);
-// The first field that is missing, of another type or out of range is reported in `status` (DataLoss: "the field
-// files[2].bytes is -1, a whole number from 0 to 9223372036854775807 is wanted"). Fields read after that keep their
-// values. So a reader is a list of names, and checks `status` once.
+// `status` is the error of the first field that is missing, of another type or out of range (DataLoss: "the field
+// files[2].bytes is -1, expected a whole number from 0 to 9223372036854775807"). Later reads do nothing, so one check
+// of `status` at the end suffices.
 // Thread safety: one thread.
 #pragma once
 
@@ -26,9 +26,9 @@
 
 namespace hadal {
 
-// The number, if `value` is a whole number; every whole number that the parser keeps as such fits.
+// Returns the number if `value` is an integer. Every integer that the parser keeps as such fits.
 std::optional<absl::int128> JsonInteger(const nlohmann::json& value);
-// The same if T can hold it.
+// As above; nullopt also if T cannot hold the number.
 template <std::integral T>
 std::optional<T> JsonInteger(const nlohmann::json& value) {
   const std::optional<absl::int128> number = JsonInteger(value);
@@ -39,13 +39,13 @@ std::optional<T> JsonInteger(const nlohmann::json& value) {
 
 class JsonFields {
  public:
-  // `place`: the name of the object in errors, for example "files[2]"; empty at the top. `object` and `status` must
-  // outlive the reader. Fails where `object` is no JSON object.
+  // `place`: the object's name in errors, for example "files[2]"; empty at the top. Fails if `object` is not a JSON
+  // object. `object` and `status` must outlive the reader.
   JsonFields(const nlohmann::json& object, std::string place, absl::Status& status);
 
   void Read(const std::string& name, bool& value);
   void Read(const std::string& name, double& value);            // any number
-  void ReadOrInfinity(const std::string& name, double& value);  // null: infinity, which JSON cannot write
+  void ReadOrInfinity(const std::string& name, double& value);  // null: infinity, which JSON cannot represent
   void Read(const std::string& name, std::string& value);
   template <std::integral T>
   void Read(const std::string& name, T& value, std::type_identity_t<T> least = std::numeric_limits<T>::min(),
@@ -60,21 +60,21 @@ class JsonFields {
     if (meaning != nullptr) value = *meaning;
     if (meaning == nullptr) Fail(name, absl::StrCat("has an unknown value, \"", word, "\""));
   }
-  // A plain file name; a name with a path in it is refused.
+  // Fails unless the value is a plain file name, without a path.
   void ReadFileName(const std::string& name, std::string& value);
-  // The list; after a failure an empty one.
+  // Returns the list; an empty one after a failure.
   const nlohmann::json& List(const std::string& name);
-  // A reader for an object inside this one.
+  // Returns a reader for a nested object.
   JsonFields Object(const std::string& name);
 
   bool Has(const std::string& name) const;
-  // Fails where the object has more fields than were read.
+  // Fails if the object has fields that were not read.
   void NoOthers();
-  // Sets the status to "the field NAME WHAT", unless it already has an error.
+  // Sets the status to "the field NAME WHAT", unless it is already an error.
   void Fail(const std::string& name, const std::string& what);
 
  private:
-  // The field; null, after a failure, where it is missing or an earlier field failed.
+  // Returns the field, or null if it is missing or if an earlier field failed.
   const nlohmann::json* Find(const std::string& name);
   std::optional<absl::int128> Integer(const std::string& name, absl::int128 least, absl::int128 most);
 

@@ -21,7 +21,7 @@ bool Leads(const std::string& path, const struct stat& file) {
 
 absl::StatusOr<FileDescriptor> OpenLocked(const std::string& path) {
   while (true) {
-    // O_NONBLOCK: a named pipe does not hang open(2).
+    // O_NONBLOCK: open(2) does not hang on a named pipe.
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (fd < 0) return CreationError(errno, path);
     FileDescriptor file(fd);

@@ -1,10 +1,9 @@
-// A file that only one writer can have open, by a lock that ends with the writer.
+// A file that only one writer can open at a time.
 //
-// Why not a file whose mere presence is the lock: a killed process would leave it, and nobody could write any more.
-// This lock (flock(2)) belongs to the open file and ends with the descriptor, however the process ends. After a crash
-// the file is unlocked, and the next writer takes it.
-// Limitation: on a file system without locks, or without locks between hosts, nobody is kept out.
-// Threads: any; two openings in one process exclude each other, too.
+// The lock (flock(2)) belongs to the open file and ends with the descriptor, also if the process is killed. A lock file
+// that locks by its existence would remain after a crash and keep out every later writer.
+// Limitation: has no effect on a file system without locks, or between hosts if the file system's locks are local.
+// Thread safety: any thread; two openings in one process exclude each other, too.
 #pragma once
 
 #include <string>
@@ -14,10 +13,10 @@
 
 namespace hadal {
 
-// Opens the regular file `path` for writing, creates it if it is missing, and locks it until the descriptor is closed.
-// The contents are kept; the holder may rename or remove the file. Does not wait for another holder.
-// Errors: Aborted where another has it; FailedPrecondition for a symbolic link or anything that is no regular file;
-// those of creating a file.
+// Opens the regular file `path` for writing, creates it if it is missing, and holds its lock until the descriptor is
+// closed. Keeps the contents; the holder may rename or remove the file. Does not wait for another holder.
+// Errors: Aborted if another writer holds the lock; FailedPrecondition for a symbolic link or a file that is not
+// regular; those of creating a file.
 absl::StatusOr<FileDescriptor> OpenLocked(const std::string& path);
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
-// A file mapped read-only into memory: its pages are read when touched, and shared with other processes.
+// A file mapped read-only into memory. Pages are read when they are touched and are shared with other processes.
 //
-// Limits: if somebody truncates the file while it is mapped, touching a lost page ends the process (SIGBUS);
-// mapped_ranges.h says which file it was.
+// Limitation: if the file is truncated while it is mapped, touching a lost page ends the process (SIGBUS);
+// mapped_ranges.h finds the file's path for the message.
 // Thread safety: read-only after Open.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace hadal {
 
 class MappedFile {
  public:
-  // Errors: those of OpenFile (files.h), or what mmap(2) says.
+  // Errors: those of OpenFile (files.h) and of mmap(2).
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;
@@ -23,7 +23,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Valid while the object lives and is not moved from. Starts on a page boundary.
+  // Starts on a page boundary. Valid while the object lives and is not moved from.
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:

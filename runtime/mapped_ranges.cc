@@ -14,7 +14,7 @@ struct Range {
   char path[256] = {};
 };
 
-// Global, because a signal handler can reach nothing else.
+// Global, because a signal handler can access nothing else.
 Range ranges[kMostMappedRanges];
 static_assert(std::atomic<uintptr_t>::is_always_lock_free);
 

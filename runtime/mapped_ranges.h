@@ -1,9 +1,7 @@
-// Which mapped file an address belongs to.
-//
-// Why it exists: if a mapped file is truncated while it is read, or its disk fails, the process gets a signal (SIGBUS),
-// not an error. Only the address tells which file it was.
-// Limits: kMostMappedRanges at a time, more are not remembered; of a long path only its end.
-// Threads: any. MappedPathAt may be called in a signal handler: it does not wait and does not allocate.
+// Finds the mapped file that contains an address, for the message of a SIGBUS handler: if a mapped file is truncated or
+// its disk fails while it is read, the process gets a signal with the address and no error.
+// Limits: keeps up to kMostMappedRanges ranges, ignores further ones; keeps only the end of a long path.
+// Thread safety: any thread. MappedPathAt may be called in a signal handler: it neither blocks nor allocates.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +12,11 @@ namespace hadal {
 
 inline constexpr int kMostMappedRanges = 1024;
 
-// From now on `bytes` belong to the file `path`.
+// Records that `bytes` are mapped from the file `path`.
 void RememberMappedRange(std::span<const std::byte> bytes, std::string_view path);
-// `bytes` no longer belong to a file.
+// Removes the record of `bytes`.
 void ForgetMappedRange(std::span<const std::byte> bytes);
-// The path of the file that `address` is in, valid until its range is forgotten; null: in no file.
+// Returns the path of the file that contains `address`, valid until its range is forgotten; null if there is none.
 const char* MappedPathAt(const void* address);
 
 }  // namespace hadal

@@ -1,10 +1,10 @@
-// How many CPUs this process may use, which may be fewer than the machine has.
-// Threads: safe.
+// The CPUs that this process may use, possibly fewer than the machine has.
+// Thread safety: any thread.
 #pragma once
 
 namespace hadal {
 
-// CPUs this process may run on (sched_getaffinity), at least 1.
+// Returns the number of CPUs in this process's affinity mask (sched_getaffinity), at least 1.
 int ProcessCpus();
 
 }  // namespace hadal

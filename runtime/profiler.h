@@ -1,8 +1,7 @@
-// Names for what the host launches, for a profiler outside of the process: nested ranges of text (NVTX, on a GPU).
+// Named, nested ranges around launches, for an external profiler (NVTX on a GPU).
 //
-// Kernels run after the call that launched them; a profiler draws them in the range in which they were launched. So the
-// ranges say which stage, micro-batch and sublayer a kernel belongs to. Without a profiler Device::profiler() is null,
-// and a range costs one comparison.
+// A profiler shows a kernel in the range that launched it, although it runs later: the ranges name its stage,
+// micro-batch and sublayer. Device::profiler() is null without a profiler; a range then costs one comparison.
 // Threads: one.
 #pragma once
 
@@ -15,12 +14,12 @@ namespace hadal {
 class Profiler {
  public:
   virtual ~Profiler() = default;
-  // `text` is copied. Ranges end in the reverse order of their beginnings.
+  // Copies `text`. Ranges end in the reverse order of their beginnings.
   virtual void Begin(const char* text) = 0;
   virtual void End() = 0;
 };
 
-// A range "`what` `number`" for the object's scope; does nothing where the stream's device has no profiler.
+// The range "`what` `number`" for the object's scope. Does nothing if the stream's device has no profiler.
 class ProfilerRange {
  public:
   ProfilerRange(const Stream& stream, const char* what, int64_t number)

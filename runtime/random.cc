@@ -18,7 +18,7 @@ float Factor(const Dropout& dropout, const PhiloxCounter& counter, uint32_t draw
   return bits < dropout.threshold ? 0.0f : dropout.scale();
 }
 
-// Philox words for element `index` of (domain, stream); one counter an index.
+// Philox words for element `index` of (domain, stream); one counter per index.
 std::array<uint32_t, 4> WordsAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
   return Philox4x32(
       seed, {static_cast<uint32_t>(index), static_cast<uint32_t>(domain), stream, static_cast<uint32_t>(index >> 32)});

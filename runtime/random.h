@@ -1,18 +1,19 @@
-// Counted randomness: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 3.3).
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11,
+// section 3.3).
 //
-// A draw is a pure function of (key, counter): nothing is stored, nothing advances, no layout changes a result.
+// A draw is a pure function of (key, counter). There is no state, and no layout changes a result.
 //   key     = the run's 64-bit seed
-//   counter = four 32-bit words, named below for each use
-// One call gives four 32-bit words, read as eight 16-bit draws where that is enough: draw 2·i is the low half of word
-// i, draw 2·i+1 its high half.
+//   counter = four 32-bit words, defined below for each use
+// One call returns four 32-bit words. Dropout reads them as eight 16-bit draws: draw 2·i is the low half of word i,
+// draw 2·i+1 its high half.
 //
 // Dropout counters: word 0 = block, word 1 = site | sublayer << 3 | key_block << 19, word 2 = the step's global
 // micro-batch number, word 3 = step. Element e of a packed [rows, width] tensor is row·width + column. Its draw is
 // number e % 8 of block e / 8, key_block 0.
 // Attention dropout for (query row, head, key position j): block = query row · heads + head, key_block = j / 8, draw j
 // % 8.
-// Limits: 65,536 sublayers and 65,536 key positions, which ValidateModelOptions checks; 2^32 blocks, 2^35 elements a
-// tensor (64 GiB in bf16), which nothing checks.
+// Limits: 65,536 sublayers and 65,536 key positions (checked by ValidateModelOptions); 2^32 blocks, that is 2^35
+// elements per tensor, 64 GiB in bf16 (not checked).
 #pragma once
 
 #include <array>
@@ -22,12 +23,12 @@ namespace hadal {
 
 using PhiloxCounter = std::array<uint32_t, 4>;
 
-// The reference definition. Kernels have vectorised forms, which tests compare with it.
+// The reference implementation. Kernels have vectorised forms; tests compare them with it.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, PhiloxCounter counter);
 
-// Where in a sublayer a dropout mask is used. Also separates the uses other than dropout.
+// The use of a random number: the place of a dropout mask in a sublayer, or a use other than dropout.
 enum class RandomSite : uint32_t {
-  kResidual = 0,    // a sublayer's output, before the residual add; also the embedding sum
+  kResidual = 0,    // a sublayer's output before the residual addition; the embedding sum
   kAttention = 1,   // attention probabilities
   kActivation = 2,  // the feed-forward hidden layer, after ReLU
   kInitialization = 6,
@@ -47,19 +48,18 @@ struct RandomCounter {
   }
 };
 
-// The key, and the words of a counter that change from micro-batch to micro-batch. A device reads these from its
-// memory.
+// The key, and the counter words that change between micro-batches, in device memory.
 struct RandomPosition {
   uint32_t seed_low = 0, seed_high = 0;
   uint32_t micro_batch = 0, step = 0;
 };
 
-// Dropout with probability p rounded to threshold/65536. A kept element is multiplied by 1/(1 - threshold/65536); an
-// element whose 16-bit draw is below `threshold` becomes 0. threshold = 0: no dropout, and no random number is drawn.
+// Dropout with probability p rounded to threshold/65536. An element whose 16-bit draw is below `threshold` becomes 0;
+// others are multiplied by 1/(1 - threshold/65536). threshold = 0: no dropout, and no random number is drawn.
 struct Dropout {
   RandomCounter counter;
   uint32_t threshold = 0;
-  // Where a device finds the counter's changing words; null: the launch brings them.
+  // On a device: the address of the counter's changing words; null: they are kernel arguments.
   const RandomPosition* place = nullptr;
 
   static uint32_t Threshold(double p) { return static_cast<uint32_t>(p * 65536.0 + 0.5); }
@@ -67,13 +67,13 @@ struct Dropout {
   float scale() const { return 65536.0f / static_cast<float>(65536u - threshold); }
 };
 
-// The scalar definition of the mask: 0 or scale().  `element` is row·width + column.
+// The scalar definition of the mask: 0 or scale(). `element` is row·width + column.
 float DropoutFactor(const Dropout& dropout, uint64_t element);
-// The same for attention probabilities. `query_row` counts packed rows.
+// As DropoutFactor, for attention probabilities. `query_row` counts packed rows.
 float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key);
 
-// Uniform in [0, 1) with 32 bits, and standard normal by Box-Muller in double: element `index` of stream (seed,
-// domain). Used for initialisation and for corpora, where speed does not matter and reproducibility does.
+// Element `index` of the random sequence (seed, domain, stream): uniform in [0, 1) with 32 bits, or standard normal by
+// Box-Muller in double. Slow; for initialisation and for corpora.
 double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
 double NormalAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
 

@@ -1,15 +1,16 @@
-// How long a thread was ready to run while its cores did other work: for a neighbour, or for more ranks than cores.
+// Measures how long a thread was ready to run without a core, because of other programs or of more ranks than cores.
 //
-// The kernel counts it for each thread (/proc/thread-self/schedstat, second number, nanoseconds). Zero where it does
-// not.
-// Thread safety: a clock measures the thread that made it; any thread may read it. Reading takes about a microsecond.
+// Reads the kernel's counter of the thread (/proc/thread-self/schedstat, second number, nanoseconds); 0 if the kernel
+// has none.
+// Thread safety: a clock measures the thread that constructed it; any thread may read it. Reading takes about a
+// microsecond.
 #pragma once
 
 namespace hadal {
 
 class RunQueueClock {
  public:
-  RunQueueClock();  // of the calling thread
+  RunQueueClock();  // measures the calling thread
   ~RunQueueClock();
   RunQueueClock(const RunQueueClock&) = delete;
   RunQueueClock& operator=(const RunQueueClock&) = delete;
@@ -18,7 +19,7 @@ class RunQueueClock {
   double Seconds() const;
 
  private:
-  int file_;  // -1: the kernel does not say
+  int file_;  // -1: the kernel has no counter
 };
 
 }  // namespace hadal

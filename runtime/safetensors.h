@@ -1,12 +1,12 @@
-// Safetensors files: a JSON header, then named tensors, as Hugging Face's `safetensors` package reads and writes them.
+// Safetensors files, compatible with Hugging Face's `safetensors` package: a JSON header followed by named tensors.
 //
 //   8 bytes   length n of the header, little-endian
 //   n bytes   JSON: {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3],
 //             "data_offsets": [begin, end]}, …}, padded with spaces so that the data begins at a multiple of 8
 //   the rest  the tensors' bytes, row-major little-endian, without gaps; offsets count from here
 //
-// Why our own: the writer streams and computes CRC32C while it writes, and the reader trusts nothing. Format:
-// https://github.com/huggingface/safetensors (README, "Format").
+// The writer streams and computes CRC-32C while it writes. The reader accepts only files that it has fully validated.
+// Format: https://github.com/huggingface/safetensors (README, "Format").
 // Limitations: F32, BF16 and I64 only; little-endian machines only.
 #pragma once
 
@@ -35,20 +35,20 @@ struct SafetensorsTensor {
   std::string name;
   SafetensorsType type = SafetensorsType::kF32;
   std::vector<int64_t> shape;
-  // The product of the shape, times the type's size. REQUIRES: it fits int64 (it does in a reader's tensors).
+  // The size of the data. REQUIRES: it fits int64 (it does for a reader's tensors).
   int64_t bytes() const;
   bool operator==(const SafetensorsTensor&) const = default;
 };
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Facts about a written file, for a manifest.
+// Size and checksums of a written file, for a manifest.
 struct SafetensorsSummary {
   int64_t bytes = 0;
   uint32_t crc32c = 0;       // of the whole file
   int64_t header_bytes = 0;  // including the 8 bytes of the length
   uint32_t header_crc32c = 0;
-  std::vector<uint32_t> tensor_crc32c;  // one a tensor, in file order
+  std::vector<uint32_t> tensor_crc32c;  // per tensor, in file order
 };
 
 // Streams tensors into a new file. Thread safety: one thread at a time. Memory: the header and a buffer of 1 MiB.
@@ -60,7 +60,8 @@ class SafetensorsWriter {
   static absl::StatusOr<SafetensorsWriter> Create(const std::string& path, std::vector<SafetensorsTensor> tensors,
                                                   const SafetensorsMetadata& metadata);
 
-  // The next bytes of the tensors' data, in order; pieces may end anywhere. REQUIRES: not more bytes than declared.
+  // Appends the next bytes of the tensors' data, in order; pieces may end anywhere. REQUIRES: not more bytes than
+  // declared.
   absl::Status Append(std::string_view bytes);
 
   // Flushes, fsyncs and closes. REQUIRES: all declared bytes have been appended.
@@ -76,26 +77,26 @@ class SafetensorsWriter {
   FileDescriptor file_;
   std::vector<SafetensorsTensor> tensors_;
   SafetensorsSummary summary_;
-  size_t current_ = 0;        // tensor being written
-  int64_t current_left_ = 0;  // its bytes still to come
+  size_t current_ = 0;        // index of the tensor being written
+  int64_t current_left_ = 0;  // bytes missing from that tensor
   std::string buffer_;
 };
 
-// Reads a file that may be damaged or hostile. Open refuses: a header longer than the file or than 100 MB; JSON that is
-// malformed, nested or has a key twice; unknown types; shapes whose size overflows or differs from the offsets; tensors
-// that overlap, leave gaps or lie outside the file; bytes after the last tensor. Uses pread, so that a file that is cut
-// short while it is read gives an error, not a signal.
+// Reads files that may be damaged or malicious. Open refuses: a header longer than the file or than 100 MB; JSON that
+// is malformed, nested or has a duplicate key; unknown types; shapes whose size overflows or differs from the offsets;
+// tensors that overlap, leave gaps or lie outside the file; bytes after the last tensor. Uses pread: truncation while
+// reading is an error, not a signal.
 // Thread safety: const calls from any thread. Memory: a multiple of the header.
 class SafetensorsReader {
  public:
-  // With `directory` and `name` the file is opened inside the directory, never through a symbolic link.
-  // Errors: NotFound, DataLoss (says what is wrong), others of the file system.
+  // With `directory` and `name` the file is opened inside the directory; symbolic links are not followed.
+  // Errors: NotFound, DataLoss (with the reason), others of the file system.
   static absl::StatusOr<SafetensorsReader> Open(const std::string& directory, const std::string& name);
   static absl::StatusOr<SafetensorsReader> Open(const std::string& path);
 
   // In file order.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
-  // Index of the tensor called `name`, or -1.
+  // Returns the index of the tensor called `name`, or -1.
   int32_t Find(std::string_view name) const;
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
@@ -103,8 +104,8 @@ class SafetensorsReader {
   int64_t header_bytes() const { return header_bytes_; }
   uint32_t header_crc32c() const { return header_crc32c_; }
 
-  // Reads `bytes` bytes of tensor `tensor` from its byte `offset` into `destination`.
-  // REQUIRES: they lie inside the tensor.  Errors: DataLoss when the file has become shorter; those of pread.
+  // Reads `bytes` bytes of tensor `tensor`, starting at its byte `offset`, into `destination`. REQUIRES: they lie
+  // inside the tensor. Errors: DataLoss if the file has become shorter; those of pread.
   absl::Status Read(int32_t tensor, int64_t offset, int64_t bytes, void* destination) const;
 
  private:
@@ -120,7 +121,7 @@ class SafetensorsReader {
   uint32_t header_crc32c_ = 0;
   SafetensorsMetadata metadata_;
   std::vector<SafetensorsTensor> tensors_;
-  std::vector<int64_t> offsets_;  // [tensors] from the start of the data
+  std::vector<int64_t> offsets_;  // [tensors], from the start of the data
   std::map<std::string, int32_t, std::less<>> by_name_;
 };
 

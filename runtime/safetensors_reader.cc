@@ -29,14 +29,14 @@ std::optional<SafetensorsType> ParseTypeName(std::string_view name) {
   return std::nullopt;
 }
 
-// a · b; nullopt where a factor is negative or the product overflows.
+// Returns a · b; nullopt if a factor is negative or the product overflows.
 std::optional<int64_t> Multiply(int64_t a, int64_t b) {
   int64_t product;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) return std::nullopt;
   return product;
 }
 
-// A JSON number that is an integer in [0, 2^63).
+// Returns a JSON number that is an integer in [0, 2^63).
 std::optional<int64_t> NonNegative(const Json& value) {
   if (!value.is_number_unsigned()) return std::nullopt;
   const auto number = value.get<uint64_t>();
@@ -98,7 +98,7 @@ absl::StatusOr<SafetensorsMetadata> ParseMetadata(const Json& value) {
   return metadata;
 }
 
-// Sorts by offset and checks that the tensors fill [0, data_bytes) without gap and overlap.
+// Sorts by offset and checks that the tensors fill [0, data_bytes) without gaps and overlaps.
 absl::Status SortAndCheckPlaces(std::vector<ParsedTensor>& tensors, int64_t data_bytes) {
   std::sort(tensors.begin(), tensors.end(), [](const ParsedTensor& a, const ParsedTensor& b) {
     return std::tie(a.begin, a.end, a.tensor.name) < std::tie(b.begin, b.end, b.tensor.name);

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// The length and the JSON, padded. Keys are written in file order, one tensor after the other.
+// Returns the length and the padded JSON. Keys are in file order.
 std::string MakeHeader(const std::vector<SafetensorsTensor>& tensors, const SafetensorsMetadata& metadata) {
   std::string json = "{";
   if (!metadata.empty()) absl::StrAppend(&json, "\"", kSafetensorsMetadataKey, "\":", Json(metadata).dump());

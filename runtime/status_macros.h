@@ -1,4 +1,4 @@
-// Early return on absl::Status errors: failures of files, configs, peers and memory are returned as a Status.
+// Early return on absl::Status errors.
 #pragma once
 
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Evaluates an expression that yields absl::Status and returns it from the enclosing function when it is an error.
+// Evaluates an expression of type absl::Status; if it is an error, returns it from the enclosing function.
 #define HADAL_RETURN_IF_ERROR(expression)                               \
   do {                                                                  \
     if (absl::Status hadal_status = (expression); !hadal_status.ok()) { \
@@ -17,7 +17,8 @@
 #define HADAL_STATUS_CONCAT_INNER(a, b) a##b
 #define HADAL_STATUS_CONCAT(a, b) HADAL_STATUS_CONCAT_INNER(a, b)
 
-// HADAL_ASSIGN_OR_RETURN(auto value, MakeValue()): declares or assigns `value`, or returns MakeValue()'s error.
+// HADAL_ASSIGN_OR_RETURN(auto value, MakeValue()): declares or assigns `value`; if MakeValue() fails, returns its
+// error.
 #define HADAL_ASSIGN_OR_RETURN(target, expression) \
   HADAL_ASSIGN_OR_RETURN_INNER(HADAL_STATUS_CONCAT(hadal_status_or_, __LINE__), target, expression)
 #define HADAL_ASSIGN_OR_RETURN_INNER(result, target, expression) \

@@ -1,5 +1,5 @@
-// How the elements of activations and weights are stored: in fp32, or in bf16 (the upper half of a float: its range,
-// eight bits of mantissa).
+// Element types of stored activations and weights: fp32 or bf16 (the upper half of a float: the same range, eight bits
+// of mantissa).
 //
 // Rounding is to nearest, ties to even. A NaN becomes the quiet NaN 0x7FFF, as in hardware.
 // Thread safety: plain values.

@@ -1,11 +1,11 @@
-// A Stream says where a kernel runs: on a number of CPU threads, or on a device (device.h).
+// A Stream is where a kernel runs: a number of CPU threads, or a queue of a device (device.h).
 //
-// With the copies of a Stream the same code reaches the kernels' memory on both. On the CPU they are memcpy and memset.
-// On a device the host's threads do the work on the host.
-// Numerics: the number of threads never changes a bit of any kernel's result, because threads split output rows, and
-// sums over rows run in fixed blocks that are merged in ascending order.
-// Thread safety: a Stream is a plain value. Two threads may launch on equal streams at the same time, because each OS
-// thread has a team of its own (thread_team.h); tests with ranks as threads need that.
+// Its copies reach the memory of the kernels on the CPU (memcpy, memset) and on a device alike. On a device `threads`
+// is the number of host threads for work on the host.
+// Numerics: the number of threads does not change any bit of a kernel's result: threads split output rows, and sums
+// over rows use fixed blocks that are merged in ascending order.
+// Thread safety: a plain value. Two threads may launch on equal streams at the same time, because each thread has its
+// own team (thread_team.h); tests that run ranks as threads rely on it.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace hadal {
 
 class Stream {
  public:
-  // A stream that runs each kernel on `threads` CPU threads.  REQUIRES: threads ≥ 1.
+  // A stream that runs each kernel on `threads` CPU threads. REQUIRES: threads ≥ 1.
   static Stream Cpu(int threads) { return Stream(threads, nullptr, DeviceKind::kCpu); }
-  // The main order of `device`, which must outlive the stream.
+  // The main queue of `device`, which must outlive the stream.
   static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device, DeviceKind::kCuda); }
-  // The same device, beside its main order: for operations whose headers allow it. REQUIRES: on a device; the queue is
-  // from its queues(). Copies, Clear and Synchronize are for the main order only.
+  // Another queue of the same device, for operations whose headers allow it. REQUIRES: on a device; the queue is from
+  // its queues(). Copies, Clear and Synchronize need the main queue.
   Stream Beside(DeviceQueues::Queue queue) const {
     HADAL_CHECK(device_ != nullptr);
     Stream beside = *this;
     beside.queue_ = queue;
     return beside;
   }
-  // A stream of `kind` without a device, for computing layouts. No kernel may run on it.
+  // A stream of `kind` without a device, for computing layouts. Must not run a kernel.
   static Stream ForLayouts(DeviceKind kind, int host_threads) { return Stream(host_threads, nullptr, kind); }
 
   int threads() const { return threads_; }
@@ -40,21 +40,20 @@ class Stream {
   DeviceKind kind() const { return kind_; }
   DeviceQueues::Queue queue() const { return queue_; }
 
-  // Copies between places that this stream's kernels may access, and between these and the host. ToHost and FromHost
-  // return when the host's memory may be read or reused; Copy and Clear are put in order with the kernels. `bytes` may
-  // be 0.
+  // Copies between addresses that this stream's kernels can access, and between these and the host. ToHost and FromHost
+  // return when the host memory may be read or reused; Copy and Clear are enqueued. `bytes` may be 0.
   void Copy(void* to, const void* from, int64_t bytes) const;
   void Clear(void* memory, int64_t bytes) const;
   void ToHost(void* to, const void* from, int64_t bytes) const;
   void FromHost(void* to, const void* from, int64_t bytes) const;
-  // Waits until the stream's kernels and copies are done; on the CPU they always are.
+  // Waits until the stream's kernels and copies are done. Returns at once on the CPU.
   void Synchronize() const {
     HADAL_CHECK(queue_ == DeviceQueues::kMain);
     if (device_ != nullptr) device_->Synchronize();
   }
 
-  // Runs body(thread) once for each thread in [0, threads()) and returns when all have ended. Libraries called inside
-  // run serially (on the calling thread only after PrepareComputeThread()). Not to be nested. Blocking.
+  // Runs body(thread) for each thread in [0, threads()) and returns when all have ended. Libraries called inside run
+  // serially (on the calling thread only after PrepareComputeThread()). Must not be nested. Blocking.
   template <typename Body>
   void Run(Body&& body) const {
     if (threads_ == 1) {
@@ -64,8 +63,8 @@ class Stream {
     ThreadTeam::OfThisThread().Run(threads_, body);
   }
 
-  // Splits [0, items) into one contiguous range a thread, and runs body(begin, end) for each. Every range but the last
-  // is a multiple of `grain`, and none is smaller than `grain` (if items < grain thread 0 has all). Blocking.
+  // Splits [0, items) into one contiguous range per thread and runs body(begin, end) for each. Every range but the last
+  // is a multiple of `grain`; none is smaller than `grain` (if items < grain, thread 0 has all). Blocking.
   template <typename Body>
   void ForRanges(int64_t items, int64_t grain, Body&& body) const {
     if (items <= 0) return;
@@ -79,7 +78,7 @@ class Stream {
     });
   }
 
-  // The range that ForRanges gives to `thread`.
+  // The range of `thread` in ForRanges.
   std::pair<int64_t, int64_t> Range(int64_t items, int64_t grain, int thread) const {
     const int64_t blocks = items / grain;  // the remainder joins the last block
     if (blocks == 0) return thread == 0 ? std::pair(int64_t{0}, items) : std::pair(items, items);

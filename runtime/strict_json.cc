@@ -13,9 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The first of two passes: receives the parser's events, builds nothing, and stops at the first thing that is not
-// allowed. (The library's filter of its second pass could do this, but takes time quadratic in the number of objects in
-// one object.)
+// The first of two passes: receives the parser's events, builds nothing, and stops at the first fault. (The library's
+// filter of the second pass could do this, but takes time quadratic in the number of objects in one object.)
 class Checker final : public nlohmann::json_sax<Json> {
  public:
   explicit Checker(int max_depth) : max_depth_(max_depth) {}

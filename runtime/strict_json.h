@@ -1,9 +1,8 @@
-// JSON from untrusted files: nlohmann-json with limits, and its exceptions turned into Status.
+// Parses JSON from untrusted files: nlohmann-json with limits, and with absl::Status instead of exceptions.
 //
-// Refused in addition to what JSON itself forbids: text longer than max_bytes, nesting deeper than max_depth (found
-// while parsing, before anything is built), an object with the same key twice (parsers disagree on which one counts),
-// invalid UTF-8.
-// Thread safety: pure functions. Memory: at most about 16 bytes a byte of text. Time: linear.
+// Also refuses: text longer than max_bytes; nesting deeper than max_depth (detected while parsing, before anything is
+// built); an object with a duplicate key (parsers disagree on which one counts); invalid UTF-8.
+// Thread safety: pure functions. Memory: at most about 16 bytes per byte of text. Time: linear.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Tensor views: pointers with a shape. They own nothing; the arena (arena.h) owns every buffer.
+// Tensor views: pointers with a shape. Views own nothing; the arena (arena.h) owns every buffer.
 //
-// Layout: row-major; element (i, j) of a matrix is data[i * stride + j]. `stride` is in elements, stride ≥ columns.
-// A default-constructed view is empty and means "not given" in kernel argument structs.
-// Matrix has floats: what the CPU's kernels read, and everything that is always fp32 (statistics, gradients of weights,
-// losses). AnyMatrix says at run time how its elements are stored: what a device may keep in bf16. A kernel gets a
-// typed view from it by floats() or of<T>(), which check the type.
+// Layout: row-major; element (i, j) of a matrix is data[i * stride + j]. `stride` is in elements, stride ≥ columns. A
+// default-constructed view is empty: "not given" in the arguments of kernels.
+// Matrix holds floats: everything that CPU kernels read, and all that is fp32 on every device (statistics, gradients of
+// weights, losses). AnyMatrix has its element type at run time, for tensors that a device may store in bf16. floats()
+// or of<T>() convert it to a typed view and check the type.
 // Thread safety: plain values.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace hadal {
 
-// A matrix of T that may be written.  [rows, columns]
+// A writable matrix of T. [rows, columns]
 template <typename T>
 struct MatrixOf {
   T* data = nullptr;
@@ -46,7 +46,7 @@ struct MatrixOf {
   }
 };
 
-// A contiguous vector of T.  [size]
+// A contiguous vector of T. [size]
 template <typename T>
 struct VectorOf {
   T* data = nullptr;
@@ -55,15 +55,14 @@ struct VectorOf {
   VectorOf() = default;
   VectorOf(T* d, int64_t n) : data(d), size(n) {}
   template <typename U>
-  requires(std::is_same_v<T, const U>)
-      VectorOf(const VectorOf<U>& other)  // NOLINT(google-explicit-constructor): a view of const, as of a span
+  requires(std::is_same_v<T, const U>) VectorOf(const VectorOf<U>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), size(other.size) {}
 
   bool empty() const { return data == nullptr; }
   T& operator[](int64_t i) const { return data[i]; }
 };
 
-// A matrix whose elements are stored as `storage` says. `Void`: void, or const void if it is only read. [rows, columns]
+// A matrix with elements of type `storage`. `Void`: void, or const void if it is read-only. [rows, columns]
 template <typename Void>
 struct AnyMatrixOf {
   template <typename T>
@@ -80,7 +79,7 @@ struct AnyMatrixOf {
   AnyMatrixOf(Void* d, int64_t r, int64_t c, Storage s) : data(d), rows(r), columns(c), stride(c), storage(s) {}
   AnyMatrixOf(Element<float>* d, int64_t r, int64_t c) : data(d), rows(r), columns(c), stride(c) {}
   AnyMatrixOf(Element<float>* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
-  // Views with a static type convert; so does a mutable view to a read-only one.
+  // Statically typed views convert implicitly; so does a mutable view to a read-only one.
   template <typename T>
   requires(std::is_const_v<Void> || !std::is_const_v<T>)
       AnyMatrixOf(const MatrixOf<T>& m)  // NOLINT(google-explicit-constructor)
@@ -98,7 +97,7 @@ struct AnyMatrixOf {
     return {static_cast<Element<T>*>(data), rows, columns, stride};
   }
   MatrixOf<Element<float>> floats() const { return of<float>(); }
-  // The size of all elements. REQUIRES: contiguous.
+  // The size of all elements in bytes. REQUIRES: contiguous.
   int64_t bytes() const {
     HADAL_CHECK_EQ(stride, columns);
     return rows * columns * BytesOf(storage);
@@ -123,7 +122,7 @@ struct AnyMatrixOf {
 using AnyMatrix = AnyMatrixOf<void>;
 using ConstAnyMatrix = AnyMatrixOf<const void>;
 
-// A contiguous vector whose elements are stored as `storage` says. [size]
+// A contiguous vector with elements of type `storage`. [size]
 struct ConstAnyVector {
   const void* data = nullptr;
   int64_t size = 0;

@@ -28,7 +28,7 @@ class alignas(64) Signal {
  public:
   void Advance(uint32_t value) {
     value_.store(value, std::memory_order_seq_cst);
-    // Either this load sees that the other side sleeps, or the other side's last look sees the new value.
+    // Either this load sees that the other side sleeps, or the other side's last check sees the new value.
     if (!asleep_.load(std::memory_order_seq_cst)) return;
     const std::lock_guard lock(mutex_);
     changed_.notify_one();
@@ -104,11 +104,11 @@ class ThreadTeam::Worker {
   }
 
   const int index_;
-  uint32_t regions_ = 0;  // regions begun so far; owned by the team's thread
+  uint32_t regions_ = 0;  // regions begun so far; used by the team's thread
   const absl::FunctionRef<void(int)>* body_ = nullptr;
   std::exception_ptr error_;  // of the last region
   Signal begun_, ended_;
-  std::thread thread_;  // last member: the thread starts when all others exist
+  std::thread thread_;  // last member: the thread starts when all others are constructed
 };
 
 ThreadTeam::ThreadTeam() = default;

@@ -13,15 +13,15 @@ absl::Status ErrorOfException() {
     throw;
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
-        "this host has not enough memory for what was asked; ask for less of it at once");
+        "not enough memory on this host; use smaller inputs, or fewer processes at once");
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the system refuses what was asked of it (", error.what(),
-                     "); more threads or memory than this process may have? See ulimit -u and ulimit -v"));
+        absl::StrCat("the system refused a request (", error.what(),
+                     "); the limits on threads or memory may be reached: see ulimit -u and ulimit -v"));
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("unexpected: ", error.what()));
   } catch (...) {
-    return absl::InternalError("unexpected: an exception without words");
+    return absl::InternalError("unexpected exception without a message");
   }
 }
 

@@ -1,19 +1,16 @@
-// An exception as an error with words. hadal's own code throws nothing, but memory can run out and threads can be
-// refused anywhere.
-//
-// Why it exists: an exception that nobody catches ends a rank with a core dump and without a message, and only the
-// thread itself can catch its exceptions.
+// Converts exceptions to absl::Status. hadal's own code does not throw, but allocations and thread starts can fail
+// anywhere. An uncaught exception would end a rank with a core dump and no message.
 #pragma once
 
 #include "absl/status/status.h"
 
 namespace hadal {
 
-// The current exception as an error. REQUIRES: called in a handler.
-// ResourceExhausted: no memory, or the system refuses threads and the like; else Internal, with the exception's text.
+// Converts the current exception to absl::Status: ResourceExhausted if memory or threads ran out, else Internal with
+// the exception's text. REQUIRES: called in a handler.
 absl::Status ErrorOfException();
 
-// Returns what body() returns, an absl::Status or StatusOr, or the error of what it throws.
+// Returns the result of body(), an absl::Status or StatusOr; if body throws, the error of the exception.
 template <typename Body>
 auto CatchExceptions(const Body& body) -> decltype(body()) {
   try {

@@ -1,11 +1,10 @@
-// What one rank did, and when: a bounded buffer of timed events, filled only while recording.
+// A rank's timed events in a bounded buffer, filled only while recording.
 //
-// Why bounded: tracing must not change what it measures. Reserve() takes all the memory, so nothing allocates inside a
-// step. When the buffer is full, further events are dropped and counted. While not recording, every call tests one
-// flag.
-// Events have numbers only; tools/metrics/trace_json.h has the words. Times are MonotonicSeconds() of this rank;
+// Reserve() allocates all memory, so that tracing allocates nothing inside a step. When the buffer is full, further
+// events are dropped and counted. While not recording, a call tests one flag.
+// Events hold numbers only; tools/metrics/trace_json.h turns them into text. Times are MonotonicSeconds() of this rank;
 // pipeline/step_tracer.h brings all ranks' times onto one clock.
-// Threads: one. Blocking: none.
+// Threads: one. Non-blocking.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +21,24 @@ enum class TraceKind : int32_t {
   kForward,
   kRecompute,  // inside a backward
   kBackward,
-  kSend,     // copy into the ring and post; includes the wait for a free buffer
-  kReceive,  // until the message is there
-  kArrival,  // a message that came before its receive was reached; begin = end = when it was noticed
+  kSend,     // copies into the ring and posts; includes the wait for a free buffer
+  kReceive,  // until the message has arrived
+  kArrival,  // a message that arrived before its receive was reached; begin = end = when it was noticed
   kTiedGradients,
-  kReduceOverReplicas,  // the part of the sum over replicas that remains after the last backward
-  // one message of that sum: from when this rank's own gradients were complete until all replicas' were added
+  kReduceOverReplicas,  // the part of the sum over replicas that is left after the last backward
+  // one message of that sum, from the end of this rank's own gradients to the complete sum
   kReplicaGradients,
   kGlobalNorm,
   kOptimizer,
   kGatherOverReplicas,
   kTiedWeights,
-  kDrain,  // waiting, at the end of a step, until all sends have been received
+  kDrain,  // waiting at the end of a step until all sends have been received
   kStep,
   kValidation,
   kCheckpoint,
 };
 inline constexpr int kTraceKinds = 17;
 
-// The kind in words.
 const char* TraceKindName(TraceKind kind);
 
 // Fields that do not apply are -1.
@@ -58,29 +56,29 @@ static_assert(std::is_trivially_copyable_v<TraceEvent>);  // sent as bytes betwe
 
 class TraceBuffer {
  public:
-  // Makes room for `events` events; forgets earlier ones.
+  // Allocates room for `events` events; discards earlier ones.
   void Reserve(int64_t events);
-  // Records from now on; events belong to `step`.
+  // Starts recording; events belong to `step`.
   void Start(int64_t step);
   void Stop() { recording_ = false; }
   bool recording() const { return recording_; }
 
   // 0 while not recording.
   double Now() const { return recording_ ? MonotonicSeconds() : 0; }
-  // Keeps the event, with the current step, if recording and if there is room.
+  // Adds the event, with the current step, if recording and if there is room.
   void Add(TraceEvent event);
 
   // Continues recording the same step.
   void Resume() { recording_ = true; }
 
-  // From now on scopes are also shown to `profiler`, recording or not, as those of `stage`. Null: no profiler.
+  // Also shows scopes to `profiler` from now on, recording or not, as those of `stage`. Null: no profiler.
   void ShowTo(Profiler* profiler, int stage) { profiler_ = profiler, stage_ = stage; }
   Profiler* profiler() const { return profiler_; }
   int stage() const { return stage_; }
 
   std::span<const TraceEvent> events() const { return events_; }
   int64_t dropped() const { return dropped_; }
-  // Forgets the events; the memory stays.
+  // Discards the events; keeps the memory.
   void Clear();
 
  private:
@@ -93,7 +91,7 @@ class TraceBuffer {
 };
 
 // Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null. A
-// profiler shows the scope as "stage 1 backward, micro-batch 3".
+// profiler shows it as "stage 1 backward, micro-batch 3".
 class TraceScope {
  public:
   TraceScope(TraceBuffer* trace, const TraceEvent& event)
@@ -120,7 +118,7 @@ class TraceScope {
   TraceEvent event_;
 };
 
-// Stops recording during its own scope: for work that belongs to no training step.
+// Stops recording during its own scope, for work outside of training steps.
 class TracePause {
  public:
   explicit TracePause(TraceBuffer& trace) : trace_(trace), was_recording_(trace.recording()) { trace_.Stop(); }

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/adam.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/partial_vector-inl.h"
 
@@ -17,8 +17,8 @@ namespace {
 using Tag = hn::ScalableTag<float>;
 using Vec = hn::Vec<Tag>;
 
-// Updates one vector of each array. The arrays' last lanes take the same operations, so the end of a thread's range
-// changes no bit.
+// Updates one vector of each array. The arrays' last lanes use the same operations, so the end of a thread's range does
+// not change any bit.
 HWY_INLINE void UpdateVector(const cpu::AdamScalars& s, Vec gradient, Vec& parameter, Vec& first, Vec& second) {
   const Tag d;
   const Vec g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));

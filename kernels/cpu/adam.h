@@ -5,7 +5,7 @@
 
 namespace hadal::cpu {
 
-// The scalars that all elements of a step share, computed in double and rounded once.
+// The scalars of a step, computed in double and rounded once.
 struct AdamScalars {
   float gradient_scale;
   float beta1, one_minus_beta1;
@@ -15,7 +15,7 @@ struct AdamScalars {
   float epsilon;
 };
 
-// REQUIRES: what hadal::AdamStep has checked.
+// REQUIRES: as checked by hadal::AdamStep.
 void AdamStep(const Stream& stream, const AdamArgs& args);
 
 }  // namespace hadal::cpu

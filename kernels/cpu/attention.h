@@ -5,7 +5,7 @@
 
 namespace hadal::cpu {
 
-// REQUIRES: what hadal::AttentionForward and hadal::AttentionBackward have checked.
+// REQUIRES: as checked by hadal::AttentionForward and hadal::AttentionBackward.
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 

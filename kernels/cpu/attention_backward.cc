@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tile-inl.h"
 #include "kernels/cpu/exp-inl.h"
@@ -24,13 +24,13 @@ constexpr int64_t kTile = cpu::kAttentionTile;
 
 // The three keys-by-queries matrices of a tile, transposed, stride kTile.
 struct TileMatrices {
-  float* probabilities;  // scores on entry, then P, at last dS
+  float* probabilities;  // first scores, then P, finally dS
   float* dropped;        // dropout(P); unused without dropout
   float* d_scores;       // gradient of dropout(P), then of P
 };
 
-// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P); returns
-// delta = Σ_j P_j·(dP_j − reference) / Σ_j P_j.
+// P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P). Returns delta = Σ_j P_j·(dP_j −
+// reference) / Σ_j P_j.
 HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair,
                                      const AttentionTile& tile, const QueryVector& vector, Vec log2_sum, Vec reference,
                                      const TileMatrices& m) {
@@ -53,12 +53,12 @@ HWY_INLINE Vec ProbabilitiesOverKeys(const AttentionBackwardArgs& args, const cp
     hn::StoreU(p, d, m.probabilities + at);
   };
   ForKeys(vector, args.dropout, first_row, args.shape.heads, pair.head, body);
-  // Padding has no probability at all.
+  // Padding has a sum of 0.
   return hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), delta, hn::Div(delta, sum));
 }
 
-// dS = P ∘ ((dP − reference) − delta). Any reference gives the same gradient. With the first key's as reference the
-// differences are small, and nearly exact, where tokens have grown alike (attention.md).
+// dS = P ∘ ((dP − reference) − delta). Any reference gives the same gradient. With the first key's, the differences are
+// small, and nearly exact, if a sentence's tokens are alike (attention.md).
 void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                        const TileMatrices& m) {
   const Tag d;

@@ -1,11 +1,9 @@
-// Dropout factors of attention, in the order in which the CPU kernels hold probabilities: a vector of queries for each
-// key.
+// Dropout factors of attention in the layout of the CPU kernels' probabilities: a vector of queries for each key.
 //
 //   FillQueryDropoutFactors: out[j, lane] = factor of (first_row + lane, head, key 8·key_block + j),  0 ≤ j < 8
 //
-// One Philox block gives the eight draws of a (query row, head, key block). With one query row a lane, its words
-// already are the rows of `out`, so nothing needs to be transposed. Same bits as AttentionDropoutFactor
-// (runtime/random.h).
+// One Philox block has the eight draws of a (query row, head, key block). With one query row per lane, its words are
+// the rows of `out` and need no transposition. Same bits as AttentionDropoutFactor (runtime/random.h).
 // A Highway "-inl" header: see dropout-inl.h.
 
 #if defined(HADAL_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tile-inl.h"
@@ -24,7 +24,8 @@ using Vec = QueryVector::Vec;
 constexpr int64_t kTile = cpu::kAttentionTile;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Maximum over the keys that each query of the vector sees. Four chains: a maximum does not depend on the order.
+// Returns the maximum over the keys that each query of the vector sees. Four chains: a maximum does not depend on the
+// order.
 HWY_INLINE Vec MaximumOverKeys(const QueryVector& vector, const float* scores) {
   const Tag d;
   const float* s = scores + vector.column;
@@ -44,7 +45,7 @@ HWY_INLINE Vec MaximumOverKeys(const QueryVector& vector, const float* scores) {
   return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
 }
 
-// Turns a vector of queries' scores into e^(score − maximum), times dropout factors, in place; returns the sums of the
+// Replaces a vector of queries' scores by e^(score − maximum), times dropout factors. Returns the sums of the
 // exponentials before dropout.
 HWY_INLINE Vec ExponentialsOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair,
                                     const AttentionTile& tile, const QueryVector& vector, Vec maximum, float* scores) {
@@ -63,8 +64,8 @@ HWY_INLINE Vec ExponentialsOverKeys(const AttentionForwardArgs& args, const cpu:
   return sum;
 }
 
-// Softmax down the columns without the division; the output is divided instead. Stores for the tile's queries 1/sum
-// and the natural logarithm of the sum of exponentials.
+// Softmax down the columns without the division; the output is divided instead. Stores for the tile's queries 1/sum and
+// the natural logarithm of the sum of exponentials.
 void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
                      float* scores, float* reciprocals, float* log_sums) {
   const Tag d;
@@ -73,7 +74,7 @@ void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair&
     const Vec maximum = MaximumOverKeys(vector, scores);
     const Vec sum = ExponentialsOverKeys(args, pair, tile, vector, maximum, scores);
     hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, reciprocals + column);
-    // Log is not called with NaN, because it would return a number.
+    // Not Log of NaN, which would return a number.
     const Vec log_sum = hn::IfThenElse(hn::Eq(sum, sum), hn::Log(d, sum), sum);
     hn::Store(hn::MulAdd(maximum, hn::Set(d, static_cast<float>(kLog2)), log_sum), d, log_sums + column);
   }

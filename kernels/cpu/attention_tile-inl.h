@@ -1,12 +1,12 @@
-// What forward and backward share: a tile of up to 32 queries of one (sentence, head) pair, and the pair's keys.
+// Shared by forward and backward: a tile of up to 32 queries of one (sentence, head) pair, and the pair's keys.
 //
-// All matrices of keys by queries are held transposed: row j is a key, columns are the tile's queries, stride
-// kAttentionTile. So a softmax runs down columns, one vector of queries at a time. Sums over keys are plain chains in
-// ascending order, ragged numbers of keys need no masks, and padding (queries up to a whole vector) never mixes with
+// All matrices of keys by queries are transposed: row j is a key, columns are the tile's queries, stride
+// kAttentionTile. A softmax thus runs down columns, one vector of queries at a time. Sums over keys are plain chains in
+// ascending order, any number of keys needs no masks, and padding (queries up to a whole vector) does not mix with
 // results.
 //
-// Causal tiles: the queries i ≥ j − first_query see key j. Products are cut into strips of kCausalStrip keys or
-// queries, and skip strips wholly above the diagonal. In the strips on the diagonal hidden probabilities are exactly 0.
+// Causal tiles: the queries i ≥ j − first_query see key j. Products are split into strips of kCausalStrip keys or
+// queries, and skip strips wholly above the diagonal. Hidden probabilities in the strips on the diagonal are exactly 0.
 // A Highway "-inl" header: see dropout-inl.h.
 
 #if defined(HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -36,9 +36,9 @@ inline constexpr double kLog2E = 1.4426950408889634;
 inline constexpr double kLog2 = 0.6931471805599453;
 
 struct AttentionTile {
-  int64_t first_query;  // counted in the sentence
+  int64_t first_query;  // position in the sentence
   int64_t queries;      // 1 .. kAttentionTile
-  int64_t keys;         // that at least one of the queries sees
+  int64_t keys;         // seen by at least one of the queries
   bool causal;
 
   AttentionTile(const cpu::AttentionPair& pair, int64_t first, bool is_causal)
@@ -108,14 +108,14 @@ HWY_INLINE void AddSumOverQueries(const AttentionTile& tile, const float* weight
   }
 }
 
-// One vector of the tile's queries, from `column` on, and the keys it sees.
+// One vector of the tile's queries, starting at `column`, and the keys it sees.
 struct QueryVector {
   using Tag = hn::ScalableTag<float>;
   using Vec = hn::Vec<Tag>;
 
   int64_t column;
-  int64_t seen_by_all;  // keys [0, seen_by_all) are seen by every lane
-  int64_t end;          // keys [seen_by_all, end) by some lanes or none; products read no key beyond
+  int64_t seen_by_all;  // all lanes see keys [0, seen_by_all)
+  int64_t end;          // some lanes or none see keys [seen_by_all, end); products read no later key
   Vec positions;        // the queries' positions in the sentence
 
   QueryVector(const AttentionTile& tile, int64_t first_column) : column(first_column) {
@@ -129,8 +129,8 @@ struct QueryVector {
   HWY_INLINE hn::Mask<Tag> Sees(int64_t j) const { return hn::Ge(positions, hn::Set(Tag(), static_cast<float>(j))); }
 };
 
-// Loops over the keys that a vector of queries sees, in ascending order: body(j, factor, masked). `factor` points to
-// the dropout factors of key j, one query a lane; null without dropout. `masked`: not all lanes see the key.
+// Calls body(j, factor, masked) for the keys that a vector of queries sees, in ascending order. `factor` points to the
+// dropout factors of key j, one query per lane; null without dropout. `masked`: not all lanes see the key.
 template <typename Body>
 HWY_INLINE void ForKeys(const QueryVector& vector, const Dropout& dropout, uint64_t first_row, uint32_t heads,
                         uint32_t head, Body&& body) {

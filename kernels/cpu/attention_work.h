@@ -1,6 +1,5 @@
-// How attention's work is cut on CPUs: into (sentence, head) pairs, each computed from start to end by one thread in
-// its own scratch; a pair into tiles of kAttentionTile queries.
-// Plain arithmetic, without vectors, shared by forward, backward and the size of the scratch.
+// Division of attention's work on CPUs: into (sentence, head) pairs, each computed by one thread in its own scratch; a
+// pair into tiles of kAttentionTile queries. Scalar code, shared by forward, backward and the size of the scratch.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +10,9 @@
 
 namespace hadal::cpu {
 
-// Queries that are computed together. A multiple of every vector width and of kCausalStrip.
+// Queries of a tile. A multiple of every vector width and of kCausalStrip.
 inline constexpr int64_t kAttentionTile = 32;
-// Causal products are cut into strips of this many keys or queries; what lies wholly above the diagonal is skipped.
+// Causal products are split into strips of this many keys or queries; strips wholly above the diagonal are skipped.
 inline constexpr int64_t kCausalStrip = 8;
 
 struct AttentionPair {
@@ -22,8 +21,8 @@ struct AttentionPair {
   int32_t head;
 };
 
-// Calls body(pair) for the pairs of thread `thread`: one contiguous range of the pairs in (sentence, head) order, cut
-// so that all threads have about the same work (queries x keys). Every pair belongs to exactly one thread.
+// Calls body(pair) for the pairs of thread `thread`: one contiguous range of the pairs in (sentence, head) order. All
+// threads have about the same work (queries x keys). Every pair belongs to exactly one thread.
 template <typename Body>
 void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& body) {
   const int64_t sentences = shape.query_offsets.size - 1;
@@ -51,8 +50,8 @@ void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& bo
   }
 }
 
-// Where things lie in one thread's scratch, in floats; each part starts on a 64-byte boundary.
-// T = kAttentionTile, L = longest sentence, D = head width, W = D rounded up to 16.
+// Offsets of one thread's scratch, in floats; each part starts on a 64-byte boundary. T = kAttentionTile, L = longest
+// sentence, D = head width, W = D rounded up to 16.
 struct AttentionScratchLayout {
   AttentionScratchLayout(int64_t max_length, int64_t head_width) {
     const int64_t width = (head_width + 15) / 16 * 16;
@@ -80,24 +79,24 @@ struct AttentionScratchLayout {
   int64_t probabilities;     // scores, then probabilities, then score gradients, transposed [L, T]
   int64_t dropped;           // probabilities after dropout, transposed [L, T]
   int64_t d_scores;          // gradients of the probabilities, transposed [L, T]
-  int64_t keys;              // K, in the forward V [L, W]
+  int64_t keys;              // K; in forward V [L, W]
   int64_t queries;           // Q of a tile [T, W]
   int64_t d_output;          // dO of a tile [T, W]
   int64_t output;            // the output or dQ of a tile [T, W]
   int64_t d_keys, d_values;  // [L, W]
 };
 
-// Floats of one thread, with room to start on a 64-byte boundary, so that speed does not depend on the scratch's
+// Floats of one thread's scratch, with room to start on a 64-byte boundary, so that speed does not depend on the
 // address.
 inline int64_t ThreadScratchFloats(const AttentionScratchLayout& layout) { return layout.total + 16; }
 
-// The part of `scratch` that is `thread`'s.  REQUIRES: scratch holds ThreadScratchFloats for each thread.
+// Returns the part of `scratch` of `thread`. REQUIRES: scratch has ThreadScratchFloats for each thread.
 inline float* ThreadScratch(const Vector& scratch, int thread, const AttentionScratchLayout& layout) {
   const auto address = reinterpret_cast<uintptr_t>(scratch.data + thread * ThreadScratchFloats(layout));
   return reinterpret_cast<float*>((address + 63) / 64 * 64);
 }
 
-// Rows of the longest sentence on either side.
+// Returns the rows of the longest sentence on either side.
 inline int64_t MaxLength(const AttentionShape& shape) {
   int64_t longest = 0;
   for (int64_t n = 0; n + 1 < shape.query_offsets.size; ++n) {

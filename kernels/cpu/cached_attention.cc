@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/cached_attention.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
@@ -20,10 +20,10 @@ namespace {
 using Tag = hn::ScalableTag<float>;
 using Vec = hn::Vec<Tag>;
 
-// The part of a hypothesis that one head sees.
+// The data of a hypothesis for one head.
 struct CachedHead {
   const float* query;       // [D]
-  const float* keys;        // of cache row 0; position p's entry is index[p] cache rows further
+  const float* keys;        // of cache row 0; position p's entry is index[p] cache rows later
   const float* values;      // as keys
   const int32_t* index;     // [length]
   int64_t cache_row_width;  // stride of the cache
@@ -43,7 +43,7 @@ HWY_INLINE float Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, i
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// weights[p] = e^(score_p − maximum); returns their sum. Lanes are positions; their sums meet in a fixed order.
+// weights[p] = e^(score_p − maximum). Returns their sum: lanes are positions and are added in a fixed order.
 HWY_INLINE float Exponentials(const CachedHead& head, float* HWY_RESTRICT weights) {
   const Tag d;
   const int64_t lanes = hn::Lanes(d);

@@ -5,7 +5,7 @@
 
 namespace hadal::cpu {
 
-// REQUIRES: what hadal::CachedAttention has checked.
+// REQUIRES: as checked by hadal::CachedAttention.
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
 
 }  // namespace hadal::cpu

@@ -1,6 +1,6 @@
-// Loops over the columns of a row with vectors: ForColumns, and sums of a row in an order fixed by its width.
+// Vectorised loops over the columns of a row: ForColumns, and sums of a row in an order fixed by its width.
 //
-// A Highway "-inl" header: include it from a file compiled once for each instruction set (hwy/foreach_target.h).
+// A Highway "-inl" header: include it from a file that is compiled once per instruction set (hwy/foreach_target.h).
 
 #if defined(HADAL_KERNELS_CPU_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HADAL_KERNELS_CPU_COLUMNS_INL_H_
@@ -24,7 +24,7 @@ using OneFloatTag = hn::CappedTag<float, 1>;
 using FloatVec = hn::Vec<FloatTag>;
 
 // Calls body(d, column) for columns [begin, end): whole vectors first, then one lane at a time. For element-wise
-// bodies: a lane rounds alike in both forms, so a result depends neither on its column nor on `begin`.
+// bodies: a lane rounds the same in both forms, so a result does not depend on its column or on `begin`.
 template <typename Body>
 HWY_INLINE void ForColumns(int64_t begin, int64_t end, const Body& body) {
   const FloatTag d;
@@ -34,9 +34,9 @@ HWY_INLINE void ForColumns(int64_t begin, int64_t end, const Body& body) {
   for (; c < end; ++c) body(OneFloatTag(), c);
 }
 
-// Σ_c term(d, c) over columns [0, width). Vector v of the row is added to partial sum v mod 4; then the four partial
-// sums are added as (0 + 1) + (2 + 3), then their lanes, then the columns after the last whole vector in ascending
-// order. So the order of the additions depends only on the width and the instruction set.
+// Returns Σ_c term(d, c) over columns [0, width). Order: vector v of the row is added to partial sum v mod 4; then the
+// partial sums as (0 + 1) + (2 + 3), then the lanes, then the columns after the last whole vector, ascending. It
+// depends only on the width and the instruction set.
 template <typename Term>
 HWY_INLINE float SumColumns(int64_t width, const Term& term) {
   const FloatTag d;
@@ -57,8 +57,8 @@ HWY_INLINE float SumColumns(int64_t width, const Term& term) {
   return sum;
 }
 
-// Two such sums in one loop: term(d, c, a, b) sets the terms of both. As SumColumns with two partial sums each (v mod
-// 2).
+// Two such sums in one loop: term(d, c, a, b) sets the terms of both. Order as in SumColumns, with two partial sums
+// each (v mod 2).
 template <typename Term>
 HWY_INLINE void SumColumnPairs(int64_t width, float& sum_a, float& sum_b, const Term& term) {
   const FloatTag d;

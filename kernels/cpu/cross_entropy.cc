@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/cross_entropy.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
@@ -22,20 +22,20 @@ using Vec = hn::Vec<Tag>;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What one pass over a row of logits computes.
+// Sums over a row of logits.
 struct RowSums {
   float maximum;
   float exponentials;  // Σ_v e^(z_v − maximum)
   double logits;       // Σ_v z_v
 };
 
-// The same for each lane; lanes are combined at the end of the row.
+// The same per lane; lanes are combined at the end of the row.
 struct LaneSums {
   Vec maximum, exponentials, logits;
 };
 
-// Adds kVectors vectors. The running sum is rescaled once for all of them, which takes 1 + 1/kVectors exponentials an
-// element. Their own sum is formed first, which makes the chain of roundings kVectors times shorter.
+// Adds kVectors vectors. The running sum is rescaled once for all of them, which takes 1 + 1/kVectors exponentials per
+// element. Their own sum is computed first, which makes the chain of roundings kVectors times shorter.
 template <int kVectors>
 HWY_INLINE void AddBlock(const Vec (&z)[kVectors], LaneSums& sums) {
   const Tag d;
@@ -67,7 +67,7 @@ RowSums SumRow(const float* HWY_RESTRICT z, int64_t columns) {
   const Tag d;
   const int64_t lanes = hn::Lanes(d);
   constexpr int kVectors = 8;
-  // The lowest finite maximum, not -inf: a difference of two infinities would be NaN.
+  // The lowest finite number, not -inf: a difference of two infinities would be NaN.
   LaneSums sums = {hn::Set(d, kLowest), hn::Zero(d), hn::Zero(d)};
   int64_t j = 0;
   for (; j + kVectors * lanes <= columns; j += kVectors * lanes) {

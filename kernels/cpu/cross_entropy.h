@@ -5,7 +5,7 @@
 
 namespace hadal::cpu {
 
-// REQUIRES: what hadal::CrossEntropy has checked.
+// REQUIRES: as checked by hadal::CrossEntropy.
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 
 }  // namespace hadal::cpu

@@ -1,14 +1,14 @@
-// Dropout factors (0 or Dropout::scale()) of whole rows at a time: Philox4x32-10, one counter block a vector lane.
+// Dropout factors (0 or Dropout::scale()) of whole rows: Philox4x32-10, one counter block per vector lane.
 //
 //   FillDropoutFactors  elements [first, first + count) of a packed tensor
 //   DropoutWindow       the same for a loop over ascending elements, drawn a few rows at a time
-//   PhiloxRounds        the generator itself, for kernels that arrange draws differently (attention_dropout-inl.h)
+//   PhiloxRounds        the generator, for kernels that arrange draws differently (attention_dropout-inl.h)
 //
-// The factors have the bits of DropoutFactor (runtime/random.h) on every instruction set.
-// Why not the scalar definition: it takes about 13 ns a factor, this one 0.3 ns (AVX-512). So drawing a mask twice, in
-// forward and backward, is cheaper than storing it.
-// This is a Highway "-inl" header: include it from a file that is itself compiled once for each instruction set
-// (hwy/foreach_target.h), and call the functions from that file's HWY_NAMESPACE code. Thread-safe; allocates nothing.
+// The factors have the bits of DropoutFactor (runtime/random.h) on every instruction set. The scalar definition takes
+// about 13 ns per factor, this one 0.3 ns (AVX-512), so drawing a mask twice, in forward and backward, is cheaper than
+// storing it.
+// A Highway "-inl" header: include it from a file that is compiled once per instruction set (hwy/foreach_target.h), and
+// call the functions from that file's HWY_NAMESPACE code. Thread-safe; allocates nothing.
 
 #if defined(HADAL_KERNELS_CPU_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HADAL_KERNELS_CPU_DROPOUT_INL_H_
@@ -29,10 +29,10 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Floats that a buffer must have beyond the factors asked for, because whole groups of vectors are written.
+// Floats that a buffer needs in addition to the requested factors, because whole groups of vectors are written.
 inline constexpr int64_t kDropoutSlack = 72;
 
-#if HWY_TARGET == HWY_SCALAR  // one lane has no halves to interleave, so the scalar definitions serve
+#if HWY_TARGET == HWY_SCALAR  // one lane has no halves to interleave: use the scalar definitions
 
 HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t first, int64_t count, float* buffer) {
   for (int64_t i = 0; i < count; ++i) buffer[i] = DropoutFactor(dropout, first + i);
@@ -42,7 +42,7 @@ HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t firs
 #else
 
 // Philox runs in 64-bit lanes, because a round is two 32 x 32 -> 64 bit products. Only the low half of a lane is the
-// word. The high half is a remainder of the products, and no later product reads it.
+// word; the high half is a remainder of the products that no later product reads.
 using PhiloxTag = hn::CappedTag<uint64_t, 8>;
 using PhiloxVec = hn::Vec<PhiloxTag>;
 
@@ -76,7 +76,7 @@ HWY_INLINE PhiloxBlocks PhiloxRounds(uint64_t key, PhiloxBlocks c) {
   return c;
 }
 
-// Writes the 8 factors of each block. Lane pair (2k, 2k + 1) holds blocks k and k + Lanes/2 (see BlockOfLane), so that
+// Writes the 8 factors of each block. Lane pair (2k, 2k + 1) holds blocks k and k + Lanes/2 (BlockOfLane), so
 // interleaving 64-bit halves puts the factors in the order of the blocks.
 HWY_INLINE void StoreFactors(const PhiloxBlocks& blocks, uint32_t threshold, float scale, float* HWY_RESTRICT out) {
   const PhiloxTag d;
@@ -103,7 +103,7 @@ HWY_INLINE void StoreFactors(const PhiloxBlocks& blocks, uint32_t threshold, flo
   store(hn::UpperHalf(half16, upper), out + 3 * n);
 }
 
-// Which block, counted from the vector's first, a lane computes: 0, L/2, 1, L/2 + 1, …
+// The block that each lane computes, relative to the vector's first: 0, L/2, 1, L/2 + 1, …
 HWY_INLINE PhiloxVec BlockOfLane(PhiloxTag d) {
   HWY_ALIGN uint64_t block[HWY_MAX_BYTES / sizeof(uint64_t)];
   const size_t lanes = hn::Lanes(d);
@@ -111,8 +111,7 @@ HWY_INLINE PhiloxVec BlockOfLane(PhiloxTag d) {
   return hn::Load(d, block);
 }
 
-// Fills `buffer` and returns the address of element `first`'s factor in it; the factors of first + 1, first + 2, …
-// follow.
+// Fills `buffer` and returns the address of element `first`'s factor in it; the following elements' factors follow.
 // REQUIRES: dropout.active(); `buffer` holds count + kDropoutSlack floats.
 HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t first, int64_t count, float* buffer) {
   const PhiloxTag d;
@@ -134,16 +133,16 @@ HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t firs
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// The factors for a loop over ascending elements of a packed tensor; short rows share one draw of the generator. Lives
-// on a kernel's stack; one a thread.
+// The factors for a loop over ascending elements of a packed tensor; short rows share one draw of the generator. On a
+// kernel's stack, one per thread.
 class DropoutWindow {
  public:
   static constexpr int64_t kCapacity = 1024;
 
-  // Serves elements below `end`. If `dropout` is inactive, Get may not be called.
+  // For elements below `end`. Get must not be called if `dropout` is inactive.
   DropoutWindow(const Dropout& dropout, uint64_t end) : dropout_(dropout), end_(end) {}
 
-  // The factors of elements [first, first + count), valid until the next call. REQUIRES: count ≤ kCapacity,
+  // Returns the factors of elements [first, first + count), valid until the next call. REQUIRES: count ≤ kCapacity,
   // first + count ≤ end.
   HWY_INLINE const float* Get(uint64_t first, int64_t count) {
     if (first < window_begin_ || first + count > window_end_) {

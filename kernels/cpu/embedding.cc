@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
 #include "kernels/cpu/dropout-inl.h"
 
@@ -18,7 +18,7 @@ void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64
   const float multiplier = args.multiplier;
   const bool positions_given = !args.row_positions.empty();
   const int32_t* offsets_end = args.offsets.data + args.offsets.size;
-  // The sentence of row `begin`: the last that starts at or before it (empty sentences also start there, but have no
+  // The sentence of row `begin`: the last that starts at or before it (empty sentences start there, too, but have no
   // row).
   const int32_t* sentence = positions_given ? nullptr : std::upper_bound(args.offsets.data, offsets_end, begin) - 1;
   DropoutWindow window(args.dropout, end * width);

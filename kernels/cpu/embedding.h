@@ -1,5 +1,5 @@
 // Token embedding on the CPU. Forward splits rows over threads. Backward splits columns, so that no two threads write
-// to the same elements of the table. Arguments are checked by the caller (kernels/embedding.cc).
+// the same elements of the table. kernels/embedding.cc checks the arguments.
 #pragma once
 
 #include "kernels/embedding.h"

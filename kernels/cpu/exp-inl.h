@@ -2,10 +2,10 @@
 //
 //   Exp(d, x)  = e^x        Exp2(d, x) = 2^x
 //
-// Method: x = n·log 2 + r with n whole and |r| ≤ log(2)/2 (Exp2: x = n + r, |r| ≤ 1/2). A polynomial of degree 6 gives
-// e^r, minimax in relative error (3e-9) under p(0) = 1; the product with 2^n is exact. Adding 1.5·2^23 + 127 to x/log 2
+// Method: x = n·log 2 + r with integer n and |r| ≤ log(2)/2 (Exp2: x = n + r, |r| ≤ 1/2). e^r is a polynomial of degree
+// 6, minimax in relative error (3e-9) under p(0) = 1; the product with 2^n is exact. Adding 1.5·2^23 + 127 to x/log 2
 // rounds it and leaves n + 127, the exponent field of 2^n, in the low bits.
-// Why not Highway's math library: its Exp turns NaN into 0, which would hide a diverged run.
+// Highway's own Exp turns NaN into 0, which would hide a diverged run.
 // Numerics: error < 1 ulp with fused multiply-add, < 2 ulp without; e^0 = 1 exactly; results below 2^-126 become 0;
 // -inf gives 0; NaN stays NaN. REQUIRES: x ≤ 88 (Exp), x ≤ 127 (Exp2).
 // A Highway "-inl" header: see dropout-inl.h.
@@ -27,7 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr float kRoundAndBias = 12583039.0f;  // 1.5·2^23 + 127
 
-// 2^n, where `biased` holds kRoundAndBias + n.
+// Returns 2^n for `biased` = kRoundAndBias + n.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V PowerOfTwo(D d, V biased) {
   const hn::RebindToUnsigned<D> du;

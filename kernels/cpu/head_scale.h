@@ -1,5 +1,5 @@
-// Head scale on the CPU: rows (backward: blocks of rows) split over threads. Arguments are checked by the caller
-// (kernels/head_scale.cc).
+// Head scale on the CPU: rows (backward: blocks of rows) are split over threads. kernels/head_scale.cc checks the
+// arguments.
 #pragma once
 
 #include "kernels/head_scale.h"

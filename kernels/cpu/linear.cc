@@ -9,23 +9,23 @@
 namespace hadal::cpu {
 namespace {
 
-// Least rows of a product, unless the whole has fewer: oneDNN sums products of ≤ 8 rows in another order.
+// Least rows of a product, unless there are fewer: oneDNN sums products of ≤ 8 rows in another order.
 constexpr int64_t kRowGrain = 16;
 
-// Rows of a product where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
+// Rows per call where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
 
-// Whether a row of any product of ≥ 16 rows has the same bits whatever its other rows. Measured for oneDNN 2.6 on
+// Whether the bits of a row of a product of ≥ 16 rows do not depend on the other rows. Measured for oneDNN 2.6 on
 // AVX-512 with the shapes of the tests; its AVX and AVX2 kernels differ.
 bool RowsAreIndependent() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
-// Calls product(first, last) for parts of the rows [begin, end), such that a row of x·Wᵀ has the same bits whatever its
-// other rows, where there are ≥ 16. Below AVX-512 oneDNN (2.6) adds some rows of a product in another order (AVX2: the
-// last ones, unless tiles of 24 or 16 rows fill it; AVX: those of long products), but not of products of 16, 24, 48, 96
-// or 192 rows. Parts have these sizes, and the last part begins within the one before. Rows that are computed twice
-// have the same bits twice, so the product must replace what is there.
+// Calls product(first, last) for parts of the rows [begin, end) such that, with ≥ 16 rows, the bits of a row of x·Wᵀ do
+// not depend on its other rows. Below AVX-512 oneDNN (2.6) adds some rows of a product in another order (AVX2: the last
+// ones, unless tiles of 24 or 16 rows fill it; AVX: those of long products), but not of products of 16, 24, 48, 96 or
+// 192 rows. Parts have these sizes, and the last part overlaps the one before. Rows that are computed twice have the
+// same bits twice, so the product must replace its output, not add to it.
 template <typename Product>
 void ForWholeTiles(int64_t begin, int64_t end, const Product& product) {
   if (end - begin < kRowGrain || RowsAreIndependent()) return product(begin, end);
@@ -40,7 +40,7 @@ void ForWholeTiles(int64_t begin, int64_t end, const Product& product) {
 }
 
 // Splits the output rows of a product over the stream's threads and calls product(begin, end), such that the number of
-// threads changes no bit: one range a thread where rows are independent, else blocks of rows with fixed bounds.
+// threads does not change any bit: one range per thread if rows are independent, else blocks of rows with fixed bounds.
 template <typename Product>
 void ForProductRows(const Stream& stream, int64_t rows, const Product& product) {
   if (RowsAreIndependent()) {
@@ -56,7 +56,7 @@ void ForProductRows(const Stream& stream, int64_t rows, const Product& product) 
   });
 }
 
-// c[rows, columns] = op(a)·op(b) + beta·c on the calling thread alone, whatever the thread's OpenMP settings say.
+// c[rows, columns] = op(a)·op(b) + beta·c on the calling thread alone, with any OpenMP settings.
 void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const float* a, int64_t a_stride,
                    const ConstMatrix& b, float beta, const Matrix& c) {
   const int threads = omp_get_max_threads();
@@ -64,7 +64,7 @@ void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const floa
   const dnnl_status_t status = dnnl_sgemm(transpose_a, transpose_b, c.rows, c.columns, depth, 1.0f, a, a_stride, b.data,
                                           b.stride, beta, c.data, c.stride);
   if (threads != 1) omp_set_num_threads(threads);
-  HADAL_CHECK_EQ(status, dnnl_success);  // dnnl_out_of_memory (1): its own packing buffers, about 10 MiB
+  HADAL_CHECK_EQ(status, dnnl_success);  // dnnl_out_of_memory (1): no memory for its packing buffers, about 10 MiB
 }
 
 }  // namespace

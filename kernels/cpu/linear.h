@@ -1,5 +1,5 @@
 // Linear layers on the CPU: each thread calls oneDNN's sgemm serially for its own output rows, then the epilogue.
-// Arguments are checked by the caller (kernels/linear.cc).
+// kernels/linear.cc checks the arguments.
 #pragma once
 
 #include "kernels/linear.h"

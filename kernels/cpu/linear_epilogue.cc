@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_epilogue.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
 #include "kernels/cpu/dropout-inl.h"
 
@@ -24,7 +24,7 @@ void LinearEpilogueRows(const LinearForwardArgs& args, int64_t begin, int64_t en
       ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
         auto value = hn::LoadU(d, y + c);
         if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + c));
-        if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN visible
+        if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
         if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
         hn::StoreU(value, d, y + c);
       });
@@ -44,7 +44,7 @@ void ReluMaskRows(const ConstMatrix& relu_output, float mask_scale, const Matrix
   }
 }
 
-// Four rows at a time, so that the sums are loaded and stored once for them.
+// Four rows at a time, so that the sums are loaded and stored once for all four.
 void ColumnSums(const ConstMatrix& dy, float* HWY_RESTRICT sums) {
   int64_t row = 0;
   for (; row + 4 <= dy.rows; row += 4) {

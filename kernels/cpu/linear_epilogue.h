@@ -1,12 +1,12 @@
-// What follows a linear layer's product, on the rows that a thread has just computed. Serial; callers own disjoint
-// parts.
+// The operations after a linear layer's product, on rows that a thread has just computed. Serial; callers own disjoint
+// rows.
 #pragma once
 
 #include "kernels/linear.h"
 
 namespace hadal::cpu {
 
-// y = dropout(relu(y + bias)) on rows [begin, end) of args.y, each step only if args has it.
+// y = dropout(relu(y + bias)) on rows [begin, end) of args.y; each operation only if args has it.
 void ApplyLinearEpilogue(const LinearForwardArgs& args, int64_t begin, int64_t end);
 
 // dx = relu_output > 0 ? dx · mask_scale : 0.  REQUIRES: equal shapes.

@@ -1,5 +1,5 @@
-// Loads and stores the first few lanes of a vector, where an array ends before a whole vector does.
-// Both go through a small buffer on the stack: no byte beyond the array is touched on any instruction set.
+// Loads and stores the first lanes of a vector at the end of an array, through a small buffer on the stack: no byte
+// beyond the array is accessed on any instruction set.
 // A Highway "-inl" header: see dropout-inl.h.
 
 #if defined(HADAL_KERNELS_CPU_PARTIAL_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// from[0, count) in the low lanes, `fill` in the others.  REQUIRES: 0 ≤ count ≤ lanes.
+// Returns from[0, count) in the low lanes and `fill` in the others. REQUIRES: 0 ≤ count ≤ lanes.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadPartial(D d, const float* HWY_RESTRICT from, int64_t count, float fill) {
   HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
@@ -28,7 +28,7 @@ HWY_INLINE hn::Vec<D> LoadPartial(D d, const float* HWY_RESTRICT from, int64_t c
   return hn::Load(d, lanes);
 }
 
-// to[0, count) = the low lanes.  REQUIRES: 0 ≤ count ≤ lanes.
+// Sets to[0, count) to the low lanes. REQUIRES: 0 ≤ count ≤ lanes.
 template <class D>
 HWY_INLINE void StorePartial(D d, hn::Vec<D> v, float* HWY_RESTRICT to, int64_t count) {
   HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];

@@ -1,6 +1,5 @@
-// The residual connection on the CPU: one row at a time, with its passes in cache; rows (backward: blocks of rows) are
-// split over threads. Arguments are checked by the caller (kernels/residual_norm.cc). Two files:
-// residual_norm_{forward,backward}.cc.
+// The residual connection on the CPU, one row at a time, so that all passes over a row are in cache. Rows (backward:
+// blocks of rows) are split over threads. kernels/residual_norm.cc checks the arguments.
 #pragma once
 
 #include "kernels/residual_norm.h"

@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/residual_norm_backward.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
 #include "kernels/cpu/dropout-inl.h"
 
@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-// What one block of rows adds to each column sum: the block's [kResidualNormSums, W] in
-// ResidualNormBackwardArgs::partials, in the order of the fields. Null where that sum is not wanted.
+// One block's contributions to each column sum: the block's [kResidualNormSums, W] in
+// ResidualNormBackwardArgs::partials, in the order of the fields. Null if that sum is not computed.
 struct BlockSums {
   BlockSums(const ResidualNormBackwardArgs& args, int64_t block)
       : width(args.d_residual.columns), base(args.partials.data + block * kResidualNormSums * width) {
@@ -60,8 +60,8 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
   return means;
 }
 
-// ds of one row; from it d_residual, d_branch, d_skip and the block's sums. Reads each column before it writes it, so
-// that d_residual may alias d_normed or d_sum.
+// Computes ds of one row, and from it d_residual, d_branch, d_skip and the block's sums. Reads each column before it
+// writes it, so that d_residual may alias d_normed or d_sum.
 HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, const RowMeans means,
                             DropoutWindow& window, const BlockSums& sums) {
   const int64_t width = args.d_residual.columns;
@@ -146,7 +146,7 @@ void MergeBlocks(const float* partials, int64_t blocks, int64_t width, float* su
   });
 }
 
-// Sums of that kind, added over the columns.
+// Returns the sum over blocks and columns of one kind of sum.
 float SumBlocks(const float* partials, int64_t blocks, int64_t width) {
   return SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
     auto total = hn::LoadU(d, partials + c);

@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/residual_norm_forward.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
 #include "kernels/cpu/dropout-inl.h"
 
@@ -64,7 +64,7 @@ void ResidualNormForwardRows(const ResidualNormForwardArgs& args, int64_t begin,
   for (int64_t row = begin; row < end; ++row) {
     const float* s = args.residual.floats().row(row);
     if (!args.branch.empty()) {
-      // Where s is not wanted, n's row holds s until it is normalised in place.
+      // Without `sum`, n's row holds s until it is normalised in place.
       float* to = args.sum.empty() ? args.normed.floats().row(row) : args.sum.floats().row(row);
       ResidualRow(args, row, window, to);
       s = to;

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/shift_scale.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();

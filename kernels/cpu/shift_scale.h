@@ -1,5 +1,5 @@
-// Shift and scale on the CPU: rows (backward: blocks of rows) split over threads. Arguments are checked by the caller
-// (kernels/shift_scale.cc).
+// Shift and scale on the CPU: rows (backward: blocks of rows) are split over threads. kernels/shift_scale.cc checks the
+// arguments.
 #pragma once
 
 #include "kernels/shift_scale.h"

@@ -1,14 +1,13 @@
-// Products of small matrices that fit in the first two caches: the six of attention and its gradient.
+// Products of small matrices in the L1 and L2 caches: the six products of attention and its gradient.
 //
 //   MultiplySmall:  C[rows, columns] (=, or += with kAdd)  A[rows, inner] · B[inner, columns]
 //
-// Why not a library: a call of oneDNN costs more than a head's product of width 16, and it would put the scores in
-// memory.
+// A call of oneDNN costs more than a head's product of width 16, and it would write the scores to memory.
 // Method: blocks of kBlockRows x 2 vectors of C stay in registers; an element of A is broadcast, a row of B is
 // contiguous.
 // Numerics: every element of C is one chain of fused multiply-adds (without FMA: product, then sum) in ascending order
-// of `inner`, starting from 0 or from C. So blocking, vector width, and cutting `inner` into several calls change no
-// bit.
+// of `inner`, starting from 0 or from C. Blocking, vector width, and splitting `inner` over several calls do not change
+// any bit.
 // A Highway "-inl" header: see dropout-inl.h. Thread-safe; allocates nothing.
 
 #if defined(HADAL_KERNELS_CPU_SMALL_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,7 +27,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Which way A is stored.
 enum class SmallProductA {
   kRowMajor,    // A[i, k] = a[i · a_stride + k]
   kTransposed,  // A[i, k] = a[k · a_stride + i]
@@ -92,7 +90,7 @@ HWY_INLINE void MultiplyBlock(const SmallProduct& p, int64_t row, int64_t column
   }
 }
 
-// The last rows, fewer than a block. `rows` is known only at run time; the recursion finds the template for it.
+// The last rows, fewer than a block. The recursion selects the template for the run-time value `rows`.
 template <SmallProductA kA, bool kAdd, int kRows, int kVectors>
 HWY_INLINE void MultiplyLastRows(const SmallProduct& p, int64_t row, int64_t column, int64_t rows) {
   if constexpr (kRows > 0) {
@@ -103,7 +101,7 @@ HWY_INLINE void MultiplyLastRows(const SmallProduct& p, int64_t row, int64_t col
 
 template <SmallProductA kA, bool kAdd, int kVectors>
 HWY_INLINE void MultiplyColumns(const SmallProduct& p, int64_t column) {
-  constexpr int kTallRows = kBlockRows * 2 / kVectors;  // the same number of registers for one vector as for two
+  constexpr int kTallRows = kBlockRows * 2 / kVectors;  // one vector uses as many registers as two
   int64_t row = 0;
   for (; row + kTallRows <= p.rows; row += kTallRows) MultiplyBlock<kA, kAdd, kTallRows, kVectors>(p, row, column);
   if (kTallRows > kBlockRows && row + kBlockRows <= p.rows) {

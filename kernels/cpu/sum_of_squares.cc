@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum_of_squares.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -13,11 +13,11 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kSums = 8;  // whatever the vector width: sum i takes the elements i, i + 8, i + 16, …
+constexpr int64_t kSums = 8;  // for every vector width: sum i adds the elements i, i + 8, i + 16, …
 
 }  // namespace
 
-// The square of a float is exact in double, so that a fused multiply-add and a product followed by a sum agree: every
+// The square of a float is exact in double, so a fused multiply-add and a product followed by a sum agree: every
 // instruction set gives the same bits.
 double SumOfSquaresKernel(ConstVector x) {
   const hn::CappedTag<double, kSums> d;

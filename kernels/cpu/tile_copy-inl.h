@@ -26,13 +26,13 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// `count` rounded up to whole vectors.
+// Returns `count` rounded up to whole vectors.
 HWY_INLINE int64_t RoundUpToLanes(int64_t count) {
   const int64_t lanes = hn::Lanes(hn::ScalableTag<float>());
   return (count + lanes - 1) / lanes * lanes;
 }
 
-// to is [from.rows, RoundUpToLanes(from.columns)], dense.
+// `to` is [from.rows, RoundUpToLanes(from.columns)], dense.
 HWY_INLINE void CopyTile(const ConstMatrix& from, float* HWY_RESTRICT to) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = hn::Lanes(d);
@@ -56,8 +56,8 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
 
 #else
 
-// Four-lane block b of the vector is columns [column, column + 4) of row first + 4·b; rows after the matrix's last
-// repeat the last.
+// Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b, or of the last row
+// if there is no such row.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -69,7 +69,8 @@ HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first,
   }
 }
 
-// Transposes one vector's worth of rows by four columns: loads four row blocks, then transposes each 4x4 block.
+// Transposes a vector's number of rows by four columns: loads four vectors of row blocks, then transposes each 4x4
+// block.
 HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
                                      float* HWY_RESTRICT to, int64_t to_stride) {
   const hn::ScalableTag<float> d;

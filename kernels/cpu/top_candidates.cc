@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/top_candidates.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,14 +18,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The best tokens so far of one row, in descending order of `logits`: tokens[0 … used).
+// The best tokens of one row so far, in descending order of `logits`: tokens[0 … used).
 struct Best {
   const float* logits;
   int32_t* tokens;
   int64_t capacity;
   int64_t used = 0;
 
-  // A logit must exceed this to enter. Columns come in ascending order, so of equal logits the earlier column stays.
+  // A logit must exceed this to enter. Columns arrive in ascending order, so of equal logits the earlier column stays.
   float threshold() const { return used < capacity ? -kInfinity : logits[tokens[used - 1]]; }
 
   void Insert(int32_t token) {

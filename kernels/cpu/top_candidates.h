@@ -1,4 +1,4 @@
-// CPU implementation of kernels/top_candidates.h; arguments have been checked.
+// Top candidates on the CPU. kernels/top_candidates.cc checks the arguments.
 #pragma once
 
 #include "kernels/top_candidates.h"

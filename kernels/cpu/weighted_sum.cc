@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/weighted_sum.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, as Highway asks.
+// Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,7 +45,7 @@ void WeightedSumForwardRows(const WeightedSumForwardArgs& args, int64_t begin, i
   }
 }
 
-// partials[block·K + k]: Σ dy·x_k of the block. The pass that sums a row also writes the row's gradient.
+// partials[block·K + k]: Σ dy·x_k of the block. The same pass writes the gradient of each row.
 void WeightedSumBackwardBlocks(const WeightedSumBackwardArgs& args, int64_t begin_block, int64_t end_block) {
   const int64_t rows = args.dy.rows, terms = args.weights.size, width = args.dy.columns;
   for (int64_t block = begin_block; block < end_block; ++block) {

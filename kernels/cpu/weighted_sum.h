@@ -1,5 +1,5 @@
-// Weighted sum on the CPU: rows (backward: blocks of rows) split over threads. Arguments are checked by the caller
-// (kernels/weighted_sum.cc).
+// Weighted sum on the CPU: rows (backward: blocks of rows) are split over threads. kernels/weighted_sum.cc checks the
+// arguments.
 #pragma once
 
 #include "kernels/weighted_sum.h"

@@ -13,7 +13,7 @@ constexpr int64_t kWordBytes = 4, kSectorBytes = 32;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The `unit`-byte pieces that accesses of `bytes` bytes touch, each once.  REQUIRES: ascending addresses
+// Returns the `unit`-byte pieces that accesses of `bytes` bytes touch, each once. REQUIRES: ascending addresses.
 std::vector<uintptr_t> Pieces(const std::vector<uintptr_t>& addresses, uint32_t bytes, uintptr_t unit) {
   std::vector<uintptr_t> pieces;
   for (const uintptr_t address : addresses) {
@@ -24,7 +24,7 @@ std::vector<uintptr_t> Pieces(const std::vector<uintptr_t>& addresses, uint32_t 
   return pieces;
 }
 
-// The bytes that the lanes need, each counted once.
+// Returns the number of bytes that the lanes access, each counted once.
 int64_t BytesOf(const std::vector<uintptr_t>& addresses, uint32_t bytes) {
   uintptr_t end = 0;
   int64_t total = 0;

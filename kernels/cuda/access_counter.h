@@ -1,12 +1,11 @@
-// Counts what a kernel's memory accesses would cost a GPU, from the addresses that its threads use on the executor
-// (executor.h). So this can be known without a GPU. access_counter.md has how lanes' accesses are grouped, and where
-// that may be wrong.
+// Counts the cost of a kernel's memory accesses on a GPU, from the addresses that its threads use on the executor
+// (executor.h), without a GPU. access_counter.md describes how accesses of lanes are grouped, and the method's limits.
 //
 //   shared memory    wavefronts: 32 banks of 4 bytes, one word of each bank at a time
 //   device memory    sectors of 32 bytes that a warp's access touches
-// Each count comes with the least possible for the same bytes.
-// Not counted: what the compiler merges, repeats or keeps in registers; spills; arguments (constant memory); sectors
-// that a cache already holds (an access that fills half a sector now and half in the next instruction counts the sector
+// Each count is accompanied by the least possible for the same bytes.
+// Not counted: accesses that the compiler merges, repeats or keeps in registers; spills; arguments (constant memory).
+// Sectors in a cache count again (an access that fills half a sector now and half in the next instruction counts it
 // twice).
 // Thread safety: that of the Executor.
 #pragma once
@@ -23,7 +22,7 @@ enum class AccessKind { kLoad, kStore, kShared };
 
 // Accesses of one kind in one launch. Units: wavefronts or sectors.
 struct AccessCount {
-  int64_t instructions = 0;  // executed by warps
+  int64_t instructions = 0;  // per warp
   int64_t units = 0, least = 0;
 
   double ratio() const { return least == 0 ? 1.0 : static_cast<double>(units) / static_cast<double>(least); }
@@ -35,11 +34,11 @@ struct LaunchCounts {
 
 class AccessCounter {
  public:
-  // One entry a launch, in order.
+  // One entry per launch, in order.
   const std::vector<LaunchCounts>& launches() const { return launches_; }
 
-  // The executor calls these: Begin when a launch begins; Note when a thread touches memory; Meet when threads [first,
-  // first + count) of a block, whole warps, have met.
+  // Called by the executor: Begin when a launch begins; Note when a thread accesses memory; Meet when threads [first,
+  // first + count) of a block, whole warps, have synchronised.
   void Begin() { launches_.emplace_back(); }
   void Note(int thread, AccessKind kind, const void* address, size_t bytes, const std::source_location& where);
   void Meet(int first, int count);
@@ -61,7 +60,7 @@ class AccessCounter {
   void Count(const Instruction& lanes, const Access& any);
 
   std::vector<LaunchCounts> launches_;
-  std::vector<std::vector<Access>> threads_;  // since the last meeting
+  std::vector<std::vector<Access>> threads_;  // since the last Meet
 };
 
 }  // namespace hadal::cuda

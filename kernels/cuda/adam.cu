@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One element; the same operations in the same order as the CPU's.
+// Updates one element; the CPU's operations in the same order.
 HADAL_DEVICE void UpdateElement(const AdamScalars& s, float gradient, float& parameter, float& first, float& second) {
   const float g = gradient * s.gradient_scale;
   first = MulAdd(s.beta1, first, s.one_minus_beta1 * g);

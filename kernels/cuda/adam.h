@@ -1,13 +1,12 @@
 // Adam over a flat shard on the device, in one pass over memory: the formula of kernels/adam.h, and
 //   - unscale and clip: both are part of gradient_scale, which the host computes from the step's norm;
-//   - finite check: where the step's norm is not finite the host sets apply = 0, and the kernel changes nothing. A
-//     parameter that is not finite after the update sets *non_finite to 1 (nothing here clears it);
+//   - finite check: if the step's norm is not finite, the host sets apply = 0 and the kernel changes nothing. A
+//     parameter that is not finite after the update sets *non_finite to 1 (never cleared here);
 //   - write-back: the updated parameter is also written as BFloat16, the copy that products read.
 // The scalars are read from device memory, so that a captured graph can be replayed for another step.
-// Why one pass: with the write-back a parameter moves 30 bytes (16 read, 14 written), which takes longer than the
-// arithmetic.
+// With the write-back a parameter moves 30 bytes (16 read, 14 written), which takes longer than the arithmetic.
 // Numerics: fp32 per element, with the operations of kernels/cpu/adam.cc in the same order; elements are independent.
-// 16-byte accesses where every pointer is on 16 bytes. Asynchronous.
+// 16-byte accesses if every pointer is 16-byte aligned. Asynchronous.
 #pragma once
 
 #include "kernels/adam.h"
@@ -24,7 +23,7 @@ struct AdamScalars {
   int32_t apply = 1;
 };
 
-// The scalars of a step from the numbers in `args`, computed in double and rounded once.
+// Returns the scalars of a step, computed in double from `args` and rounded once.
 AdamScalars AdamScalarsOf(const hadal::AdamArgs& args);
 
 struct AdamArgs {

@@ -1,20 +1,20 @@
 // Attention over packed sentences on the device: the formulas of kernels/attention.h; scores never reach memory.
 //
 // A block computes one head and one tile of queries (for d_k and d_v: of keys) of one sentence. It loops over the other
-// side 32 rows at a time with an online softmax. The host makes the list of tiles once a batch (AttentionTiles), and
-// blocks read their tiles from it in device memory, so a captured graph serves every batch. The list's capacity is for
-// the shortest sentences; batches of real text fill a small part of it. So the grid is not larger than most_blocks, and
+// side 32 rows at a time with an online softmax. The host makes the list of tiles once per batch (AttentionTiles);
+// blocks read it from device memory, so a captured graph serves every batch. The list's capacity allows for the
+// shortest sentences; batches of real text fill a small part of it. The grid is therefore limited to most_blocks, and
 // block x computes tiles x, x + (blocks of a head), … up to the end of the list.
-// Backward: first d_q, which also writes two numbers a query and head to `row_terms`, then d_k and d_v. Both recompute
-// P from the forward's log-sum-exp. row_terms has r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j P_ij of
-// kernels/attention.md, which keep the gradient accurate where a sentence's keys are alike. Numbers of a query and head
-// are stored [H, Rq], because a block has one head: those of its rows are then neighbours.
-// Numerics: fp32 in shared memory and registers, whatever T is. Within a thread keys and queries are in ascending
-// order; no atomics. The same bits every time, whatever the other sentences. Exponentials are exact to an ulp or two
-// for float, ex2.approx for BFloat16. Dropout's masks are those of random.h.
-// Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (tensor_attention.h says what is rounded there).
-// Everything else is plain fp32 arithmetic. The choice depends only on the type and the head's width.
-// REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens where dropout is active; causal: equal offsets.
+// Backward: first d_q, which also writes two numbers per query and head to `row_terms`, then d_k and d_v. Both
+// recompute P from the forward's log-sum-exp. row_terms has r_i (the first key's dA) and Σ_j P_ij (dP_ij − r_i) / Σ_j
+// P_ij of kernels/attention.md, which keep the gradient accurate if a sentence's keys are alike. Values per query and
+// head are stored [H, Rq], so that those of a block, which has one head, are contiguous.
+// Numerics: fp32 in shared memory and registers for every T. Within a thread keys and queries are in ascending order;
+// no atomics. Deterministic, and independent of other sentences. Exponentials have an error of one or two ulp for
+// float, and are ex2.approx for BFloat16. Dropout masks are those of random.h.
+// Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (rounding: tensor_attention.h). Everything else is plain
+// fp32 arithmetic. The choice depends only on the type and the head's width.
+// REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens if dropout is active; causal: equal offsets.
 // Asynchronous.
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace hadal::cuda {
 
-// Rows [first, first + rows) of one side, and the whole sentence. 0 rows: no tile.
+// Rows [first, first + rows) of one side, and the rows of the whole sentence. rows = 0: no tile.
 struct AttentionTile {
   int32_t first = 0, rows = 0;
   int32_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;
@@ -48,8 +48,8 @@ struct AttentionShape {
   int32_t heads = 1;       // H
   int32_t head_width = 1;  // D
   bool causal = false;
-  // Of a launch, all heads together; it changes no bit. The default is about twice what a GPU of 132 multiprocessors
-  // holds at once, and suffices for each tile of 10,000 tokens of text (eight heads) to have a block of its own.
+  // The most blocks of a launch, all heads together; does not change any bit. The default is about twice what a GPU of
+  // 132 multiprocessors holds at once, enough for one block per tile of 10,000 tokens of text (eight heads).
   int32_t most_blocks = 4096;
 };
 

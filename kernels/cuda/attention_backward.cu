@@ -19,7 +19,7 @@ HADAL_DEVICE float DProbability(const Pairs& pairs, int j, const DeviceDropout& 
   return pairs.kept >> j & 1 ? pairs.d_weight[j] * dropout.scale : 0.0f;
 }
 
-// A thread's view of its block and its query, in the d_q kernel.
+// A thread's place in its block, and its query, in the d_q kernel.
 struct QueryThread {
   AttentionTile tile;
   int row, group, width;
@@ -28,7 +28,7 @@ struct QueryThread {
   RandomPosition position;
 };
 
-// Reads 32 keys and values from `first_key` on. Every thread of the block must call it.
+// Loads 32 keys and values from `first_key` on. Every thread of the block must call it.
 template <typename T, int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int64_t first_key,
                             Shared<float> queries, Shared<float> d_outputs, Shared<float> others, Pairs& pairs) {
@@ -51,13 +51,13 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThr
   DotRows<kWidth>(d_outputs, at.row, others, at.group, pairs.d_weight);
 }
 
-// The d_q kernel's memory of a block.
+// Shared memory of the d_q kernel.
 struct QueryTiles {
   Shared<float> queries, d_outputs, others, gradients;
 };
 
-// d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most 32 keys
-// keeps its pairs in registers for the second loop.
+// Computes d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most
+// 32 keys keeps its pairs in registers for the second loop.
 template <typename T, int kWidth>
 HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const AttentionTile& tile,
                                      const QueryTiles& tiles) {
@@ -124,7 +124,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
   });
 }
 
-// A thread's view of its block and its key, in the d_k, d_v kernel.
+// A thread's place in its block, and its key, in the d_k, d_v kernel.
 struct KeyThread {
   AttentionTile tile;
   int row, group, width;
@@ -132,8 +132,8 @@ struct KeyThread {
   RandomPosition position;
 };
 
-// Bit i: whether the pair of this thread's key with query first_query + 8·group + i is kept. A lane draws for one query
-// and the warp's eight keys; then the lanes exchange draws.
+// Returns a mask with bit i set if the pair of this thread's key with query first_query + 8·group + i is kept. A lane
+// draws for one query and the warp's eight keys; then the lanes exchange draws.
 template <typename T>
 HADAL_DEVICE uint32_t KeptQueries(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query) {
   const int64_t key_block = (at.tile.first - at.tile.key_begin + at.row) / kRowsOfThread;
@@ -147,7 +147,7 @@ HADAL_DEVICE uint32_t KeptQueries(const AttentionBackwardArgs<T>& args, const Ke
   return kept;
 }
 
-// Turns scores into probabilities, and those of pairs that do not exist into 0.
+// Replaces scores by probabilities; 0 for pairs that do not exist.
 template <typename T>
 HADAL_DEVICE void ToProbabilities(const AttentionBackwardArgs<T>& args, const KeyThread& at, int64_t first_query,
                                   Pairs& pairs) {
@@ -174,14 +174,14 @@ HADAL_DEVICE void StoreScoreGradients(const AttentionBackwardArgs<T>& args, cons
   StoreScores(gradients, at.row, at.group, d_scores);
 }
 
-// The d_k, d_v kernel's memory of a block.
+// Shared memory of the d_k, d_v kernel.
 struct KeyTiles {
   Shared<float> keys, values;
   Shared<float> others;              // queries, d_output, queries
   Shared<float> weights, gradients;  // f·P, ds
 };
 
-// d_k and d_v of a tile of keys in one head.
+// Computes d_k and d_v of a tile of keys in one head.
 template <typename T, int kWidth>
 HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const AttentionTile& tile,
                                   const KeyTiles& tiles) {
@@ -229,13 +229,13 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const At
   }
   if (at.row >= at.tile.rows) return;
   const int64_t key = at.tile.first + at.row;
-  // queries already include the scale
+  // queries already contain the scale
   StoreOwnColumns<kWidth>(d_key, 1.0f, args.d_k.row(key) + column, at.group, at.width);
   StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + column, at.group, at.width);
 }
 
-// With the narrower heads four blocks fit into a multiprocessor's shared memory (sm_80), so the launch bounds make its
-// registers suffice for four too. 0: no bound.
+// With narrower heads four blocks fit into a multiprocessor's shared memory (sm_80), so the launch bounds limit
+// registers for four blocks, too. 0: no bound.
 template <typename T, int kWidth>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 ? 4 : 0)
     KeyValueGradientKernel(AttentionBackwardArgs<T> args) {

@@ -14,7 +14,7 @@ struct OnlineSoftmax {
   float sum = 0.0f;  // Σ_j e^(s_j − maximum)
 };
 
-// Turns a thread's eight scores into weights e^(s − maximum), 0 where `seen` has no bit. Returns the factor for older
+// Replaces a thread's eight scores by weights e^(s − maximum), 0 if `seen` lacks the bit. Returns the factor for older
 // sums.
 template <typename T>
 HADAL_DEVICE float Advance(uint32_t seen, float (&scores)[kRowsOfThread], OnlineSoftmax& softmax) {
@@ -37,7 +37,7 @@ HADAL_DEVICE float Advance(uint32_t seen, float (&scores)[kRowsOfThread], Online
   return correction;
 }
 
-// The block's memory.
+// The block's shared memory.
 struct Tiles {
   Shared<float> queries, others, weights;  // others: keys, then values
 };
@@ -81,7 +81,7 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
     AddWeightedRows<kWidth>(weights, row, others, group, output);
   }
   if (row >= tile.rows) return;
-  const float inverse = softmax.sum == 0.0f ? 0.0f : 1.0f / softmax.sum;  // no keys: a output of 0
+  const float inverse = softmax.sum == 0.0f ? 0.0f : 1.0f / softmax.sum;  // no keys: output 0
   StoreOwnColumns<kWidth>(output, inverse, args.output.row(query) + column, group, width);
   if (group == 0) Store(args.log_sum_exp.row(head) + query, softmax.maximum + Log(softmax.sum));
 }

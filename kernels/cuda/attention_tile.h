@@ -1,10 +1,11 @@
-// What attention's kernels share: tiles of rows in shared memory, and the products of one row with a tile's rows.
+// Shared by attention's kernels: tiles of rows in shared memory, and the products of one row with a tile's rows.
 //
-// Four threads hold one row of the block's tile (kGroups). For scores each has eight rows of every 32 of the other
-// side; so one Philox block is a thread's eight keys. For sums of rows each has every fourth run of four columns.
-// A tile is [rows, kWidth] floats; columns after the head's width are 0. Rows are kWidth + 4 floats apart, and every
-// eight rows add another four. So the four threads of a row, which read rows 0, 8, 16 and 24 of the other side at once,
-// use different banks.
+// Four threads hold one row of the block's tile (kGroups). For scores each has eight consecutive rows of every 32 of
+// the other side, so that one Philox block has a thread's eight keys. For sums of rows each has every fourth run of
+// four columns.
+// A tile is [rows, kWidth] floats; columns after the head's width are 0. Rows are kWidth + 4 floats apart, plus 4
+// floats every eight rows, so that the four threads of a row, which read rows 0, 8, 16 and 24 of the other side at
+// once, use different banks.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@
 
 namespace hadal::cuda {
 
-// Rows of a block. With wide heads two blocks share a tile, so that shared memory suffices.
+// Rows of a block. With wide heads two blocks share a tile, because of the size of shared memory.
 template <int kWidth>
 inline constexpr int kBlockRows = kWidth <= 64 ? kAttentionTileRows : kAttentionTileRows / 2;
 template <int kWidth>
 inline constexpr int kBlocksOfTile = kAttentionTileRows / kBlockRows<kWidth>;
 
-// Blocks for each head's tiles, where `heads` is H times a tile's blocks.
+// Returns the number of blocks that share the tiles of one head. `heads`: H times the blocks that share a tile.
 inline int64_t BlocksForTiles(const AttentionShape& shape, int64_t tile_capacity, int64_t heads) {
   const int64_t most = shape.most_blocks > heads ? shape.most_blocks / heads : 1;
   return tile_capacity < most ? tile_capacity : most;
@@ -41,7 +42,7 @@ HADAL_DEVICE void ForTilesOfBlock(DevicePointer<const AttentionTile> tiles, int6
   }
 }
 
-// A block's head, and its part of the tile; 0 rows where it has none.
+// The block's head, and its part of the tile; 0 rows if it has none.
 template <int kWidth>
 HADAL_DEVICE int64_t HeadOfBlock() {
   return BlockY() / kBlocksOfTile<kWidth>;
@@ -73,7 +74,7 @@ HADAL_DEVICE float AttentionExp(float x) {
 }
 
 // Copies rows [first, first + kTileRows) and columns [column, column + width) of `from`, times `factor`. Rows from
-// `end` on read as 0. Every thread of the block must call it; a Barrier must follow.
+// `end` on read as 0. Every thread of the block must call it and then Barrier.
 template <int kWidth, int kTileRows, typename T>
 HADAL_DEVICE void LoadTile(Shared<float> tile, const DeviceMatrix<const T>& from, int64_t first, int64_t end,
                            int64_t column, int width, float factor) {
@@ -122,7 +123,7 @@ HADAL_DEVICE void DotRows(Shared<float> own, int row, Shared<float> other, int g
   }
 }
 
-// A thread's columns of a sum of rows: its group's run of four in every sixteen.
+// A thread's columns of a sum of rows: its group's run of four of every sixteen.
 template <int kWidth>
 struct OwnColumns {
   float v[kWidth / kGroups] = {};
@@ -164,7 +165,7 @@ HADAL_DEVICE void StoreScores(Shared<float> scores, int row, int group, const fl
       values[j];
 }
 
-// Sets bit j, j < 8, if `first` + j < `end`.
+// Returns a mask with bit j, j < 8, set if `first` + j < `end`.
 HADAL_DEVICE uint32_t BitsBelow(int64_t first, int64_t end) {
   const int64_t count = end - first;
   return count >= kRowsOfThread ? 0xFFu : count > 0 ? (1u << count) - 1 : 0u;
@@ -176,7 +177,7 @@ HADAL_DEVICE float SumOfRow(float x) {
   return x + ShuffleXor(x, 2);
 }
 
-// Bit j: whether key 8·key_block + j of this query and head is kept.
+// Returns a mask with bit j set if dropout keeps key 8·key_block + j of this query and head.
 HADAL_DEVICE uint32_t KeptKeys(const DeviceDropout& dropout, const RandomPosition& at, int64_t query, int heads,
                                int64_t head, int64_t key_block) {
   const uint32_t block = static_cast<uint32_t>(query * heads + head);

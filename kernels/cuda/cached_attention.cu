@@ -7,13 +7,13 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // positions at a time; one a thread
+constexpr int kThreads = 128;  // positions at a time, one per thread
 constexpr int kWarps = kThreads / kWarp;
 static_assert(kThreads >= kWidestCachedHead);  // a thread has one column
 
 HADAL_DEVICE float MinusInfinity() { return FloatOf(0xFF800000u); }
 
-// Reduces one value a thread over the block. `slots` [kWarps] may be written again only after another barrier.
+// Reduces one value per thread over the block. `slots` [kWarps] may be written again only after another barrier.
 HADAL_DEVICE float MaximumOfBlock(float x, Shared<float> slots) {
   HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
     const float other = ShuffleXor(x, mask);
@@ -35,7 +35,7 @@ HADAL_DEVICE float SumOfBlock(float x, Shared<float> slots) {
   return sum;
 }
 
-// Σ_j query[j] · key[j], j ascending; reads eight elements of the key at a time, as 16 bytes where aligned.
+// Returns Σ_j query[j] · key[j], j ascending; loads eight elements of the key at a time, as 16 bytes if aligned.
 template <bool kAligned, typename T>
 HADAL_DEVICE float Dot(Shared<float> query, DevicePointer<const T> key, int64_t width) {
   float dot = 0.0f;

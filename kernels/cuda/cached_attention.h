@@ -1,10 +1,10 @@
 // One decoding step of attention on the device: the formula and shapes of kernels/cached_attention.h.
 //
-// A block computes one head of one row, 128 cached positions at a time: first a thread computes a position's score,
-// then a column of the values. The softmax is rescaled from one 128 to the next.
-// Numerics: fp32, however q, cache and output are stored. A score adds columns in ascending order. The exponentials of
-// a 128 are added as a butterfly in each warp, then by warps. A column adds positions in ascending order. So a result
-// depends on its row alone: the same bits in every batch. Asynchronous.
+// A block computes one head of one row, 128 cached positions at a time: first each thread computes a position's score,
+// then a column of the values. The softmax is rescaled between groups of 128.
+// Numerics: fp32, for every storage type. A score adds columns in ascending order. The exponentials of 128 positions
+// are added as a butterfly in each warp, then over warps. A column adds positions in ascending order. A result depends
+// on its row alone, in every batch. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

@@ -1,9 +1,8 @@
 // The second stage of a sum over rows: adds the partial sums of all blocks of rows, for each column.
 //
-// A block takes kMergeColumns columns. The parts are cut into runs: warp w adds run w in ascending order, then the runs
-// are added in ascending order. So the order depends only on the number of parts. A run has as many parts as a thread
-// can load at once, because all that a thread does here is wait for memory. Runs are longer only if 32 runs would not
-// be enough.
+// A block has kMergeColumns columns. The parts are divided into runs: warp w adds run w in ascending order, then the
+// runs are added in ascending order, so the order depends only on the number of parts. Threads mostly wait for memory
+// here; a run therefore has as many parts as a thread can load at once, more only if 32 runs are not enough.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +15,18 @@ inline constexpr int kMergeColumns = kWarp;
 inline constexpr int kMostMergeThreads = 1024;
 inline constexpr int kLoadsAhead = 8;
 
-// Threads of a block that adds `parts` parts: one warp a run.
+// Threads of a block that adds `parts` parts: one warp per run.
 inline int MergeThreads(int64_t parts) {
   const int64_t runs = (parts + kLoadsAhead - 1) / kLoadsAhead, most = kMostMergeThreads / kWarp;
   return kWarp * static_cast<int>(runs < 1 ? 1 : runs < most ? runs : most);
 }
 
-// One column's parts[part · stride] for every part below `count`.
+// The values parts[part · stride] of one column, part < count.
 struct ColumnParts {
   DevicePointer<const float> parts;
   int64_t count = 0, stride = 0;
 
-  // The sum of parts [begin, end), in ascending order.
+  // Returns the sum of parts [begin, end), in ascending order.
   HADAL_DEVICE float Sum(int64_t begin, int64_t end) const {
     float total = 0.0f;
     for (int64_t part = begin; part < end; part += kLoadsAhead) {
@@ -39,7 +38,7 @@ struct ColumnParts {
     }
     return total;
   }
-  // The sum of run `run` of `runs`.
+  // Returns the sum of run `run` of `runs`.
   HADAL_DEVICE float SumOfRun(int64_t run, int64_t runs) const {
     const int64_t length = (count + runs - 1) / runs, end = (run + 1) * length;
     return Sum(run * length, end < count ? end : count);

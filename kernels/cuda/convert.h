@@ -1,6 +1,6 @@
 // Copies a matrix into one of another type on the device: the rules of kernels/convert.h.
 //
-// Eight columns a thread; 16-byte accesses where every row starts on 16 bytes and the width is a multiple of 8.
+// Eight columns per thread; 16-byte accesses if every row is 16-byte aligned and the width is a multiple of 8.
 // Asynchronous.
 #pragma once
 

@@ -12,10 +12,10 @@ constexpr int kMostThreads = 1024;
 constexpr int kMostWarps = kMostThreads / kWarp;
 static_assert(kMostWarps <= kWarp);  // one warp merges them
 
-// Threads of a block; a block has one row. Wide rows get the most threads possible. Two such blocks fill a
-// multiprocessor, and the rows under way (264 on a GPU of 132, 17 MB of bf16 for 32,000 words) stay in its L2 until
-// they are read again. Blocks of 256 threads would have 800 rows under way, 50 MB, which no L2 holds: three passes over
-// memory instead of two.
+// Threads of a block, which has one row. Wide rows have the most threads possible. Two such blocks fill a
+// multiprocessor, and the rows in progress (264 on a GPU of 132, 17 MB of bf16 for 32,000 words) stay in its L2 until
+// they are read again. Blocks of 256 threads would have 800 rows in progress, 50 MB, more than any L2: three passes
+// over memory instead of two.
 int ThreadsOf(int64_t vocabulary) { return vocabulary >= 8 * kMostThreads ? kMostThreads : 256; }
 
 constexpr float kLowest = -3.4028234663852886e38f;  // not -inf: a difference of two infinities would be NaN
@@ -60,7 +60,7 @@ HADAL_DEVICE void AddEight(const Eight& z, int count, RowSums& sums) {
   sums.logits += logits;
 }
 
-// Merges the lanes' sums as a butterfly: every lane gets the result.
+// Merges the lanes' sums as a butterfly: every lane has the result.
 template <typename T>
 HADAL_DEVICE RowSums MergeWarp(RowSums sums) {
   HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
@@ -73,7 +73,7 @@ HADAL_DEVICE RowSums MergeWarp(RowSums sums) {
   return sums;
 }
 
-// Combines the threads' sums: each warp its own, then the first warp the warps' sums. Every thread gets the result.
+// Merges the threads' sums: each warp its own, then the first warp the warps' sums. Every thread has the result.
 template <typename T>
 HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
   sums = MergeWarp<T>(sums);
@@ -96,7 +96,7 @@ HADAL_DEVICE RowSums MergeBlock(RowSums sums, Shared<float> exchange) {
   return get(kMostWarps);
 }
 
-// With 16-byte accesses always eight.
+// Always eight with 16-byte accesses.
 template <bool kAligned>
 HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
   return kAligned || vocabulary - column >= 8 ? 8 : static_cast<int>(vocabulary - column);
@@ -142,7 +142,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
     const int count = CountAt<kAligned>(column, args.vocabulary);
     AddEight<T>(LoadEight<kAligned>(logits + column, count), count, sums);
   }
-  const float target_logit = ToFloat(Load(logits + target));  // read by all before any thread writes: a barrier follows
+  const float target_logit = ToFloat(Load(logits + target));  // read by all before any write: a barrier follows
   sums = MergeBlock<T>(sums, exchange);
   const float share =
       args.label_smoothing == 0.0f ? 0.0f : args.label_smoothing / static_cast<float>(args.vocabulary - 1);

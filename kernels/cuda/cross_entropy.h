@@ -1,13 +1,13 @@
 // Cross-entropy with label smoothing on the device: the formulas of kernels/cross_entropy.h over logits of float or
 // BFloat16.
 //
-// A block takes a row and reads the vocabulary twice: maximum and sum of exponentials online, then the gradient in
-// place. The second read comes from the L2 cache, which has room for the rows under way. Nothing else is stored.
-// Numerics: fp32. A block has 256 threads, or 1,024 from 8,192 words on. A thread takes eight columns of every 2,048,
-// or 8,192, in ascending order, and rescales its sum once for the eight. The lanes of a warp are added as a butterfly,
-// then the warps. Exponentials are exact to an ulp or two for float logits; for BFloat16 they are ex2.approx, whose
-// error is far below the logits' rounding. A NaN in a row makes its loss, nll and gradient NaN. The same bits every
-// time; rows are independent.
+// A block computes a row and reads the vocabulary twice: maximum and sum of exponentials online, then the gradient in
+// place. The second read hits the L2 cache, which has room for the rows in progress. Nothing else is stored.
+// Numerics: fp32. A block has 256 threads, or 1,024 for vocabularies of 8,192 and more. A thread adds eight columns of
+// every 2,048 (or 8,192) in ascending order and rescales its sum once for the eight. The lanes of a warp are added as a
+// butterfly, then the warps. Exponentials have an error of one or two ulp for float logits; for BFloat16 they are
+// ex2.approx, whose error is far below the logits' rounding. A NaN in a row makes its loss, nll and gradient NaN.
+// Deterministic; rows are independent.
 // gradient_scale is read from device memory (1 / target tokens of the step). REQUIRES: 0 ≤ target < V, or −1 for a
 // padding row, whose loss, nll and gradient are 0. Asynchronous.
 #pragma once
@@ -19,7 +19,7 @@ namespace hadal::cuda {
 template <typename T>
 struct CrossEntropyArgs {
   int64_t rows = 0, vocabulary = 0;           // R, V
-  DeviceMatrix<T> logits;                     // [R, V]; overwritten by the gradient where gradient_scale is given
+  DeviceMatrix<T> logits;                     // [R, V]; overwritten by the gradient if gradient_scale is given
   DevicePointer<const int32_t> targets;       // [R]
   float label_smoothing = 0.0f;               // eps
   DevicePointer<const float> gradient_scale;  // one, or null: loss only

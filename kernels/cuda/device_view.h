@@ -1,7 +1,7 @@
-// Views of device memory for kernels: a pointer that only the thread layer may dereference, and a matrix.
+// Views of device memory for kernels: a matrix, and a pointer that only the thread layer may dereference.
 //
-// A kernel reads and writes through Load and Store of thread_layer.h, where the executor checks bounds and alignment.
-// Therefore DevicePointer has no operator*. A default-constructed view is null and means "not given".
+// Kernels access memory through Load and Store of thread_layer.h, where the executor checks bounds and alignment;
+// DevicePointer therefore has no operator*. A default-constructed view is null: "not given".
 // Layout: row-major; element (i, j) of a matrix is data + i · stride + j. Rows and columns are in the kernel's argument
 // struct. BFloat16 is that of runtime/storage.h; kernels convert with eight.h.
 #pragma once
@@ -12,27 +12,27 @@
 #include "kernels/cuda/qualifiers.h"
 #include "runtime/storage.h"
 
-struct CUstream_st;  // CUDA's own name, so that callers need no CUDA header
+struct CUstream_st;  // CUDA's own type, so that callers need no CUDA header
 
 namespace hadal::cuda {
 
 class FirstLaunches;  // first_launches.h
 
-// A stream to launch on: cudaStream_t, or, in a build for the executor, the address of the Executor that runs the
-// kernel. Also counts launches, and knows which kernels have been launched.
+// A stream to launch on: cudaStream_t or, in a build for the executor, the address of the Executor that runs the
+// kernel. Also counts launches and records which kernels have been launched.
 struct StreamHandle {
-  // A stream; without `count` launches are not counted.
+  // Without `count` launches are not counted.
   // NOLINTNEXTLINE(google-explicit-constructor)
   StreamHandle(CUstream_st* s, int64_t* count = nullptr, FirstLaunches* known = nullptr)
       : stream(s), launches(count), firsts(known) {}
-  operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): as CUDA takes it
+  operator CUstream_st*() const { return stream; }  // NOLINT(google-explicit-constructor): for CUDA's functions
   void CountLaunch() const {
     if (launches != nullptr) ++*launches;
   }
 
   CUstream_st* stream;
   int64_t* launches;      // null: not counted
-  FirstLaunches* firsts;  // null: not noted
+  FirstLaunches* firsts;  // null: not recorded
 };
 
 using hadal::BFloat16;
@@ -43,7 +43,7 @@ struct DevicePointer {
 
   DevicePointer() = default;
   HADAL_HOST_DEVICE DevicePointer(T* a) : address(a) {}  // NOLINT(google-explicit-constructor)
-  // A pointer to writable memory converts to a pointer to read-only memory.
+  // A pointer to writable memory converts to a read-only one.
   template <typename U>
   requires(std::is_same_v<T, const U>) HADAL_HOST_DEVICE
       DevicePointer(DevicePointer<U> other)  // NOLINT(google-explicit-constructor)
@@ -68,7 +68,7 @@ struct DeviceMatrix {
   HADAL_HOST_DEVICE DevicePointer<T> row(int64_t i) const { return data + i * stride; }
 };
 
-// Whether every row starts on 16 bytes; true for a null view.
+// Whether every row is 16-byte aligned; true for a null view.
 template <typename T>
 HADAL_HOST_DEVICE bool RowsOn16Bytes(const DeviceMatrix<T>& m) {
   return reinterpret_cast<uintptr_t>(m.data.address) % 16 == 0 && m.stride * sizeof(T) % 16 == 0;

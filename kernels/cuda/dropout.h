@@ -1,4 +1,5 @@
-// Counted dropout as kernels take it: the masks of runtime/random.h, drawn again wherever needed (dropout_draws.h).
+// Counter-based dropout in kernel arguments: the masks of runtime/random.h, drawn again whenever needed
+// (dropout_draws.h).
 //
 // The seed, step and micro-batch are read from device memory, so that a captured graph can be replayed for another
 // micro-batch.
@@ -11,7 +12,7 @@
 
 namespace hadal::cuda {
 
-using hadal::RandomPosition;  // changes from one replay of a graph to the next
+using hadal::RandomPosition;  // changes between replays of a graph
 
 struct DeviceDropout {
   DevicePointer<const RandomPosition> position;  // null: no dropout
@@ -22,13 +23,13 @@ struct DeviceDropout {
   HADAL_HOST_DEVICE bool active() const { return threshold != 0; }
 };
 
-// The position of `dropout` in the run, to be copied to device memory.
+// Returns the position of `dropout` in the run, to be copied to device memory.
 inline RandomPosition PositionOf(const Dropout& dropout) {
   const RandomCounter& c = dropout.counter;
   return {static_cast<uint32_t>(c.seed), static_cast<uint32_t>(c.seed >> 32), c.micro_batch, c.step};
 }
 
-// Everything else of `dropout`. REQUIRES: `position` is not null where dropout is active.
+// Returns the rest of `dropout`. REQUIRES: `position` is not null if dropout is active.
 inline DeviceDropout MakeDeviceDropout(const Dropout& dropout, DevicePointer<const RandomPosition> position) {
   return {position, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
 }

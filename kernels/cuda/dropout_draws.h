@@ -1,10 +1,10 @@
-// The draws of counted dropout on the device: Philox4x32-10 for eight elements at a time, bit for bit DropoutFactor
+// Draws of counter-based dropout on the device: Philox4x32-10 for eight elements at a time, bit for bit DropoutFactor
 // (runtime/random.h).
 //
-// Cost: a block of eight elements takes 80 to 100 instructions, as ptxas of CUDA 13.0 makes them for sm_80 and sm_90
-// (19 wide products, about as many three-input xors and additions of the key, 8 comparisons, selections and factors):
-// 10 to 13 an element. residual_norm.md compares that with the time for memory. One block for each element would take
-// all issue slots of an H100. Hence a thread has eight elements and draws each block once.
+// Cost: a block of eight elements takes 80 to 100 instructions with ptxas of CUDA 13.0 for sm_80 and sm_90 (19 wide
+// products, about as many three-input xors and additions of the key, 8 comparisons, selections and factors): 10 to 13
+// per element. residual_norm.md compares this with the time for memory. One Philox block per element would take all
+// issue slots of an H100, so a thread has eight elements and draws each block once.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hadal::cuda {
 
-// The eight draws of a block, two a word.
+// The eight draws of a block, two per word.
 struct EightDraws {
   uint32_t word[4];
 };
@@ -35,7 +35,7 @@ HADAL_DEVICE EightDraws DrawEight(const RandomPosition& at, uint32_t block, uint
   return {{c0, c1, c2, c3}};
 }
 
-// Bit i: element i of the block is kept.
+// Returns a mask with bit i set if element i of the block is kept.
 HADAL_DEVICE uint32_t KeptBits(const EightDraws& draws, uint32_t threshold) {
   uint32_t kept = 0;
   HADAL_UNROLL for (int i = 0; i < 4; ++i) {
@@ -45,8 +45,8 @@ HADAL_DEVICE uint32_t KeptBits(const EightDraws& draws, uint32_t threshold) {
   return kept;
 }
 
-// Multiplies elements first .. first + 7 of a packed tensor by their factors, 0 or scale. kAligned: first % 8 = 0. Then
-// each draw is compared in the upper half of its word, which takes fewer instructions than gathering bits.
+// Multiplies elements first .. first + 7 of a packed tensor by their factors, 0 or scale. kAligned: first % 8 = 0; each
+// draw is then compared in the upper half of its word, which takes fewer instructions than gathering bits.
 template <bool kAligned>
 HADAL_DEVICE void ApplyDropout(const DeviceDropout& dropout, const RandomPosition& at, uint64_t first, Eight& x) {
   const uint32_t block = static_cast<uint32_t>(first / 8);

@@ -1,8 +1,8 @@
-// Eight neighbouring elements in registers: the unit in which kernels move tensors.
+// Eight contiguous elements in registers: the unit in which kernels load and store tensors.
 //
-// Eight, because one 16-byte access holds eight BFloat16, two hold eight floats, and one Philox block draws for eight
-// elements. Loads widen to float; stores round to nearest even. kAligned: accesses are 16 bytes wide, and `count` must
-// be 8. Otherwise the first `count` ≤ 8 elements move one by one, and the others read as 0.
+// One 16-byte access holds eight BFloat16, two hold eight floats, and one Philox block has draws for eight elements.
+// Loads widen to float; stores round to nearest even. kAligned: 16-byte accesses; `count` must be 8. Otherwise the
+// first `count` ≤ 8 elements are accessed one by one, and the others read as 0.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Eight {
 HADAL_DEVICE float ToFloat(float x) { return x; }
 HADAL_DEVICE float ToFloat(BFloat16 x) { return FloatOf(static_cast<uint32_t>(x.bits) << 16); }
 
-// Two floats rounded to BFloat16, `low` in the lower half. A NaN becomes the quiet NaN 0x7FFF, as the hardware's.
+// Rounds two floats to BFloat16, `low` in the lower half. A NaN becomes the quiet NaN 0x7FFF, as in hardware.
 HADAL_DEVICE uint32_t RoundPair(float low, float high) {
 #if defined(__CUDA_ARCH__)
   uint32_t pair;
@@ -47,7 +47,7 @@ HADAL_DEVICE BFloat16 FromFloat<BFloat16>(float x) {
   return {static_cast<uint16_t>(RoundPair(x, 0.0f))};
 }
 
-// Rounds x as if it were stored as T and read again; two elements at a time.
+// Rounds x as if it were stored as T and loaded again; two elements at a time.
 template <typename T>
 HADAL_DEVICE void RoundTo(Eight& x) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -92,7 +92,7 @@ HADAL_DEVICE void StoreEightAligned(DevicePointer<BFloat16> to, const Eight& val
   StoreVector(to, all);
 }
 
-// Stores four neighbours.
+// Stores four contiguous elements.
 HADAL_DEVICE void StoreFourAligned(DevicePointer<float> to, const float* values) {
   StoreVector(to, Vector16{{BitsOf(values[0]), BitsOf(values[1]), BitsOf(values[2]), BitsOf(values[3])}});
 }
@@ -100,10 +100,10 @@ HADAL_DEVICE void StoreFourAligned(DevicePointer<BFloat16> to, const float* valu
   StoreVector(to, Vector8{{RoundPair(values[0], values[1]), RoundPair(values[2], values[3])}});
 }
 
-// Moves eight floats of a block's shared memory in two accesses of 16 bytes; `at` is a multiple of four from the
-// block's start. Where neighbouring threads have neighbouring eights, four lanes of every eight move their upper half
-// first. Then the eight lanes that are served together use all banks; with eight lower halves every second run of four
-// banks would be used twice.
+// Load or store eight floats in shared memory with two 16-byte accesses; `at` is a multiple of four from the block's
+// start. If neighbouring threads have neighbouring eights, four lanes of every eight access their upper half first, so
+// that eight lanes served together use all banks; with eight lower halves every second run of four banks would be used
+// twice.
 HADAL_DEVICE bool UpperHalfFirst() { return ThreadIndex() / 4 % 2 != 0; }
 HADAL_DEVICE void StoreEightShared(const Shared<float>& at, const Eight& value) {
   const bool upper = UpperHalfFirst();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kRowsOfBlock = 8;
 
-// Rows that a team of the backward kernel reads before it adds the first one. A frequent token's rows are one block's
-// work, and one at a time each would wait for memory twice.
+// Rows that a team of the backward kernel loads before it adds the first one. One block adds all rows of a frequent
+// token; one row at a time would wait for memory twice per row.
 constexpr int kRowsAhead = 4;
 
 template <typename Table, typename Stream, bool kAligned>

@@ -1,10 +1,10 @@
 // Token embedding on the device: the formulas of kernels/embedding.h, with these differences.
 //
-// Forward takes the position of each row instead of sentence offsets. Table is the type of E, Stream that of x and dx.
+// Forward reads each row's position instead of sentence offsets. Table is the type of E, Stream that of x and dx.
 // Backward needs no atomics: the host groups the rows of a batch by token once (GroupRowsByToken), and one block owns
-// each row of the table that occurs. Teams of threads take the group's rows t, t + teams, … in ascending order; teams
-// are added in ascending order. So the order depends only on the batch and the width.
-// The number of groups is read from device memory, and the grid has a block for each row of the batch's capacity. So a
+// each row of the table that occurs. Teams of threads add the group's rows t, t + teams, … in ascending order; teams
+// are added in ascending order. The order depends only on the batch and the width.
+// The number of groups is read from device memory, and the grid has a block for each row of the batch's capacity, so a
 // captured graph serves every batch. Tokens and positions below 0 mark padding rows: x = 0, no gradient.
 // Numerics: fp32; x = f · fma(multiplier, E, PE). Asynchronous. REQUIRES: 1 ≤ W ≤ kMaxTeamWidth (row_team.h).
 #pragma once
@@ -31,7 +31,8 @@ struct EmbeddingForwardArgs {
 template <typename Table, typename Stream>
 void EmbeddingForward(StreamHandle stream, const EmbeddingForwardArgs<Table, Stream>& args);
 
-// The rows of a batch, sorted by (token, row). Group g is sorted_rows[starts[g]] … [starts[g + 1]), all of tokens[g].
+// The rows of a batch, sorted by (token, row). Group g is sorted_rows[starts[g]] … [starts[g + 1]); its token is
+// tokens[g].
 struct TokenGroups {
   std::vector<int32_t> sorted_rows, starts, tokens;
 };

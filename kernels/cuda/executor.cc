@@ -16,7 +16,7 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr int kLanes = 32;
 constexpr int kPoison = 0xFF;
 
-// The executor whose kernel runs in this OS thread. Global, because a kernel's functions have no argument to name it.
+// The executor whose kernel runs in this OS thread. Global, because a kernel's functions have no argument for it.
 thread_local Executor* current_executor = nullptr;
 
 bool SamePlace(const std::source_location& a, const std::source_location& b) {
@@ -104,7 +104,7 @@ void Executor::StartBlock() {
   }
 }
 
-// A fiber runs one thread of block after block. Between blocks it holds nothing that would have to be destroyed.
+// A fiber runs one thread of block after block. Between blocks it holds nothing that must be destroyed.
 void Executor::FiberMain() {
   Executor& executor = Current();
   while (true) {
@@ -144,7 +144,7 @@ void Executor::Resume(int thread) {
   if (_setjmp(scheduler_) == 0) {
     if (fiber.stack != nullptr) _longjmp(fiber.jump, 1);
     fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
-    // Stacks begin at different offsets of a page: at equal ones their tops would share a few sets of the CPU's cache.
+    // Stacks begin at different offsets of a page; otherwise their tops would share a few sets of the CPU's cache.
     const size_t offset = thread % 64 * 64;
     getcontext(&fiber.entry);
     fiber.entry.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes - offset};
@@ -162,7 +162,7 @@ void Executor::Wait(State state, const std::source_location& where) {
   if (_setjmp(fiber.jump) == 0) _longjmp(scheduler_, 1);
 }
 
-// Lets threads [first, first + count) continue once all of them wait at the same place.
+// Resumes threads [first, first + count) when all of them wait at the same place.
 void Executor::ReleaseIfComplete(int first, int count, State state) {
   const auto begin = fibers_.begin() + first, end = begin + count;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return fiber.state == state; })) return;
@@ -248,10 +248,10 @@ void Executor::Fail(const char* format, ...) const {
   std::abort();
 }
 
-// Lists every place where threads wait, with the first of these threads and their number.
+// Prints every place where threads wait, with the first of these threads and their number.
 void Executor::Diverged() const {
-  std::fprintf(stderr, "CUDA executor: the threads of block (%ld, %ld) do not meet:\n", static_cast<long>(block_x()),
-               static_cast<long>(block_y()));
+  std::fprintf(stderr, "CUDA executor: the threads of block (%ld, %ld) do not reach the same place:\n",
+               static_cast<long>(block_x()), static_cast<long>(block_y()));
   const auto same = [](const Fiber& a, const Fiber& b) {
     return a.state == b.state && (a.state == State::kReturned || SamePlace(a.where, b.where));
   };

@@ -1,16 +1,19 @@
-// Runs CUDA kernels on the CPU, for tests: one fiber a thread. Aborts with words where CUDA's behaviour is undefined.
+// Runs CUDA kernels on the CPU for tests, one fiber per thread. Aborts with a message where CUDA's behaviour is
+// undefined.
 //
 // The blocks of a launch run one after another in random order. Within a block a random runnable thread runs until it
-// has to wait. So results that depend on an order which CUDA does not promise differ between two seeds.
-//   - Shared memory is NaN when a block starts, device memory when it is allocated: a read before a write shows.
-//   - Without a needed barrier a thread may read what another has yet to write: NaN, or bits that vary with the seed.
-// Aborts with the threads and source lines at fault when
-//   - the threads of a block do not meet at one barrier, or the lanes of a warp at one shuffle or fragment operation;
-//   - an access leaves its allocation or its shared array, or lacks the alignment that its width needs.
-// On request counts memory accesses (access_counter.h).
-// Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs at the same time, so a data race is
-// found only if it changes a result under some seed. Timing means nothing. There are no atomics and no asynchronous
-// copies. A tensor core is plain arithmetic (fragment.h).
+// must wait. Results that depend on an order that CUDA does not guarantee therefore differ between two seeds.
+// - Shared memory is NaN when a block starts, device memory when it is allocated, so that a read before a write is
+//   visible.
+// - Without a needed barrier a thread may read a value before another writes it: NaN, or bits that vary with the seed.
+// Aborts with the threads and source lines at fault if
+// - the threads of a block do not reach the same barrier, or the lanes of a warp the same shuffle or fragment
+//   operation;
+// - an access leaves its allocation or its shared array, or lacks the alignment that its width needs.
+// Optionally counts memory accesses (access_counter.h).
+// Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs concurrently, so a data race is found
+// only if it changes a result with some seed. Timing is meaningless. There are no atomics and no asynchronous copies. A
+// tensor core is plain arithmetic (fragment.h).
 // Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
@@ -36,7 +39,7 @@ namespace hadal::cuda {
 
 struct LaunchShape {
   int64_t blocks_x = 1, blocks_y = 1;
-  int threads = 32;  // of a block; REQUIRES: a multiple of 32, at most 1024
+  int threads = 32;  // per block; REQUIRES: a multiple of 32, at most 1024
 };
 
 class Executor {
@@ -46,56 +49,55 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();
 
-  // The executor as launch code sees it, and back.
+  // Conversions between the executor and the handle in launch code.
   StreamHandle stream() { return {reinterpret_cast<CUstream_st*>(this), &launches_}; }
   static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream.stream); }
-  // The executor that runs the calling kernel.
+  // Returns the executor that runs the calling kernel.
   static Executor& Current();
 
-  // `bytes` of device memory on a 256-byte boundary, every byte 0xFF: NaN in each float type. Freed with the executor.
+  // Returns `bytes` of device memory on a 256-byte boundary, every byte 0xFF: NaN in each float type. Freed with the
+  // executor.
   void* Allocate(int64_t bytes);
 
-  // Lets kernels access memory that somebody else has allocated, and ends that.
+  // Allows kernels to access memory that was allocated elsewhere, or ends that.
   void Register(const void* memory, int64_t bytes);
   void Unregister(const void* memory);
-  // Sets what is called before and after the threads of each launch; a device opens and closes its memory there.
+  // Sets functions to call before and after the threads of each launch; a device opens and closes its memory there.
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
 
-  // From now on launches are not run but passed to `to`, which may call them later or never. Null: launches run at
-  // once.
+  // Passes launches to `to` instead of running them; `to` may call them later or never. Null: launches run at once.
   void Divert(std::function<void(std::function<void()> launch)> to) { divert_ = std::move(to); }
-  // The number of launches on stream().
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
-  // From now on counts the accesses of launches there; null: stops.
+  // Counts the accesses of later launches in `counter`; null: stops.
   void CountAccesses(AccessCounter* counter) { counter_ = counter; }
 
   // Runs body() as each thread of each block and returns when all have returned; or diverts the launch.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
 
-  // What thread_layer.h calls for a thread.
+  // Called by thread_layer.h for a thread.
   int thread() const { return running_; }
   const LaunchShape& shape() const { return shape_; }
   int64_t block_x() const { return block_ % shape_.blocks_x; }
   int64_t block_y() const { return block_ / shape_.blocks_x; }
   void Barrier(const std::source_location& where);
   uint64_t Shuffle(uint64_t value, int source_lane, const std::source_location& where);
-  // An operation of a whole warp: when all lanes have called it, `work` runs once with the argument of each lane; then
+  // An operation of a whole warp: when all lanes have called it, `work` runs once with the arguments of all lanes; then
   // all lanes continue.
   using WarpWork = void (*)(const std::array<void*, 32>& brought);
   void Together(void* brought, WarpWork work, const std::source_location& where);
   void CheckAccess(AccessKind kind, const void* address, size_t bytes, size_t alignment,
                    const std::source_location& where);
-  // The block's array with this identity, the same for all of its threads; NaN at first.
+  // Returns the block's array with this identity, the same for all of its threads; NaN at first.
   void* SharedStorage(const void* identity, size_t bytes);
   AccessCounter* counter() const { return counter_; }
-  // Ends the process, and says which thread of which block did what.
+  // Ends the process with a message that names the thread and the block.
   [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:
   enum class State { kRunnable, kAtBarrier, kInWarpWork, kReturned };
   struct Fiber {
-    ucontext_t entry;  // for the first switch to the fiber; later switches jump, without a system call
+    ucontext_t entry;  // for the first switch to the fiber; later switches use `jump`, without a system call
     jmp_buf jump;
     std::unique_ptr<std::byte[]> stack;  // null until the first switch
     State state = State::kReturned;
@@ -115,13 +117,13 @@ class Executor {
 
   std::mt19937_64 random_;
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
-  std::vector<void*> own_;                           // those of allocations_ to be freed here
+  std::vector<void*> own_;                           // entries of allocations_ to free here
   std::function<void()> before_, after_;
   std::function<void(std::function<void()>)> divert_;
   int64_t launches_ = 0;
   AccessCounter* counter_ = nullptr;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
-  std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the running block
+  std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the current block
 
   LaunchShape shape_;
   const std::function<void()>* body_ = nullptr;
@@ -136,7 +138,7 @@ class Executor {
 template <typename T>
 class SharedArray {
  public:
-  // An index, and the source line where it is used: operator[] can have no default argument.
+  // An index with the source line of its use, because operator[] can have no default argument.
   struct Place {
     Place(int64_t i,
           const std::source_location& w = std::source_location::current())  // NOLINT(google-explicit-constructor)
@@ -159,15 +161,15 @@ class SharedArray {
     Check(i, 0);
     return SharedArray(data_ + i, size_ - i, counter_);
   }
-  // The first four elements, in one access.
+  // The first four elements, as one access.
   std::array<T, 4>& Four(const std::source_location& where) const {
     Check(0, 4);
     if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
-      Executor::Current().Fail("moves 16 shared bytes off their boundary");
+      Executor::Current().Fail("accesses 16 shared bytes that are not 16-byte aligned");
     Note(data_, 4 * sizeof(T), where);
     return *reinterpret_cast<std::array<T, 4>*>(data_);
   }
-  // Word `word` (four bytes) of the first element, in one access.
+  // Accesses word `word` (four bytes) of the first element.
   uint32_t& Word(int word, const std::source_location& where) const {
     Check(0, 1);
     Note(&data_->word[word], sizeof(uint32_t), where);
@@ -178,7 +180,7 @@ class SharedArray {
   SharedArray(T* data, int64_t size, AccessCounter* counter) : data_(data), size_(size), counter_(counter) {}
   void Check(int64_t i, int64_t count) const {
     if (i < 0 || i + count > size_) {
-      Executor::Current().Fail("touches element %ld of a shared array of %ld", static_cast<long>(i),
+      Executor::Current().Fail("accesses element %ld of a shared array of %ld", static_cast<long>(i),
                                static_cast<long>(size_));
     }
   }

@@ -1,6 +1,5 @@
-// Which kernels have been launched on a device. CUDA loads a kernel at its first launch (CUDA_MODULE_LOADING is LAZY by
-// default). It may then need a larger stack, and may wait for all of the device's work: a standstill
-// (runtime/device.h).
+// The kernels that have been launched on a device. CUDA loads a kernel at its first launch (CUDA_MODULE_LOADING is LAZY
+// by default); that may enlarge the stack and wait for all of the device's work: a standstill (runtime/device.h).
 // Threads: the device's one.
 #pragma once
 
@@ -13,14 +12,14 @@ namespace hadal::cuda {
 
 class FirstLaunches {
  public:
-  // `before`: called before each first launch.
+  // Calls `before` before each first launch.
   explicit FirstLaunches(std::function<void()> before) : before_(std::move(before)) {}
 
-  // Call this before a launch of `kernel`, the address of the kernel's function on the host.
+  // Must be called before a launch of `kernel`, the address of the kernel's host function.
   void Note(uintptr_t kernel) {
     if (kernels_.insert(kernel).second) before_();
   }
-  // Call this before a launch that a library knows to be a first one.
+  // Must be called before a launch that is known to be a library's first one.
   void NoteNew() { before_(); }
 
  private:

@@ -4,9 +4,9 @@
 //   LoadMatrices                four 8 x 8 matrices from shared memory            ldmatrix.x4
 //   LoadMatricesTransposed      the same, each transposed                         ldmatrix.x4.trans
 //
-// A warp holds a tile together. Which lane has which elements is documented in PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type" and "ldmatrix". With g = lane / 4 and t = lane % 4, two neighbours a word, the
-// first in the lower half:
+// A tile is distributed over a warp as documented in PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type" and "ldmatrix". With g = lane / 4 and t = lane % 4, two neighbouring elements per word, the first in the lower
+// half:
 //
 //   A      word 0: row g, columns 2t, 2t + 1      word 1: row g + 8      words 2, 3: as 0, 1, columns 2t + 8, 2t + 9
 //   B      word 0: rows 2t, 2t + 1 of column g    word 1: rows 2t + 8, 2t + 9
@@ -14,11 +14,12 @@
 //   8 x 8  row g, columns 2t, 2t + 1; transposed: rows 2t, 2t + 1 of column g. Lanes 8i … 8i + 7 point to the 16-byte
 //          rows of matrix i.
 //
-// On the executor the lanes of a warp meet and the same is computed from the same registers: tests check indices there.
-// Numerics: products of BFloat16 are exact in fp32. How a tensor core orders and rounds the sum of sixteen products is
-// not documented: equal bits on one kind of device, not across kinds. The executor rounds as measured by Fasi et al.
-// ("Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without guard bits: it adds eight products and the sum
-// at once, truncates each below 2^-23 of the largest, and truncates the result to fp32.
+// On the executor the lanes of a warp synchronise and the same is computed from the same registers, so tests check
+// indices.
+// Numerics: products of BFloat16 are exact in fp32. The order and rounding of a tensor core's sum of sixteen products
+// is not documented: bits are equal on one kind of device, not across kinds. The executor rounds as measured by Fasi et
+// al. ("Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021), without guard bits: it adds eight products and the
+// sum at once, truncates each below 2^-23 of the largest, and truncates the result to fp32.
 // REQUIRES: all lanes of the warp make the same call. sm_80 or later.
 #pragma once
 
@@ -84,14 +85,13 @@ using Lanes = std::array<void*, kWarp>;
 inline float LowerHalf(uint32_t word) { return FloatOf(word << 16); }
 inline float UpperHalf(uint32_t word) { return FloatOf(word & 0xFFFF0000u); }
 
-// A lane's arguments of a product.
 struct ProductLane {
   FragmentC* c;
   const FragmentA* a;
   const FragmentB* b;
 };
 
-// sum + Σ a[i] · b[i]
+// Returns sum + Σ a[i] · b[i].
 inline float EightProductsAndSum(float sum, const float* a, const float* b, int64_t b_stride) {
   double terms[9];
   terms[8] = sum;
@@ -142,7 +142,6 @@ inline void MultiplyAdd(FragmentC& c, const FragmentA& a, const FragmentB& b, co
   Executor::Current().Together(&mine, MultiplyAddTogether, where);
 }
 
-// A lane's argument of a load, and its result.
 struct MatrixLane {
   Vector16 row;
   FourMatrices loaded;

@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-// How many eights of columns a head has; the last one is shorter where D is no multiple of eight.
+// Returns the number of eights of columns of a head; the last one is shorter if D is not a multiple of eight.
 HADAL_DEVICE int64_t EightsOf(int64_t head_width) { return (head_width + 7) / 8; }
 HADAL_DEVICE int CountAt(int64_t column, int64_t head_width) {
   return static_cast<int>(head_width - column < 8 ? head_width - column : 8);

@@ -3,11 +3,11 @@
 //   forward    y[r, h·D + j] = g[h]·x[r, h·D + j]
 //   backward   dx = g·dy, and in the same pass over dy d_gain[h] += Σ_r Σ_j dy·x
 //
-// T is how x, y and their gradients are stored, float or BFloat16.
-// Numerics: fp32. A head's sum is taken over blocks of kHeadScaleRowBlock rows. In a block thread t adds eights of
-// columns t, t + 256, … in the order of rows; the lanes of a warp are added as a butterfly, then warps in ascending
-// order. One warp a head adds the blocks: lane l adds blocks l, l + 32, …, then the lanes are added as a butterfly. So
-// the order depends only on the shape: the same bits every time. Asynchronous.
+// T is the type of x, y and their gradients, float or BFloat16.
+// Numerics: fp32. A head's sum runs over blocks of kHeadScaleRowBlock rows. In a block thread t adds eights of columns
+// t, t + 256, … in the order of rows; the lanes of a warp are added as a butterfly, then warps in ascending order. One
+// warp per head adds the blocks: lane l adds blocks l, l + 32, …, then the lanes are added as a butterfly. The order
+// depends only on the shape: deterministic. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

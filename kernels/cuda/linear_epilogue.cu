@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 // A thread's eight columns of one row.
 struct EightPlace {
   int64_t row, column;
-  int count;  // how many of them exist
+  int count;  // existing columns
 };
 HADAL_DEVICE EightPlace ThisEight(int64_t rows, int64_t width) {
   const int64_t eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
@@ -64,13 +64,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ReluMaskKernel(ReluMaskArgs<T> a
 
 constexpr int kColumnWarps = kThreads / kWarp;
 constexpr int kColumnsOfBlock = 8 * kWarp;
-constexpr int kRowsAhead = 4;  // rows that a warp reads before it adds them
+constexpr int kRowsAhead = 4;  // rows that a warp loads before it adds them
 
-// Block (x, y): columns [256·x, 256·x + 256) of row block y, eight a lane.
+// Block (x, y): columns [256·x, 256·x + 256) of row block y, eight per lane.
 struct ColumnLane {
   int64_t row, end;  // the warp's rows are row, row + kColumnWarps, … before end
   int64_t column;
-  int count;  // how many of the lane's columns exist
+  int count;  // existing columns
 };
 HADAL_DEVICE ColumnLane ThisColumnLane(int64_t rows, int64_t width, int64_t row_block) {
   const int64_t first = BlockY() * row_block, end = first + row_block;
@@ -81,7 +81,7 @@ HADAL_DEVICE ColumnLane ThisColumnLane(int64_t rows, int64_t width, int64_t row_
   return at;
 }
 
-// Where the sums of columns go: to `partials`, or, where there is only one row block, to the result.
+// The destination of the sums of columns: `partials`, or the result if there is only one row block.
 struct SumPlaces {
   int64_t width;
   DevicePointer<float> sums, partials;
@@ -102,8 +102,8 @@ HADAL_DEVICE void PutColumnSums(const Eight& sum, Shared<float> exchange, const 
     Store(to.partials + (BlockY() * to.width + mine), total);
   }
 }
-static_assert(kColumnsOfBlock == kThreads);   // at the end one column a thread
-static_assert(kColumnsOfBlock == 8 * kWarp);  // in `exchange` warps follow one another, and so do their lanes
+static_assert(kColumnsOfBlock == kThreads);   // finally one column per thread
+static_assert(kColumnsOfBlock == 8 * kWarp);  // `exchange` is contiguous over warps and lanes
 
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<T> args, int64_t row_block, bool only) {
@@ -115,7 +115,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<
   for (int64_t row = at_first.row; row < end && count > 0; row += kRowsAhead * kColumnWarps) {
     Eight ahead[kRowsAhead];
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
-      const int64_t at = row + i * kColumnWarps;  // after the end the last row is read again, and not added
+      const int64_t at = row + i * kColumnWarps;  // after the end the last row is loaded again, and not added
       ahead[i] = LoadEight<kAligned>(args.x.row(at < end ? at : end - 1) + column, count);
     }
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
@@ -145,7 +145,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
       const int64_t ahead = row + i * kColumnWarps;
       if (ahead >= at.end) continue;
       HADAL_UNROLL for (int c = 0; c < 8; ++c) dx[i].v[c] = y[i].v[c] > 0.0f ? dx[i].v[c] * args.mask_scale : 0.0f;
-      RoundTo<T>(dx[i]);  // what is stored is added
+      RoundTo<T>(dx[i]);  // adds the stored value
       StoreEight<kAligned>(args.dx.row(ahead) + at.column, dx[i], at.count);
       HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx[i].v[c];
     }
@@ -161,7 +161,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)
   MergeColumn({partials + column, blocks, width}, column < width, exchange, sums + column);
 }
 
-// A kernel that adds columns in blocks of rows, and the sum of its blocks.
+// Launches a kernel that adds columns in blocks of rows, and the sum of its blocks.
 template <typename Kernel, typename Args>
 void LaunchSums(StreamHandle stream, Kernel* kernel, const Args& args) {
   HADAL_CHECK_GE(args.width, 1);

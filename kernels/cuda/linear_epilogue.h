@@ -1,18 +1,18 @@
-// Kernels next to a linear layer's product on the device: dropout after it, and what the product's library does not do
-// in the product (matmul.h), or cannot because another operation comes between: bias and ReLU, ReLU's mask on the
-// gradient, and the bias's gradient.
+// Kernels beside a linear layer's product on the device: dropout after it, and bias, ReLU, ReLU's mask on the gradient
+// and the bias's gradient if the product's library does not include them (matmul.h) or if another operation lies
+// between.
 //
-//   BiasRows      y[r, c] = relu(y[r, c] + bias[c])                         in place; relu where asked: a NaN stays
+//   BiasRows      y[r, c] = relu(y[r, c] + bias[c])                         in place; relu is optional and keeps a NaN
 //   DropoutRows   y[r, c] = factor(r·W + c) · y[r, c]                      in place; masks of runtime/random.h
 //   ReluMask      dx[r, c] = y[r, c] > 0 ? dx[r, c] · mask_scale : 0        in place
 //   ColumnSums    sums[c] += Σ_r x[r, c]
-//   ReluMaskSums  ReluMask, and ColumnSums of the new dx, in one trip: the same bits
+//   ReluMaskSums  ReluMask, and ColumnSums of the new dx, in one pass: the same bits
 //
-// T is how activations and their gradients are stored, float or BFloat16; sums of columns are fp32.
-// Numerics: fp32. A column's rows are cut into blocks of ColumnRowBlock(R, W). In a block warp w adds rows w, w + 8, …
-// in ascending order; then warps are added in ascending order, then the blocks (column_merge.h). So the order depends
-// only on the shape: the same bits every time. 16-byte accesses where every row starts on 16 bytes and the width is a
-// multiple of 8. Asynchronous.
+// T is the type of activations and their gradients, float or BFloat16; column sums are fp32.
+// Numerics: fp32. A column's rows are divided into blocks of ColumnRowBlock(R, W). In a block warp w adds rows w, w +
+// 8, … in ascending order; then warps are added in ascending order, then the blocks (column_merge.h). The order depends
+// only on the shape: deterministic. 16-byte accesses if every row is 16-byte aligned and the width is a multiple of 8.
+// Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -49,7 +49,7 @@ struct ReluMaskArgs {
 template <typename T>
 void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args);
 
-// Rows of a block: 32, so that 4,096 rows keep a whole GPU busy; more where the blocks' sums would not fit into
+// Rows of a block: 32, so that 4,096 rows keep a whole GPU busy; more if the blocks' sums would not fit into
 // kColumnPartials floats of scratch.
 inline constexpr int64_t kColumnPartials = int64_t{1} << 18;
 constexpr int64_t ColumnRowBlock(int64_t rows, int64_t width) {
@@ -62,7 +62,7 @@ struct ColumnSumsArgs {
   int64_t rows = 0, width = 0;
   DeviceMatrix<const T> x;        // [R, W]
   DevicePointer<float> sums;      // [W] (+=)
-  DevicePointer<float> partials;  // scratch [⌈R / ColumnRowBlock⌉ · W]; not used for a single block
+  DevicePointer<float> partials;  // scratch [⌈R / ColumnRowBlock⌉ · W]; unused for a single block
 };
 template <typename T>
 void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args);

@@ -1,4 +1,4 @@
-// Where a function runs: CUDA's qualifiers under nvcc, nothing under a C++ compiler.
+// CUDA's function qualifiers under nvcc, empty under a C++ compiler.
 // HADAL_UNROLL, HADAL_UNROLL_BY(count): before a loop; unrolls it completely, or `count` iterations at a time.
 // HADAL_LAUNCH_BOUNDS(most threads of a block, least blocks on a multiprocessor): limits the registers.
 #pragma once

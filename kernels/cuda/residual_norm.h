@@ -4,19 +4,19 @@
 // Types: Residual is the stored type of x, s, e and their gradients, Compute that of y, n and their gradients.
 //   <float, float>        fp32
 //   <BFloat16, BFloat16>  bf16 post-norm
-//   <float, BFloat16>     bf16 with an fp32 stream (pre-norm, no norm)
+//   <float, BFloat16>     bf16 with an fp32 residual stream (pre-norm, no norm)
 //   <BFloat16, float>     forward only: adds an fp32 gradient (of a skip) to the residual stream's gradient
-// Bias, gains, statistics and sums are fp32, and so is d_skip, because several readers add to it. s is rounded to
-// Residual before the norm even if it is not stored; so the norm alone of a stored s has the same bits.
-// Layout: a team of threads holds a row in registers, eight columns a thread (row_team.h). 16-byte accesses where every
-// row starts on 16 bytes and the width is a multiple of 8, else single elements.
+// Bias, gains, statistics and sums are fp32; so is d_skip, because several readers add to it. s is rounded to Residual
+// before the norm even if it is not stored, so a norm of the stored s has the same bits.
+// Layout: a team of threads holds a row in registers, eight columns per thread (row_team.h). 16-byte accesses if every
+// row is 16-byte aligned and the width is a multiple of 8, else single elements.
 // Numerics: sums along a row as in row_team.h; mean and variance in two passes over the registers. Column sums in two
 // stages: a block adds DeviceRowBlock(R) rows, each team its rows in ascending order, then teams in ascending order; a
 // second kernel adds the blocks (column_merge.h). g's gradient is one number: a block adds the eight columns of a
 // thread in ascending order, a warp as a butterfly, warps in ascending order; then the blocks in the same way. All
-// orders depend only on shapes; no atomics. The same bits every time.
-// Learned gains (ω, g) have kernels of their own, so that other methods do not pay with registers.
-// What changes between steps (dropout's position, the branch gain) is read from device memory, for graphs.
+// orders depend only on shapes; no atomics: deterministic.
+// Learned gains (ω, g) have their own kernels, so that other methods do not use registers for them.
+// Values that change between steps (dropout's position, the branch gain) are read from device memory, for graphs.
 // REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; arguments present and absent as in kernels/residual_norm.h (aborts otherwise).
 // Asynchronous.
 #pragma once
@@ -27,8 +27,8 @@
 
 namespace hadal::cuda {
 
-// Rows that a block of the backward adds up before it writes its sums. A multiprocessor holds three blocks, so an A100
-// of 108 multiprocessors holds 324 at once and an H100 of 132 holds 396. No round of blocks should be nearly empty, and
+// Rows that a block of the backward adds before it writes its sums. A multiprocessor holds three blocks, so an A100
+// (108 multiprocessors) holds 324 at once and an H100 (132) holds 396. No round of blocks should be nearly empty, and
 // many rows should write few sums: a block's sums are 9% of its bf16 traffic with 32 rows, 2% with 128.
 //   up to 4,096 rows    16: 256 blocks, one round
 //   up to 8,192 rows    28: 293 blocks, one round
@@ -87,7 +87,7 @@ struct ResidualNormBackwardArgs {
 template <typename Residual, typename Compute>
 void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args);
 
-// Floats of scratch for the backward: for each block of rows d_bias, d_scale, d_shift, d_ω, and d_g, one number.
+// Floats of scratch for the backward: d_bias, d_scale, d_shift, d_ω, and d_g (one number) for each block of rows.
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
   return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (4 * width + 1);
 }

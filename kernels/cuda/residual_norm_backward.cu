@@ -18,13 +18,13 @@ struct ColumnSums {
   float branch_gain = 0.0f;
 };
 
-// What a thread keeps of a row between computing its two means and its gradient.
+// Values of a row that a thread keeps from the computation of the two means to the gradient.
 struct NormTerms {
   Eight gradient;    // dh = dn ⊙ scale
   Eight normalised;  // h = (s − mean)·rstd
 };
 
-// Reads a row's dn and s; adds the row to d_scale and d_shift.
+// Loads a row's dn and s; adds the row to d_scale and d_shift.
 template <bool kAligned, typename Args>
 HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int64_t row, float rstd, ColumnSums& sums) {
   NormTerms terms;
@@ -53,7 +53,7 @@ HADAL_DEVICE void AddBranchGain(const Args& args, const RowTeam& team, int64_t r
   }
 }
 
-// Takes `scaled` = r·ds of a row: adds r·ds ⊙ x to d_ω and turns `scaled` into r·ω ⊙ ds.
+// `scaled` is r·ds of a row. Adds r·ds ⊙ x to d_ω and replaces `scaled` by r·ω ⊙ ds.
 template <bool kAligned, typename Args>
 HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64_t row, Eight& scaled,
                                     ColumnSums& sums) {
@@ -65,7 +65,8 @@ HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64
   }
 }
 
-// From ds of a row: d_residual, d_branch, d_skip, and the thread's part of d_bias and of the learned gains' gradients.
+// Computes from ds of a row d_residual, d_branch, d_skip, and the thread's part of d_bias and of the learned gains'
+// gradients.
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Compute>& args, const RowTeam& team,
                                  int64_t row, Eight ds, float branch_gain, const RandomPosition& position,
@@ -86,7 +87,7 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
     }
     StoreEight<kAligned>(args.d_branch.row(row) + team.column, d_branch, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-      sums.bias.v[c] += d_branch.v[c];  // also for columns that do not exist; nobody reads these
+      sums.bias.v[c] += d_branch.v[c];  // also for columns that do not exist; never read
       ds.v[c] *= args.residual_gain;
     }
     if (kLearned && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
@@ -98,7 +99,7 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
 HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_t width, Shared<float> exchange,
                                   DevicePointer<float> part) {
   const int team_columns = 8 * team.warps * kWarp;
-  Barrier();  // the exchange may still be read for the previous sums
+  Barrier();  // the previous sums may still be read
   StoreEightShared(exchange + 8 * ThreadIndex(), sums);
   Barrier();
   for (int64_t column = ThreadIndex(); column < width; column += ThreadsInBlock()) {
@@ -108,11 +109,11 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
   }
 }
 
-// Adds one number of each thread: a warp as a butterfly, warps in ascending order; thread 0 stores the sum. Every
-// thread must call it.
+// Adds one number per thread: a warp as a butterfly, warps in ascending order; thread 0 stores the sum. Every thread
+// must call it.
 HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<float> to) {
   x = SumOfWarp(x);
-  Barrier();  // the exchange may still be read
+  Barrier();  // `exchange` may still be read
   if (ThreadIndex() % kWarp == 0) exchange[ThreadIndex() / kWarp] = x;
   Barrier();
   if (ThreadIndex() != 0) return;
@@ -120,7 +121,7 @@ HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<f
   Store(to, x);
 }
 
-// Floats that one block's sums take in `partials`.
+// Floats of one block's sums in `partials`.
 HADAL_HOST_DEVICE int64_t PartOfBlock(bool learned, int64_t width) {
   return learned ? kLearnedSums * width + 1 : kColumnSums * width;
 }

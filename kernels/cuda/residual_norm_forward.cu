@@ -7,14 +7,15 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int64_t kRowsOfBlock = 8;  // 4,096 rows fill a device
+constexpr int64_t kRowsOfBlock = 8;  // so that 4,096 rows fill a device
 static_assert(kWidestRow == kMaxTeamWidth);
 
-// s of a thread's columns in one row, rounded to the residual stream's type: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)).
+// Returns s of a thread's columns in one row, rounded to the residual stream's type: fma(b·g, f·(y + bias), fma(a, e,
+// r·x·ω)).
 template <bool kAligned, bool kLearned, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
                                float branch_gain, const RandomPosition& position) {
-  // All loads come before the first use and the first branch, so that they are under way at the same time.
+  // All loads come before the first use and the first branch, so that they overlap.
   Eight y, skip, bias;
   Eight s = LoadEight<kAligned>(args.residual.row(row) + team.column, team.columns);
   if (args.branch) y = LoadEight<kAligned>(args.branch.row(row) + team.column, team.columns);

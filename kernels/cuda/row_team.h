@@ -1,7 +1,7 @@
-// A team of threads that holds one row of a tensor, eight columns a thread, and sums along the row.
+// A team of threads that holds one row of a tensor, eight columns per thread, and sums along the row.
 //
-// A block of kTeamBlockThreads or a few more threads is cut into teams of whole warps. Team t takes rows t,
-// t + teams, t + 2·teams and so on.
+// A block of kTeamBlockThreads or a few more threads is divided into teams of whole warps. Team t processes rows t, t +
+// teams, t + 2·teams and so on.
 // Every sum along a row has one order, which depends only on the width: the eight columns of a thread in ascending
 // order, the lanes of a warp as a butterfly (each lane ends with the same bits, because a + b = b + a), the warps of a
 // team in ascending order. REQUIRES: 1 ≤ width ≤ kMaxTeamWidth.
@@ -14,14 +14,14 @@
 
 namespace hadal::cuda {
 
-inline constexpr int kTeamBlockThreads = 256;     // of a block with rows of up to 8 · 256 columns
-inline constexpr int kMaxTeamBlockThreads = 384;  // of a block with one wider row
+inline constexpr int kTeamBlockThreads = 256;     // for rows of up to 8 · 256 columns
+inline constexpr int kMaxTeamBlockThreads = 384;  // for one wider row
 inline constexpr int kMaxTeamWarps = kMaxTeamBlockThreads / kWarp;
 inline constexpr int64_t kMaxTeamWidth = 8 * kMaxTeamBlockThreads;
 
 struct RowTeamShape {
   int team_threads = kWarp;
-  int teams = 1;  // of a block
+  int teams = 1;  // per block
   int block_threads() const { return team_threads * teams; }
 };
 
@@ -35,11 +35,11 @@ inline RowTeamShape RowTeamShapeOf(int64_t width) {
 // A thread's place in its team and block.
 struct RowTeam {
   int index;       // of the team in the block
-  int teams;       // of the block
+  int teams;       // per block
   int first_warp;  // of the team
-  int warps;       // of the team
+  int warps;       // per team
   int64_t column;  // the thread's first
-  int columns;     // the thread's number of columns: 8, fewer at the end of a row, or 0
+  int columns;     // 8, fewer at the end of a row, or 0
 };
 
 HADAL_DEVICE RowTeam ThisRowTeam(int64_t width, int team_threads) {
@@ -59,9 +59,9 @@ HADAL_DEVICE float SumOfWarp(float x) {
   return x;
 }
 
-// Sums each of kSums values over the team; every thread of the team gets the totals. `slots` holds two sets, used in
-// turn, so that one barrier a call suffices: a thread writes to a set again only after the barrier that follows
-// everyone's last read of that set.
+// Sums each of kSums values over the team; every thread of the team receives the totals. Two sets of `slots` are used
+// alternately, so that one barrier per call suffices: a thread writes to a set again only after the barrier that
+// follows the last read of that set.
 template <int kSums>
 struct TeamSums {
   Shared<float> slots;  // [2 · kMaxTeamWarps · kSums]

@@ -1,4 +1,4 @@
-// kernels/scatter_rows.h on the device: y[index[i]] = x[i]. One element a thread. Asynchronous.
+// kernels/scatter_rows.h on the device: y[index[i]] = x[i]. One element per thread. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

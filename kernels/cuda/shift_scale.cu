@@ -12,7 +12,7 @@ constexpr int kWarps = kThreads / kWarp;
 
 int64_t BlocksOfRows(int64_t rows) { return (rows + kShiftScaleRowBlock - 1) / kShiftScaleRowBlock; }
 
-// Eight columns a thread.
+// Eight columns per thread.
 template <typename X, typename Y, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ForwardKernel(ShiftScaleForwardArgs<X, Y> args) {
   const int64_t eights = (args.width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
@@ -25,7 +25,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ForwardKernel(ShiftScaleForwardA
   StoreEight<kAligned>(args.y.row(row) + column, values, count);
 }
 
-// Two sums over the block; thread 0 gets them.
+// Two sums over the block; thread 0 has the results.
 HADAL_DEVICE void SumOfBlock(Shared<float> warps, float (&sums)[2]) {
   HADAL_UNROLL for (int k = 0; k < 2; ++k) {
     sums[k] = SumOfWarp(sums[k]);

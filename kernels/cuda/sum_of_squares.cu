@@ -31,7 +31,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SquaresOfChunksKernel(SumOfSquar
   Store(args.partials + BlockY() * BlocksX() + BlockX(), sum);
 }
 
-// One thread a slice.
+// One thread per slice.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumChunksKernel(SumOfSquaresArgs args, int64_t chunks) {
   const int64_t slice = BlockX() * kThreads + ThreadIndex();
   if (slice >= args.slices) return;

@@ -1,9 +1,9 @@
-// Attention on tensor cores: what cuda::AttentionForward and AttentionBackward (attention.h) run for BFloat16 if the
+// Attention on tensor cores. cuda::AttentionForward and AttentionBackward (attention.h) call it for BFloat16 if the
 // head's width fits the tensor cores' tiles.
 //
-// The same functions of the same arguments, with the same masks. Unlike the plain kernels, products take BFloat16
-// operands and add in fp32. Probabilities and their gradients are rounded to BFloat16 before they multiply values, keys
-// and queries; a softmax's sum is over the values before rounding.
+// Takes the arguments of the plain kernels and computes the same functions with the same dropout masks, but products
+// have BFloat16 operands and fp32 sums. Probabilities and their gradients are rounded to BFloat16 before they multiply
+// values, keys and queries; a softmax's sum is over the values before rounding.
 #pragma once
 
 #include <type_traits>
@@ -18,7 +18,7 @@ constexpr bool OnTensorCores(int64_t head_width) {
   return std::is_same_v<T, BFloat16> && (head_width == 32 || head_width == 64 || head_width == 128);
 }
 
-// REQUIRES: OnTensorCores<BFloat16>(head_width), and what attention.h requires.
+// REQUIRES: OnTensorCores<BFloat16>(head_width), and as in attention.h.
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args);
 void TensorAttentionBackward(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
 

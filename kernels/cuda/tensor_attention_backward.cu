@@ -23,7 +23,7 @@ HADAL_DEVICE float DProbability(const Pairs& pairs, int j, int i, const DeviceDr
   return pairs.kept >> (4 * j + i) & 1 ? pairs.d_weight.c[j].v[i] * dropout.scale : 0.0f;
 }
 
-// A lane's view of its block and its two queries, in the d_q kernel.
+// A lane's place in its block, and its two queries, in the d_q kernel.
 struct QueryLane {
   AttentionTile tile;
   int64_t head, keys_end;  // the block's queries see no key from keys_end on
@@ -50,7 +50,7 @@ struct Tiles {
   Shared<Vector16> queries, d_outputs, keys, values;
 };
 
-// Reads 32 keys and values from `first_key` on. Every thread of the block must call it.
+// Loads 32 keys and values from `first_key` on. Every thread of the block must call it.
 template <int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const QueryLane& at, int64_t first_key,
                             const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_outputs, const Tiles& tiles,
@@ -75,7 +75,7 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const Q
   pairs.d_weight = DotFragments(d_outputs, tiles.values);
 }
 
-// For each of a lane's queries r (the first key's dA) and Σ P (dP − r) / Σ P (kernels/attention.md); the same in the
+// r (the first key's dA) and Σ P (dP − r) / Σ P (kernels/attention.md) of each of a lane's queries; the same in the
 // four lanes of a row.
 struct RowTerms {
   float first[2] = {}, probabilities[2] = {}, products[2] = {};
@@ -95,8 +95,8 @@ struct RowTerms {
   HADAL_DEVICE float Mean(int h) const { return probabilities[h] == 0.0f ? 0.0f : products[h] / probabilities[h]; }
 };
 
-// d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most 32 keys
-// keeps its pairs in registers for the second loop. tiles.queries: at the end d_q.
+// Computes d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most
+// 32 keys keeps its pairs in registers for the second loop. tiles.queries: finally d_q.
 template <int kWidth>
 HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
                                      const Tiles& tiles) {
@@ -132,11 +132,11 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
     }
     AddWeightedFragments<kWidth>(d_scores, tiles.keys, d_query);
   }
-  Barrier();  // without keys nothing else separates reading the queries from writing over them
+  Barrier();  // without keys no other barrier separates reading the queries from overwriting them
   PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.queries);
   Barrier();
   StoreUnits<kWidth>(tiles.queries, args.d_q, tile.first, tile.rows, at.head * kWidth);
-  // After the last product, because products need the whole warp at one place.
+  // After the last product, because products need the whole warp converged.
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
     Store(args.row_terms.row(2 * at.head) + (tile.first + lane.row(h)), terms.first[h]);
@@ -157,11 +157,11 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(Attentio
 
 constexpr int32_t kNone = 0x7FFFFFFF;
 
-// A lane's view of its block and its two keys, in the d_k, d_v kernel.
+// A lane's place in its block, and its two keys, in the d_k, d_v kernel.
 struct KeyLane {
   AttentionTile tile;
   int64_t head, key_block;  // of the warp's first key
-  int32_t first_seeing[2];  // the first query of the sentence that sees each key; kNone for a key that does not exist
+  int32_t first_seeing[2];  // first query of the sentence that sees each key; kNone if the key does not exist
   RandomPosition position;
 };
 
@@ -180,7 +180,7 @@ HADAL_DEVICE KeyLane ThisKeyLane(const AttentionBackwardArgs<BFloat16>& args, co
 
 inline constexpr int kLogSumExp = 0, kFirst = kTensorRows, kMean = 2 * kTensorRows, kQueryNumbers = 3 * kTensorRows;
 
-// Reads what the block needs of 32 queries from `query` on; zeros after the sentence.
+// Loads the block's data of 32 queries from `query` on; zeros after the sentence.
 template <int kWidth>
 HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int64_t query,
                               const Tiles& tiles, Shared<float> numbers) {
@@ -194,7 +194,7 @@ HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const
   numbers[kMean + i] = exists ? Load(args.row_terms.row(2 * at.head + 1) + (query + i)) : 0.0f;
 }
 
-// Turns scores into probabilities, and those of pairs that do not exist into 0.
+// Replaces scores by probabilities; 0 for pairs that do not exist.
 template <int kWidth>
 HADAL_DEVICE void ToProbabilities(const KeyLane& at, int64_t query, Shared<float> numbers, PairFragments& scores) {
   const FragmentLane lane;
@@ -242,7 +242,7 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
   AddWeightedFragments<kWidth>(d_scores, tiles.queries, d_key);
 }
 
-// d_k and d_v of a tile of keys in one head. tiles.keys and values: at the end d_k and d_v.
+// Computes d_k and d_v of a tile of keys in one head. tiles.keys and values: finally d_k and d_v.
 template <int kWidth>
 HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
                                   const Tiles& tiles, Shared<float> numbers) {

@@ -14,7 +14,7 @@ struct OnlineSoftmax {
   float correction[2] = {};  // factor for older sums
 };
 
-// A lane's view of its block and its queries.
+// A lane's place in its block, and its queries.
 struct QueryLane {
   AttentionTile tile;
   int64_t head, keys_end;  // the block's queries see no key from keys_end on
@@ -34,7 +34,7 @@ HADAL_DEVICE QueryLane ThisQueryLane(const AttentionForwardArgs<BFloat16>& args,
   return at;
 }
 
-// Turns scores into weights e^(s − maximum), 0 where a query does not see a key.
+// Replaces scores by weights e^(s − maximum), 0 if a query does not see a key.
 HADAL_DEVICE void Advance(const QueryLane& at, int64_t first_key, float scale, PairFragments& scores,
                           OnlineSoftmax& softmax) {
   const FragmentLane lane;
@@ -75,8 +75,8 @@ HADAL_DEVICE void DropPairs(uint32_t kept, PairFragments& weights) {
   }
 }
 
-// The output of the warp's queries, before the division by the softmax's sum and, with dropout, by the share that is
-// kept.
+// Computes the output of the warp's queries, before the division by the softmax's sum and, with dropout, by the share
+// that is kept.
 template <int kWidth>
 HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const QueryLane& at,
                            const HeldRows<kWidth>& queries, Shared<Vector16> keys, Shared<Vector16> values,
@@ -104,7 +104,7 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Que
 
 // The block's tiles in shared memory.
 struct Tiles {
-  Shared<Vector16> queries, keys, values;  // queries: at the end their output
+  Shared<Vector16> queries, keys, values;  // queries: finally their output
 };
 
 template <int kWidth>
@@ -123,20 +123,20 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, cons
   const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
   float factor[2];
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-    factor[h] = softmax.sum[h] == 0.0f ? 0.0f : scale / softmax.sum[h];  // no keys: a output of 0
+    factor[h] = softmax.sum[h] == 0.0f ? 0.0f : scale / softmax.sum[h];  // no keys: output 0
     if (lane.t == 0 && lane.row(h) < tile.rows) {
       Store(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)), softmax.maximum[h] + Log(softmax.sum[h]));
     }
   }
-  Barrier();  // without keys nothing else separates reading the queries from writing over them
+  Barrier();  // without keys no other barrier separates reading the queries from overwriting them
   PutSums<kWidth>(output, factor, tiles.queries);
   Barrier();
   StoreUnits<kWidth>(tiles.queries, args.output, tile.first, tile.rows, column);
 }
 
-// Blocks of a multiprocessor at once, which bound a thread's registers: without the bound the compiler would keep more
-// of what a block's tiles share in registers, and fewer blocks would fit. At a width of 128 the bound spills some ten
-// registers a thread; without it four blocks would fit instead of six. Not measured.
+// Blocks per multiprocessor, which bounds a thread's registers: without the bound the compiler would keep more of what
+// a block's tiles share in registers, and fewer blocks would fit. At a width of 128 the bound spills about ten
+// registers per thread; without it four blocks would fit instead of six. Not measured.
 template <int kWidth>
 inline constexpr int kForwardBlocks = kWidth == 32   ? 10
                                       : kWidth == 64 ? 8

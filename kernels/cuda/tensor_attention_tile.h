@@ -1,12 +1,11 @@
-// What the attention kernels for tensor cores share: tiles of BFloat16 rows in shared memory, and products of a warp's
+// Shared by the attention kernels for tensor cores: tiles of BFloat16 rows in shared memory, and products of a warp's
 // rows with tiles.
 //
 // A block has two warps. A warp holds 16 rows of the block's tile and processes 32 rows of the other side at a time.
-// Its 16 x 32 pairs are four C fragments: lane 4g + t has in fragment j the pair (row g + 8h, other 8j + 2t + e) at
-// v[2h + e]; h, e ∈ {0, 1}. Bit 4j + 2h + e of a lane's masks is for that pair.
+// Its 16 x 32 pairs are four C fragments: v[2h + e] of lane 4g + t in fragment j is the pair (row g + 8h, other 8j + 2t
+// + e); h, e ∈ {0, 1}. Bit 4j + 2h + e of a lane's masks belongs to that pair.
 // A tile is [kTensorRows, kWidth], in units of eight columns (16 bytes). Unit u of row r is stored at the place of unit
-// u ^ r, using the bits of r that choose a bank. So the eight rows that one load of matrices reads come from different
-// banks.
+// u ^ r, using the bits of r that choose a bank, so that the eight rows of one matrix load are in different banks.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +17,15 @@
 
 namespace hadal::cuda {
 
-inline constexpr int kTensorRows = kAttentionTileRows;  // of a tile; also rows of the other side per iteration
+inline constexpr int kTensorRows = kAttentionTileRows;  // per tile; also rows of the other side per iteration
 inline constexpr int kTensorThreads = kTensorRows / 16 * kWarp;
 inline constexpr int kPairFragments = kTensorRows / 8;
 
 template <int kWidth>
 inline constexpr int kTileUnits = kTensorRows* kWidth / 8;
 
-// The place of unit `unit` of row `row`. Kernels compute a lane's place once and reach the others by constants, which
-// saves registers:
+// Returns the place of unit `unit` of row `row`. Kernels compute a lane's place once and derive the others by
+// constants, which saves registers:
 //   UnitPlace(r + 8, u) = UnitPlace(r, u) + kWidth    UnitPlace(r, u ^ v) = UnitPlace(r, u) ^ v
 template <int kWidth>
 HADAL_DEVICE int UnitPlace(int row, int unit) {
@@ -37,13 +36,13 @@ HADAL_DEVICE int UnitPlace(int row, int unit) {
 // A lane's place in its warp's fragments.
 struct FragmentLane {
   int g = ThreadIndex() % kWarp / 4, t = ThreadIndex() % 4;
-  int first_row = ThreadIndex() / kWarp * 16;  // of the warp in the block's tile
+  int first_row = ThreadIndex() / kWarp * 16;  // of the warp, in the block's tile
 
   HADAL_DEVICE int row(int h) const { return first_row + g + 8 * h; }
   HADAL_DEVICE int other(int j, int e) const { return 8 * j + 2 * t + e; }
 };
 
-// Reads eight neighbouring elements one by one.
+// Loads eight contiguous elements one by one.
 HADAL_DEVICE Vector16 LoadUnitSingly(DevicePointer<const BFloat16> source) {
   Vector16 values;
   HADAL_UNROLL for (int c = 0; c < 4; ++c) {
@@ -53,8 +52,8 @@ HADAL_DEVICE Vector16 LoadUnitSingly(DevicePointer<const BFloat16> source) {
 }
 
 // Copies rows [first, first + kTensorRows), columns [column, column + kWidth) of `from`; rows from `end` on read as 0.
-// Every thread of the block must call it; a Barrier must follow. A thread reads kUnitsAhead units before it writes the
-// first one, so that it waits for memory once.
+// Every thread of the block must call it and then Barrier. A thread loads kUnitsAhead units before it stores the first
+// one, so that it waits for memory once.
 template <int kWidth>
 HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFloat16>& from, int64_t first, int64_t end,
                             int64_t column) {
@@ -84,10 +83,11 @@ HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFlo
   }
 }
 
-// The warp's 16 rows of a tile, sixteen columns a fragment: read from the tile each time (this), or held in registers.
+// The warp's 16 rows of a tile, sixteen columns per fragment: loaded from the tile each time (RowsInTile) or held in
+// registers (HeldRows).
 template <int kWidth>
 struct RowsInTile {
-  // Columns per iteration. With all eight at a width of 128 ptxas reads so far ahead that it spills.
+  // Columns per iteration. With all eight at a width of 128 ptxas loads so far ahead that it spills.
   static constexpr int kAtATime = 4;
   Shared<Vector16> tile;
 
@@ -109,12 +109,12 @@ struct HeldRows {
   HADAL_DEVICE FragmentA Columns(int i) const { return k[i]; }
 };
 
-// The warp's pairs with 32 rows of the other side.
+// One number for each pair of the warp's 16 rows and 32 rows of the other side, such as their products.
 struct PairFragments {
   FragmentC c[kPairFragments];
 };
 
-// Row r of the warp · row i of `other`. `Rows`: RowsInTile or HeldRows.
+// Products of row r of the warp and row i of `other`. `Rows`: RowsInTile or HeldRows.
 template <int kWidth, template <int> typename Rows>
 HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16> other) {
   const int lane = ThreadIndex() % kWarp;
@@ -131,7 +131,7 @@ HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16
   return products;
 }
 
-// For each of the warp's rows a sum of rows of the other side.
+// A sum of rows of the other side for each of the warp's rows.
 template <int kWidth>
 struct RowSums {
   FragmentC c[kWidth / 8];
@@ -156,7 +156,7 @@ HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vect
   }
 }
 
-// Writes sums · factor[h] to the warp's rows of `tile`. No thread may still read these rows.
+// Stores sums · factor[h] to the warp's rows of `tile`. REQUIRES: no thread still reads these rows.
 template <int kWidth>
 HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2], Shared<Vector16> tile) {
   const FragmentLane at;
@@ -191,7 +191,7 @@ HADAL_DEVICE void StoreUnits(Shared<Vector16> tile, const DeviceMatrix<BFloat16>
   }
 }
 
-// The mask of the pairs that dropout keeps, where the warp's rows are queries from `query` on and the others are keys
+// Returns the mask of the pairs that dropout keeps. The warp's rows are queries from `query` on, the others are keys
 // from key block `key_block` on. A lane draws for its two rows and one block of keys; then the four lanes of a row
 // exchange draws.
 HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, const RandomPosition& position, int64_t query,
@@ -207,8 +207,8 @@ HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, const RandomPo
   return kept;
 }
 
-// The same where the warp's rows are keys of blocks `key_block` and `key_block` + 1, and the others are queries from
-// `query` on. A lane draws for one query and the warp's sixteen keys; then the warp exchanges draws.
+// As KeptOfQueries, with the warp's rows as keys of blocks `key_block` and `key_block` + 1, and the others as queries
+// from `query` on. A lane draws for one query and the warp's sixteen keys; then the warp exchanges draws.
 HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, const RandomPosition& position, int64_t query, int heads,
                                  int64_t head, int64_t key_block) {
   const FragmentLane at;

@@ -1,17 +1,17 @@
 // The thread layer: the only interface between a kernel's body and the machine.
 //
-//   who am I      ThreadIndex, ThreadsInBlock, BlockX, BlockY, BlocksX
-//   meeting       Barrier (the block), ShuffleXor and ShuffleFrom (the warp)
+//   indices       ThreadIndex, ThreadsInBlock, BlockX, BlockY, BlocksX
+//   barriers      Barrier (the block), ShuffleXor and ShuffleFrom (the warp)
 //   memory        HADAL_SHARED declares an array of the block, Shared<T> passes it on; Load and Store dereference a
-//                 DevicePointer; LoadVector and StoreVector move 16 bytes at once (StoreVector also 8), StoreWord four
-//                 bytes of a shared 16
+//                 DevicePointer; LoadVector and StoreVector access 16 bytes at once (StoreVector also 8), StoreWord
+//                 four bytes of a shared 16
 //   arithmetic    MulAdd, SquareRoot, Exp, FastExp, Log, MulWide
 //   Launch        starts a kernel on a stream
 //
 // Under nvcc the thread layer is CUDA. Under a C++ compiler it is the executor (executor.h), which runs the same source
-// on the CPU, one fiber a thread, and checks what CUDA leaves undefined. So the .cu files are also C++.
-// Rules that let one source serve both: every thread of a block reaches the same Barrier, every lane of a warp the same
-// shuffle. No thread returns before a barrier at which others wait. There are no floating-point atomics, on purpose.
+// on the CPU, one fiber per thread, and checks what CUDA leaves undefined. The .cu files are therefore also C++.
+// Rules for kernels: every thread of a block reaches the same Barrier, every lane of a warp the same shuffle. No thread
+// returns before a barrier at which others wait. There are deliberately no floating-point atomics.
 // Numerics: contraction is off in both builds (-fmad=false); a fused multiply-add is written MulAdd. Division and
 // square root are correctly rounded in both. Exp and Log are those of each library, so only code without them has equal
 // bits in both builds.
@@ -38,7 +38,7 @@ namespace hadal::cuda {
 
 inline constexpr int kWarp = 32;
 
-// Sixteen bytes: what one thread moves at once.
+// Sixteen bytes: the widest access of a thread.
 struct alignas(16) Vector16 {
   uint32_t word[4];
 };
@@ -117,8 +117,8 @@ HADAL_DEVICE float Log(float x) { return logf(x); }
 HADAL_DEVICE uint32_t BitsOf(float x) { return __float_as_uint(x); }
 HADAL_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 
-// Call this after a launch: an impossible one is our own bug. The error may be an earlier kernel's; with
-// CUDA_LAUNCH_BLOCKING=1 it is this one's.
+// Must be called after a launch. Aborts on an error, because an impossible launch is a bug. The error may be an earlier
+// kernel's; with CUDA_LAUNCH_BLOCKING=1 it is this one's.
 inline void CheckLaunch(cudaError_t status, const void* kernel, const LaunchShape& shape) {
   if (status == cudaSuccess) return;
   const char* name = nullptr;
@@ -206,9 +206,9 @@ inline float SquareRoot(float x) { return std::sqrt(x); }
 inline uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 inline float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 
-// A GPU's functions have errors that NVIDIA documents. These have the same errors, up or down by the bits of the
-// argument: expf and logf one unit in the last place, ex2.approx 2^-22 of the value, with an argument rounded once.
-// Exact where the GPU's are: exp(0), log(1), non-finite values.
+// These have the errors that NVIDIA documents for a GPU's functions, up or down by the bits of the argument: expf and
+// logf one unit in the last place, ex2.approx 2^-22 of the value, with an argument rounded once. Exact where the GPU's
+// are: exp(0), log(1), non-finite values.
 inline int Direction(float x) { return static_cast<int>(BitsOf(x) * 2654435761u >> 30) % 3 - 1; }
 inline float OneUnitOff(float value, float x) {
   const int direction = Direction(x);
@@ -226,12 +226,12 @@ inline float Log(float x) { return OneUnitOff(std::log(x), x); }
 template <typename... P, typename... A>
 void Launch(StreamHandle stream, const LaunchShape& shape, void (*kernel)(P...), const A&... args) {
   NoteLaunch(stream, kernel);
-  Executor::Of(stream).Run(shape, [=] { kernel(args...); });  // copies, because it may be recorded
+  Executor::Of(stream).Run(shape, [=] { kernel(args...); });  // by copy, because the launch may be recorded
 }
 
 #endif
 
-// The whole 64-bit product of two 32-bit numbers.
+// Returns the 64-bit product of two 32-bit numbers.
 HADAL_DEVICE uint64_t MulWide(uint32_t a, uint32_t b) { return static_cast<uint64_t>(a) * b; }
 
 }  // namespace hadal::cuda

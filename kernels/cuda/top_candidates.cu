@@ -16,7 +16,7 @@ struct Candidate {
 
 HADAL_DEVICE Candidate None() { return {FloatOf(0xFF800000u), -1}; }
 
-// Whether a comes before b in descending order.
+// Whether a precedes b in descending order.
 HADAL_DEVICE bool Before(const Candidate& a, const Candidate& b) {
   if (a.column < 0 || b.column < 0) return b.column < 0 && a.column >= 0;
   return a.value > b.value || (a.value == b.value && a.column < b.column);
@@ -55,7 +55,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
       Store(args.values.row(row) + k, best.value);
       if (k == 0) Store(args.best + row, best.column >= 0 ? best.column : 0);
     }
-    // After the last one nothing is left.
+    // After the last one there are no further candidates.
     last = best.column >= 0 ? best : Candidate{FloatOf(0xFF800000u), 0x7FFFFFFF};
   }
   if (ThreadIndex() == 0) Store(args.also_values + row, Load(logits + args.also));

@@ -12,12 +12,12 @@ namespace hadal::cuda {
 struct TopCandidatesArgs {
   int64_t rows = 0, columns = 0;     // R, V < 2^31
   int32_t count = 1;                 // K
-  int32_t also = 0;                  // a column
+  int32_t also = 0;                  // the column of also_values
   DeviceMatrix<const float> logits;  // [R, V]
   DeviceMatrix<int32_t> tokens;      // [R, K] (=)
   DeviceMatrix<float> values;        // [R, K] (=)
   DevicePointer<float> also_values;  // [R] (=)
-  DevicePointer<int32_t> best;       // [R] (=) the first token, 0 where there is none
+  DevicePointer<int32_t> best;       // [R] (=) the first token, or 0 if there is none
 };
 void TopCandidates(StreamHandle stream, const TopCandidatesArgs& args);
 

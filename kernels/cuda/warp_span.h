@@ -1,9 +1,9 @@
-// 256 neighbouring elements of flat arrays, as a warp moves them where each element is computed separately.
+// 256 contiguous elements of flat arrays, for element-wise operations of a warp.
 //
-// A lane has two runs of four elements: [4·lane, 4·lane + 4), and the same 128 elements later. Neighbouring lanes move
-// neighbouring bytes, and every access fills the memory sectors that it touches. (Eight neighbours a lane, eight.h, do
-// that for BFloat16 only: in fp32 each of the two accesses would fill half of every sector.) Where an array ends inside
-// a span, or is not on 16 bytes, lanes take every 32nd element.
+// A lane has two runs of four elements: [4·lane, 4·lane + 4), and the same 128 elements later. Neighbouring lanes
+// access neighbouring bytes, and every access fills the memory sectors that it touches. (Eight contiguous elements per
+// lane, eight.h, do so for BFloat16 only: in fp32 each of the two accesses would fill half of every sector.) If an
+// array ends inside a span, or is not 16-byte aligned, lanes access every 32nd element.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct WarpSpan {
   int64_t begin, size;  // index of the span's first element; size of the array
 
   HADAL_DEVICE bool whole() const { return size - begin >= kElements; }
-  // The first element of the lane's first run; the second run begins kElements / 2 later.
+  // Index of the lane's first run; the second run begins kElements / 2 later.
   HADAL_DEVICE int64_t run() const { return begin + 4 * (ThreadIndex() % kWarp); }
 
-  // Calls body(element) for the lane's elements, every 32nd, as far as they exist.
+  // Calls body(element) for the lane's elements, every 32nd, that exist.
   template <typename Body>
   HADAL_DEVICE void ForSingles(const Body& body) const {
     const int64_t end = whole() ? begin + kElements : size;
@@ -29,12 +29,12 @@ struct WarpSpan {
   }
 };
 
-// The span of the calling warp, where every warp of a launch has one.
+// The span of the calling warp. Every warp of a launch has one.
 HADAL_DEVICE WarpSpan ThisWarpSpan(int64_t size) {
   return {(BlockX() * ThreadsInBlock() + ThreadIndex()) / kWarp * WarpSpan::kElements, size};
 }
 
-// Loads the lane's two runs of a whole span. REQUIRES: arrays on 16 bytes.
+// Loads the lane's two runs. REQUIRES: a whole span; 16-byte aligned arrays.
 HADAL_DEVICE Eight LoadRuns(DevicePointer<const float> from, const WarpSpan& span) {
   const Vector16 low = LoadVector(from + span.run()), high = LoadVector(from + (span.run() + WarpSpan::kElements / 2));
   Eight result;

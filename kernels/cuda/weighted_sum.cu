@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-// Eight columns of the sum a thread.
+// Eight columns of the sum per thread.
 template <typename X, typename Y, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightedSumKernel(WeightedSumForwardArgs<X, Y> args) {
   const int64_t eights = (args.width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
@@ -55,7 +55,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TermGradientKernel(WeightedSumBa
   Store(args.partials + BlockX() * args.terms + k, sum);
 }
 
-// One thread a term.
+// One thread per term.
 template <typename T>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightGradientKernel(WeightedSumBackwardArgs<T> args, int64_t blocks) {
   const int64_t k = BlockX() * kThreads + ThreadIndex();

@@ -6,8 +6,8 @@
 // X is the stored type of x and dy, Y that of y: <float, float>, <float, BFloat16> and <BFloat16, BFloat16> exist. x's
 // gradient is always fp32, because several readers add to it.
 // Numerics: fp32. A block adds kWeightedSumRowBlock rows of one term: thread t adds runs of eight columns t, t + 256, …
-// in the order of rows, a warp is added as a butterfly, then warps in ascending order. Then one thread a term adds the
-// term's blocks in ascending order, in double. The same bits every time. Asynchronous.
+// in the order of rows, a warp is added as a butterfly, then warps in ascending order. Then one thread per term adds
+// the term's blocks in ascending order, in double. Deterministic. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

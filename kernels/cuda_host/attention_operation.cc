@@ -31,7 +31,8 @@ struct Shape {
   int64_t queries = 0, keys = 0;
 };
 
-// A matrix of one number for each row and head, [rows, heads]; the kernels store it [heads, rows]. REQUIRES: dense.
+// Returns the kernels' view, [heads, rows], of a matrix with one number per row and head, [rows, heads]. REQUIRES:
+// dense.
 DeviceMatrix<float> ByHead(const Matrix& m) {
   HADAL_CHECK_EQ(m.stride, m.columns);
   return {m.data, m.rows};

@@ -50,7 +50,7 @@ void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>&
   write(places.keys, places.key_capacity, std::move(tiles.of_keys));
 }
 
-// The sentences of one side, and its padding rows as sentences of one tile each.
+// Returns the sentences of one side, followed by its padding rows as sentences of one tile each.
 std::vector<int32_t> WithPadding(const ConstTokens& offsets, int64_t rows) {
   std::vector<int32_t> list = List(offsets);
   if (list.empty()) return list;

@@ -1,4 +1,4 @@
-// Fills a micro-batch's block (kernels/device_batch.h): groups tokens, cuts sentences into tiles, copies the rest.
+// Fills a micro-batch's block (kernels/device_batch.h): groups tokens, divides sentences into tiles, copies the rest.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hadal::cuda {
 
-// `block`: BatchBytes(shape) bytes of host memory. REQUIRES: `shape` is ShapeOf(content). No work on the device.
+// `block`: BatchBytes(shape) bytes of host memory. REQUIRES: `shape` is ShapeOf(content). Does not use the device.
 void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block);
 
 }  // namespace hadal::cuda

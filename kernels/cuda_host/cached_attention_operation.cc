@@ -10,7 +10,7 @@
 namespace hadal::cuda {
 namespace {
 
-// Where the device finds the part of the index for rows [first, first + count).
+// Device addresses of the index and lengths of rows [first, first + count).
 struct IndexPlaces {
   DevicePointer<const int32_t> index, lengths;
   int64_t stride = 0;
@@ -33,8 +33,7 @@ void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_
 
 }  // namespace
 
-// Without places only the part of the index that is read goes to the device, for as many rows at a time as fit into
-// launch memory.
+// Without places, copies only the part of the index that is read, for as many rows at a time as fit into launch memory.
 void operation::CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   const int64_t rows = args.q.rows;

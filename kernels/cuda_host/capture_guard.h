@@ -1,6 +1,6 @@
-// Keeps other threads off a device's stream while it records (runtime/device.h). The capturing thread launches; all
-// others wait until the recording ends. Otherwise a copy by another thread (a checkpoint being written) would be
-// recorded, or spoil the recording.
+// Keeps other threads off a device's stream during a capture (runtime/device.h). The capturing thread launches; all
+// others wait until the capture ends. Otherwise another thread's copy (a checkpoint being written) would be recorded or
+// would invalidate the capture.
 //
 // Thread safety: the device's one thread calls Begin, End and active; any thread may call Outside.
 #pragma once
@@ -25,9 +25,9 @@ class CaptureGuard {
     thread_ = std::thread::id();
     mutex_.unlock();
   }
-  // Whether the calling thread is recording.
+  // Whether the calling thread is capturing.
   bool active() const { return thread_.load() == std::this_thread::get_id(); }
-  // Hold this lock around work that must not be recorded. Aborts on the thread that records.
+  // Returns a lock to hold during work that must not be recorded. Aborts on the capturing thread.
   [[nodiscard]] std::unique_lock<std::mutex> Outside() {
     HADAL_CHECK(!active());
     return std::unique_lock(mutex_);

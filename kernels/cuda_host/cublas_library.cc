@@ -16,7 +16,7 @@ absl::StatusOr<void*> OpenLibrary() {
   const std::string places[] = {name, absl::StrCat("/usr/local/cuda/lib64/", name)};
   std::string errors;
   for (const std::string& place : places) {
-    // Never closed: its static objects do not expect it.
+    // Never closed: its static objects do not support that.
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
     absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
   }

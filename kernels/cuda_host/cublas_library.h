@@ -1,4 +1,4 @@
-// The functions of cuBLASLt that hadal calls, found with dlopen, so that a program starts without CUDA's libraries.
+// The functions of cuBLASLt that hadal calls, loaded with dlopen, so that a program starts without CUDA's libraries.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -27,8 +27,8 @@ struct CublasLibrary {
   decltype(&cublasLtGetVersion) version;
 };
 
-// Opens the library from the loader's path or the toolkit's folder; it stays open to the end.
-// Errors: Unavailable where the library is not found or lacks a function.
+// Opens the library from the loader's path or the toolkit's folder; it is never closed. Errors: Unavailable if the
+// library is not found or lacks a function.
 absl::StatusOr<CublasLibrary> LoadCublasLibrary();
 
 }  // namespace hadal::cuda

@@ -14,13 +14,13 @@
 namespace hadal::cuda {
 namespace {
 
-// What a plan depends on.
+// The key of a plan.
 struct Shape {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false, bias = false, relu = false, writes_mask = false, reads_mask = false,
        sums = false, accumulate = false;
-  bool on_16_bytes = false;  // every matrix is; the strides tell the rest
+  bool on_16_bytes = false;  // of every matrix's address; the strides are given above
   Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
@@ -67,13 +67,13 @@ std::string TextOf(const Shape& s) {
   return absl::StrCat("product of [", s.m, ", ", s.k, "] and [", s.k, ", ", s.n,
                       "]: ", matrix("a", s.operands, s.a_transposed, s.a_stride), ", ",
                       matrix("b", s.operands, s.b_transposed, s.b_stride), ", ",
-                      matrix("c", s.result, false, s.c_stride), s.on_16_bytes ? "" : ", not on 16 bytes",
+                      matrix("c", s.result, false, s.c_stride), s.on_16_bytes ? "" : ", not 16-byte aligned",
                       s.bias ? ", bias" : "", s.relu ? ", ReLU" : "", s.writes_mask ? ", writes a mask" : "",
                       s.reads_mask ? ", reads a mask" : "", s.sums ? ", sums" : "",
                       s.accumulate ? ", accumulates" : "");
 }
 
-// cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so that its first operand is our second.
+// cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so its first operand is our second.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
@@ -93,18 +93,18 @@ class CublasMatmul : public Matmul {
 
  private:
   void Check(cublasStatus_t status, const Shape& shape) const;
-  // Call this before the library does something for the first time.
+  // Must be called before the library does something for the first time.
   void NoteNew() const {
     if (stream_.firsts != nullptr) stream_.firsts->NoteNew();
   }
   Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
-  // Whether the epilogue makes cuBLASLt compute the product in a slower way than alone.
+  // Whether the epilogue makes cuBLASLt compute the product in a slower way than without it.
   bool CostsItsSpeed(const Shape& shape, const Plan& plan);
   int32_t ConfigOf(cublasLtMatmulAlgoConfigAttributes_t attribute, const Shape& shape, const Plan& plan) const;
-  // Sets the pointers of a bias or its gradient, and of a mask; a pointer is ignored where the shape has none.
+  // Sets the pointers of a bias or its gradient, and of a mask; ignores a pointer that the shape does not have.
   void SetPlaces(const Plan& plan, const Shape& shape, const void* bias, const void* mask) const;
-  // NOT_SUPPORTED where there is no algorithm.
+  // Returns NOT_SUPPORTED if there is no algorithm.
   cublasStatus_t ChooseAlgorithm(const Shape& shape, Plan& plan) const;
 
   const CublasLibrary library_;
@@ -137,7 +137,7 @@ cublasLtEpilogue_t EpilogueOf(const Shape& shape) {
   return shape.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-// Products that cuBLASLt may compute wrongly, whatever it offers: NVIDIA's own nvmath refuses both gradients for
+// Products that cuBLASLt may compute wrongly although it offers them: NVIDIA's own nvmath refuses both gradients for
 // products of a single term, and a sum for a single column has been reported to fault.
 bool IsKnownNotToWork(const Shape& shape) {
   return ((shape.reads_mask || shape.sums) && shape.k == 1) || (shape.sums && shape.m == 1);
@@ -188,7 +188,7 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   if (shape.writes_mask || shape.reads_mask) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8 * ReluMaskBytes(1, shape.n));  // in elements, which are bits
   }
-  // [columns of a row as it is stored, rows as they are stored]
+  // [columns of a stored row, stored rows]
   const auto layout = [&](cublasLtMatrixLayout_t* to, Storage storage, int64_t columns, int64_t rows, int64_t stride) {
     check(library_.create_layout(to, TypeOf(storage), columns, rows, stride));
   };
@@ -202,7 +202,7 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   SetPlaces(plan, shape, somewhere, somewhere);
   const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
   plan.offered = status == CUBLAS_STATUS_SUCCESS && !CostsItsSpeed(shape, plan);
-  // If it lacks an epilogue, it may call the request invalid.
+  // cuBLASLt may return either error if it lacks the epilogue.
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);
   return plan;
@@ -215,7 +215,7 @@ cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) con
     Check(library_.set_preference(preference, attribute, &value, sizeof(value)), shape);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kMatmulWorkspaceBytes));
-  // Otherwise the parts of a sum over k that several blocks share would be added in the result's type.
+  // Otherwise the parts of a sum over k that several blocks compute would be added in the result's type.
   if (shape.result != Storage::kFloat32) {
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
@@ -270,7 +270,7 @@ absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, vo
   HADAL_ASSIGN_OR_RETURN(const CublasLibrary library, LoadCublasLibrary());
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = library.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
-    return absl::UnavailableError(absl::StrCat("cuBLASLt does not start: ", library.status_string(status)));
+    return absl::UnavailableError(absl::StrCat("cannot start cuBLASLt: ", library.status_string(status)));
   }
   return std::make_unique<CublasMatmul>(library, handle, stream, workspace, major, tf32);
 }

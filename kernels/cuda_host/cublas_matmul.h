@@ -1,20 +1,20 @@
 // Products by cuBLASLt. The library is opened with dlopen together with the first GPU, so that a program starts without
 // CUDA's libraries.
 //
-// A plan (algorithm and descriptors) is made once for each shape: cuBLASLt's first choice for shape, strides,
-// alignment, epilogue and kMatmulWorkspaceBytes of workspace. So it is a function of (shape, types, device, library).
-// cuBLASLt also looks at the alignment of the pointers to a bias and a mask. A plan is therefore requested with
-// pointers on exactly 16 bytes, not with those of the first caller.
-// Epilogues: cuBLASLt's RELU_AUX_BIAS, DRELU, BGRADB and their parts, where it has an algorithm. It stores a bias and a
-// bias's gradient in D's type. So a bias's gradient is computed with the weight's gradient, whose D is fp32 (BGRADB,
-// over dy; Transformer Engine does the same), not with dReLU's product (DRELU_BGRAD), whose D is bf16.
-// Speed: from compute capability 9 on tensor cores have instructions of their own. Where kernels with these lack an
-// epilogue, cuBLASLt uses the slower kernels of 8.x. So there a mask or a sum is offered only if its algorithm has the
-// same CUBLASLT_ALGO_CONFIG_ID as the product without epilogue. (cuBLASLt 13.0 names kernels with DRELU and BGRADB in
-// bf16 for 8.0 and 10.0, none for 9.0; not measured.) On every GPU it is not offered either where the product alone
+// A plan (algorithm and descriptors) is made once per shape: cuBLASLt's first choice for shape, strides, alignment,
+// epilogue and kMatmulWorkspaceBytes of workspace. It is a function of (shape, types, device, library). cuBLASLt also
+// considers the alignment of the pointers to a bias and a mask; a plan is therefore requested with pointers aligned to
+// exactly 16 bytes, not with those of the first caller.
+// Epilogues: cuBLASLt's RELU_AUX_BIAS, DRELU, BGRADB and their parts, if it has an algorithm. It stores a bias and a
+// bias's gradient in D's type. A bias's gradient is therefore computed with the weight's gradient, whose D is fp32
+// (BGRADB, over dy; Transformer Engine does the same), not with dReLU's product (DRELU_BGRAD), whose D is bf16.
+// Speed: from compute capability 9 on tensor cores have their own instructions. If kernels with these lack an epilogue,
+// cuBLASLt uses the slower kernels of 8.x; a mask or a sum is then offered only if its algorithm has the same
+// CUBLASLT_ALGO_CONFIG_ID as the product without epilogue. (cuBLASLt 13.0 names kernels with DRELU and BGRADB in bf16
+// for 8.0 and 10.0, none for 9.0; not measured.) On every GPU an epilogue is also not offered if the product alone
 // would split its sum over k among several blocks and the epilogue's algorithm does not: a weight's gradient has few
 // tiles and a long sum, and without the split most multiprocessors would idle.
-// Threads: one. After the start the library's errors abort with its message.
+// Threads: one. After Make… succeeds, the library's errors abort with its message.
 #pragma once
 
 #include <memory>
@@ -28,8 +28,8 @@ namespace hadal::cuda {
 
 inline constexpr int64_t kMatmulWorkspaceBytes = 32 << 20;
 
-// `workspace`: kMatmulWorkspaceBytes on the current CUDA device that no other stream's products use; `major`: the
-// device's compute capability. Errors: Unavailable where the library is not found.
+// `workspace`: kMatmulWorkspaceBytes on the current CUDA device, not used by other streams' products; `major`: the
+// device's compute capability. Errors: Unavailable if the library is not found.
 absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32);
 
 }  // namespace hadal::cuda

@@ -43,7 +43,7 @@ class CudaGraph : public DeviceGraph {
 
   int64_t launches() const override { return launches_; }
   cudaGraphExec_t graph() const { return graph_; }
-  // Whether it has been launched before; marks it as launched.
+  // Returns whether it has been launched before, and marks it as launched.
   bool BeginLaunch() { return std::exchange(launched_, true); }
 
  private:
@@ -86,14 +86,14 @@ class CudaDevice : public LaunchDevice {
 
  private:
   explicit CudaDevice(int index) : index_(index) {}
-  // Does short and long copies of each kind once, so that what the driver sets up for its first copies (it stages
-  // memory that is not pinned) exists before transfers.
+  // Does short and long copies of each kind once, so that the driver's set-up for its first copies (it stages memory
+  // that is not pinned) is done before transfers.
   void CopyOnce();
 
   const int index_;
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
-  std::byte* workspace_ = nullptr;  // of products
+  std::byte* workspace_ = nullptr;  // for products
   CaptureGuard capture_;
   int64_t launches_ = 0, launches_before_capture_ = 0;
   std::unique_ptr<Matmul> matmul_;
@@ -102,7 +102,7 @@ class CudaDevice : public LaunchDevice {
   const std::unique_ptr<Profiler> profiler_ = MakeNvtxProfiler();
 };
 
-// The driver's number of a GPU, or of a part of one.
+// Returns the driver's identifier of a GPU, or of a part of one.
 std::string IdentityOf(const cudaDeviceProp& properties) {
   return absl::StrCat("GPU-",
                       absl::BytesToHexString(absl::string_view(properties.uuid.bytes, sizeof(properties.uuid.bytes))));
@@ -178,7 +178,7 @@ absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
   Standstill();
   void* memory = nullptr;
   if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
-    cudaGetLastError();  // the next launch must not find it
+    cudaGetLastError();  // clears the error for the next launch
     return absl::ResourceExhaustedError(cudaGetErrorString(error));
   }
   Clear(memory, bytes);
@@ -245,7 +245,7 @@ bool CudaDevice::Idle() {
   HADAL_CHECK(!capturing());
   const cudaError_t state = cudaStreamQuery(stream_);
   if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // the next launch must not find it
+    cudaGetLastError();  // clears the error for the next launch
     return false;
   }
   Check(state, "kernels");
@@ -267,7 +267,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
   const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
   cudaGraphExec_t graph = nullptr;
   cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
-  // allocates the graph's memory now, not at its launch
+  // allocates the graph's memory now, not at its first launch
   if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);
   Check(cudaGraphDestroy(recorded), "destroying a recording");
   if (error == cudaErrorMemoryAllocation) {
@@ -286,7 +286,7 @@ void CudaDevice::Launch(DeviceGraph& graph) {
   Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
 }
 
-// The number of the GPU to take, among those that the process sees.
+// Returns the number of the GPU to open, among those visible to the process.
 absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   int driver = 0, devices = 0;
   if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) {
@@ -330,7 +330,7 @@ absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options) {
   Check(cudaDriverGetVersion(&facts.driver), "the driver's version");
   size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) == cudaSuccess) facts.free_bytes = static_cast<int64_t>(free);
-  cudaGetLastError();  // the next launch must not find it
+  cudaGetLastError();  // clears the error for the next launch
   if (const absl::StatusOr<CublasLibrary> products = LoadCublasLibrary(); products.ok()) {
     facts.cublas = static_cast<int>(products->version());
   }

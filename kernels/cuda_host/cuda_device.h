@@ -10,17 +10,17 @@
 namespace hadal::cuda {
 
 struct CudaDeviceOptions {
-  int local_rank = 0;  // the process's number on its host; visible_device.h says which GPU that is
+  int local_rank = 0;  // the process's index on its host; visible_device.h maps it to a GPU
   bool tf32 = false;   // products in tf32: ten bits of mantissa, several times faster
 };
 
-// Errors: NotFound where there is no driver or no GPU, or where the build has no CUDA. Unavailable, with what to try,
-// for a GPU that cannot be used: a driver older than this CUDA, compute capability below 8.0, no cuBLASLt.
+// Opens the GPU. Errors: NotFound if there is no driver or no GPU, or if the build has no CUDA. Unavailable, with a
+// remedy, for a GPU that cannot be used: a driver older than this CUDA, compute capability below 8.0, no cuBLASLt.
 // ResourceExhausted. Blocking: a second or two.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options);
 
-// Facts about the GPU that OpenCudaDevice would take, or refuse as too old.
-// Errors: those of OpenCudaDevice that come before a GPU is chosen. Blocking.
+// Returns facts about the GPU that OpenCudaDevice would open, or refuse as too old. Errors: those of OpenCudaDevice
+// before it chooses a GPU. Blocking.
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 
 }  // namespace hadal::cuda

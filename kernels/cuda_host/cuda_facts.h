@@ -1,4 +1,4 @@
-// Facts about a GPU, to compare with those of other ranks (hadal doctor). 0 or empty: not known.
+// Facts about a GPU, to compare with those of other ranks (hadal doctor). 0 or empty: unknown.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace hadal::cuda {
 struct CudaFacts {
   std::string model;         // "NVIDIA H200"
   std::string architecture;  // "sm_90"
-  std::string bus;           // its place on the host's PCI bus, "0000:19:00.0"; parts of one GPU share it
+  std::string bus;           // its address on the host's PCI bus, "0000:19:00.0"; parts of one GPU share it
   std::string identity;      // Device::Identity
-  int64_t memory_bytes = 0;  // all of it
+  int64_t memory_bytes = 0;  // total
   int64_t free_bytes = 0;
-  int driver = 0;   // the newest CUDA that the driver knows: 13020 is 13.2
+  int driver = 0;   // the newest CUDA that the driver supports: 13020 is 13.2
   int runtime = 0;  // the CUDA that the program was built with
   int cublas = 0;   // cuBLASLt: 130002 is 13.0.2; 0: it cannot be opened
 };

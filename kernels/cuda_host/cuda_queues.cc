@@ -16,7 +16,7 @@ void Check(cudaError_t error, const char* what) {
 }
 
 absl::Status Exhausted(cudaError_t error) {
-  cudaGetLastError();  // the next launch must not find it
+  cudaGetLastError();  // clears the error for the next launch
   return absl::ResourceExhaustedError(cudaGetErrorString(error));
 }
 
@@ -60,7 +60,7 @@ class CudaQueues final : public DeviceQueues {
   bool Reached(Event event) override {
     const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event));
     if (error == cudaErrorNotReady) {
-      cudaGetLastError();  // the next launch must not find it
+      cudaGetLastError();  // clears the error for the next launch
       return false;
     }
     Check(error, "a transfer");

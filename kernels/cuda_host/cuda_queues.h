@@ -9,8 +9,8 @@
 
 namespace hadal::cuda {
 
-// `main`: the device's stream, which outlives the queues. Queues are non-blocking streams of the highest priority, so
-// that a transfer's few blocks run before a kernel's many: a peer waits for the transfer.
+// `main`: the device's stream; must outlive the queues. Queues are non-blocking streams of the highest priority: a
+// transfer, for which a peer waits, has few blocks and should run before a kernel's many.
 // `standstill`: called before each call that may make the host wait for the device.
 std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, std::function<void()> standstill);
 

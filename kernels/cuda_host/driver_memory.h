@@ -1,9 +1,8 @@
-// What the driver and its libraries may take of a device's memory, outside of what hadal allocates (own_memory.h and
-// the arena). A run without a memory limit of its own leaves these allowances free; `hadal plan --device cuda` prints
-// them.
+// Device memory that the driver and its libraries may use, beside hadal's own allocations (own_memory.h and the arena).
+// A run without a configured memory limit leaves these amounts free; `hadal plan --device cuda` prints them.
 //
-// Not measured: no GPU has run this. The numbers follow from the libraries' sources and documentation. A run reports
-// when NCCL took more.
+// Not measured: no GPU has run this. The numbers follow from the libraries' sources and documentation. A run reports if
+// NCCL used more.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,15 @@
 namespace hadal::cuda {
 
 struct DriverMemory {
-  // Modules: cuBLASLt's kernels and ours, and stacks of kernels that spill. CUDA loads each kernel when it is first
-  // launched (CUDA_MODULE_LOADING=LAZY, the default since 12.2).
+  // Modules: kernels of cuBLASLt and hadal, and stacks of kernels that spill. CUDA loads each kernel at its first
+  // launch (CUDA_MODULE_LOADING=LAZY, the default since 12.2).
   static constexpr int64_t kModuleBytes = int64_t{1} << 30;
   // CUDA graphs of a rank. If they take more, recording stops when less than kModuleBytes is free.
   static constexpr int64_t kGraphBytes = int64_t{1} << 30;
-  // NCCL's kernels, once a rank.
+  // NCCL's kernels, once per rank.
   static constexpr int64_t kNcclBytes = int64_t{256} << 20;
-  // One link (runtime/comm/nccl_link.h): its four channels have a buffer for each protocol, 4 + 0.5 + 4.7 MiB, in
-  // pieces of 2 MiB, and descriptions of them.
+  // One link (runtime/comm/nccl_link.h): four channels with a buffer for each protocol, 4 + 0.5 + 4.7 MiB, in pieces of
+  // 2 MiB, and their descriptions.
   static constexpr int64_t kNcclLinkBytes = int64_t{48} << 20;
 
   static constexpr int64_t NcclBytes(int links) { return links > 0 ? kNcclBytes + links * kNcclLinkBytes : 0; }

@@ -7,7 +7,7 @@
 namespace hadal::cuda {
 namespace {
 
-// The position of each row in its sentence.
+// Returns the position of each row in its sentence.
 std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
   std::vector<int32_t> positions;
   for (int64_t n = 0; n + 1 < offsets.size; ++n) {

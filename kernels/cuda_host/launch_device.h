@@ -1,5 +1,5 @@
-// A device as launches need it: a stream, products, and memory for launches. CudaDevice is a GPU (cuda_device.h); tests
-// emulate one. The operations of DeviceKernels (operations.h) use nothing else of a device.
+// The parts of a device that launches need: a stream, products, and memory for launches. CudaDevice is a GPU
+// (cuda_device.h); tests emulate one. The operations of DeviceKernels (operations.h) use nothing else of a device.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,24 @@ namespace hadal::cuda {
 class LaunchDevice : public Device {
  public:
   StreamHandle handle() { return HandleOf(DeviceQueues::kMain); }
-  // The stream of a queue, or of the main order. REQUIRES: for a queue, not during a capture.
+  // The stream of a queue, or of the main queue. REQUIRES: not during a capture, except for the main queue.
   virtual StreamHandle HandleOf(DeviceQueues::Queue queue) = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;
 
-  // All products are launched through this function.
+  // Launches a product. All products are launched here.
   void Multiply(const MatmulArgs& args) {
     if (products_ != nullptr) products_->push_back(args);
     matmul().Multiply(args);
   }
-  // From now on also appends each product to `list` when it is launched or captured (not when its graph is launched).
-  // Null: stop.
+  // Appends every product that is launched or captured from now on to `list` (but not launches of a graph). Null:
+  // stops.
   void NoteProducts(std::vector<MatmulArgs>* list) { products_ = list; }
 
   void OnStandstill(std::function<void()> before) override { before_standstill_ = std::move(before); }
 
  protected:
-  // Call this before a driver call that may be a standstill (runtime/device.h).
+  // Must be called before a driver call that may be a standstill (runtime/device.h).
   virtual void Standstill() const {
     if (before_standstill_ && !capturing()) before_standstill_();
   }
@@ -47,12 +47,12 @@ class LaunchDevice : public Device {
   std::vector<MatmulArgs>* products_ = nullptr;
 };
 
-// REQUIRES: the stream's device is a LaunchDevice, as every device with the kernels of operations.h is.
+// REQUIRES: the stream's device is a LaunchDevice, as is every device with the kernels of operations.h.
 inline LaunchDevice& DeviceOf(const Stream& stream) {
-  HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and products serve one order
+  HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and products serve one queue
   return static_cast<LaunchDevice&>(*stream.device());
 }
-// For an operation without scratch, launch memory and products: it may be launched beside the main order.
+// For an operation without scratch, launch memory and products: it may be launched on another queue than the main one.
 inline StreamHandle HandleOf(const Stream& stream) {
   return static_cast<LaunchDevice&>(*stream.device()).HandleOf(stream.queue());
 }

@@ -39,7 +39,7 @@ LaunchMemory::~LaunchMemory() {
 
 const std::byte* LaunchMemory::PutBytes(const void* values, int64_t bytes) {
   if (bytes == 0) return nullptr;
-  HADAL_CHECK(!device_->capturing());  // the next launch of the graph would find other content here
+  HADAL_CHECK(!device_->capturing());  // the next launch of the graph would find other contents here
   HADAL_CHECK_LE(bytes, kHalfBytes);
   const uint32_t checksum = Crc32c(values, static_cast<size_t>(bytes));
   const auto [first, last] = entries_.equal_range(checksum);
@@ -48,7 +48,7 @@ const std::byte* LaunchMemory::PutBytes(const void* values, int64_t bytes) {
     if (size == bytes && std::memcmp(on_host_ + offset, values, bytes) == 0) return on_device_ + offset;
   }
   if (used_ + bytes > kHalfBytes) {
-    device_->Synchronize();  // nobody reads the other half any more, nor is it still being copied
+    device_->Synchronize();  // no launch reads the other half any more, and no copy to it is in progress
     half_ = 1 - half_;
     used_ = 0;
     entries_.clear();

@@ -1,14 +1,14 @@
 // Memory for launches: small host arrays that kernels read on the device, and scratch.
 //
-// Kernels read from device memory what changes from step to step. In training that is a micro-batch's block
-// (kernels/device_batch.h). Values without a place in it (Adam's scalars; kernels that tools and tests run alone) come
-// here.
-// Put copies values to the device and returns their address; values that it has copied recently are not copied again.
-// The memory has two halves: values go to the current half until it is full. Then Put waits for the stream and
-// continues with the other half, empty. So an address serves every launch that precedes the second change of halves.
+// Kernels read values that change between steps from device memory. In training they are in a micro-batch's block
+// (kernels/device_batch.h). Values without a place there (Adam's scalars; kernels that tools and tests run alone) use
+// this memory.
+// Put copies values to the device and returns their address; values copied recently are not copied again. The memory
+// has two halves. When the current half is full, Put waits for the stream and continues with the other half, emptied.
+// An address is therefore valid for every launch that precedes the second change of halves.
 // Scratch passes data between the launches of one operation; the next operation may overwrite it. Graphs may use
-// scratch, because its address is fixed and all operations run in one order. They may not use Put: it aborts during a
-// capture.
+// scratch, because its address is fixed and all operations run on one queue. They must not use Put, which aborts during
+// a capture.
 // Threads: one.
 #pragma once
 
@@ -32,7 +32,7 @@ class LaunchMemory {
   LaunchMemory(LaunchMemory&& other) noexcept;
   ~LaunchMemory();
 
-  // `count` values on the device. REQUIRES: at most kHalfBytes of them in one operation. Null if `count` is 0.
+  // Returns `count` values on the device; null if `count` is 0. REQUIRES: at most kHalfBytes in one operation.
   template <typename T>
   DevicePointer<const T> Put(const T* values, int64_t count) {
     return {reinterpret_cast<const T*>(PutBytes(values, count * static_cast<int64_t>(sizeof(T))))};
@@ -53,7 +53,7 @@ class LaunchMemory {
   Device* device_;
   std::byte *on_device_ = nullptr, *on_host_ = nullptr, *scratch_ = nullptr;
   int64_t half_ = 0, used_ = 0;
-  std::unordered_multimap<uint32_t, Entry> entries_;  // of the current half, by checksum of their values
+  std::unordered_multimap<uint32_t, Entry> entries_;  // of the current half, by checksum
 };
 
 }  // namespace hadal::cuda

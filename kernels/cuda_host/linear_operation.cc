@@ -5,7 +5,7 @@
 namespace hadal::cuda {
 namespace {
 
-// The bias at a place where products may read it: its own, or a copy in scratch. The stream's order keeps the copy
+// Returns the bias at an address that products may read: its own, or a copy in scratch, which the stream's order keeps
 // until the product has run.
 ConstAnyVector BiasForProduct(ConstAnyVector bias, LaunchDevice& device) {
   if (OnMatmulBoundary(bias.data)) return bias;
@@ -16,7 +16,7 @@ ConstAnyVector BiasForProduct(ConstAnyVector bias, LaunchDevice& device) {
   return bias;
 }
 
-// Bias and ReLU after a product that could not include them.
+// Adds bias and ReLU after a product that could not include them.
 void AddBias(LaunchDevice& device, const ConstAnyVector& bias, bool relu, const AnyMatrix& y) {
   WithElement(y.storage, [&]<typename T>(T) {
     BiasRows<T>(device.handle(),
@@ -42,7 +42,7 @@ bool operation::HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& arg
   LaunchDevice& device = DeviceOf(stream);
   const int64_t in = args.hidden_weight.columns, hidden = args.hidden_weight.rows, out = args.contraction_weight.rows;
   const Storage storage = args.hidden_weight.storage;
-  // Dense and on 16 bytes, like the products' arguments later; nobody dereferences it.
+  // Dense and 16-byte aligned, like the products' arguments later; never dereferenced.
   std::byte* const place = device.launch_memory().scratch();
   MatmulArgs forward{.m = args.rows,
                      .n = hidden,

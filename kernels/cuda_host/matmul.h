@@ -1,17 +1,16 @@
-// Products of matrices on a device, as an interface: cuBLASLt on a GPU (cublas_matmul.h), plain loops in tests.
+// Interface for products of matrices on a device: cuBLASLt on a GPU (cublas_matmul.h), plain loops in tests.
 //
 //   C[m, n] (+)= A[m, k] · B[k, n]                all row-major; with these epilogues, each optional:
 //     bias, relu     C = relu(C + bias)
-//     written_mask   also writes which elements relu let pass: one bit an element, in the implementation's own order
-//     read_mask      C = 0 where such a mask says that relu let nothing pass: relu's gradient
-//     a_sums         also Σ_k A[·, k]: where A is a gradient over rows (transposed), its bias's gradient
+//     written_mask   also writes which elements relu passes: one bit each, in the implementation's own order
+//     read_mask      C = 0 where such a mask says that relu passed nothing: relu's gradient
+//     a_sums         also Σ_k A[·, k]: the bias's gradient if A is a gradient over rows (transposed)
 //
 // An operand may be stored transposed: A as [k, m], B as [n, k]. Strides are those of the stored matrix.
 // Storage: A and B are both fp32 or both bf16; C is fp32 or has their type; the bias has C's type; a_sums are fp32
 // (cuBLASLt stores them as C).
-// Numerics: sums in fp32, rounded once to C's type. Products of fp32 are in fp32 or, if the implementation so chooses,
-// tf32. The order of a sum is a function of (shape, strides, types, device, library): the same bits every time.
-// Asynchronous.
+// Numerics: sums in fp32, rounded once to C's type. Products of fp32 are in fp32 or, if the implementation chooses so,
+// tf32. The order of a sum is a function of (shape, strides, types, device, library): deterministic. Asynchronous.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +20,8 @@
 
 namespace hadal::cuda {
 
-// Vectors and masks of an epilogue must lie on 16 bytes. cuBLASLt's preferences name an alignment for each matrix and
-// none for a bias, and some of its kernels read 16 bytes of a bias at once.
+// Vectors and masks of an epilogue must be 16-byte aligned. cuBLASLt's preferences have an alignment for each matrix
+// but none for a bias, and some of its kernels read 16 bytes of a bias at once.
 inline bool OnMatmulBoundary(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
 
 struct MatmulArgs {
@@ -34,7 +33,7 @@ struct MatmulArgs {
   ConstAnyVector bias;                   // [n], or empty
   bool relu = false;                     // max(0, ·) after the bias; a NaN may become 0
   std::byte* written_mask = nullptr;     // [ReluMaskBytes(m, n)] (=), or null.  REQUIRES: relu
-  const std::byte* read_mask = nullptr;  // mask that a product of m × n wrote, or null. REQUIRES: no bias, no relu
+  const std::byte* read_mask = nullptr;  // from a product of m × n, or null. REQUIRES: no bias, no relu
   Vector a_sums;            // [m] (=), or empty. REQUIRES: no other epilogue (accumulate is allowed); C fp32
   bool accumulate = false;  // REQUIRES: no bias, relu or mask
   AnyMatrix c;              // [m, n]
@@ -44,7 +43,7 @@ struct MatmulArgs {
   bool HasEpilogue() const { return FinishesC() || !a_sums.empty(); }
 };
 
-// Aborts where the arguments break the rules above.
+// Aborts if the arguments break the rules above.
 inline void CheckArgs(const MatmulArgs& args) {
   HADAL_CHECK(args.m >= 1 && args.n >= 1 && args.k >= 1);
   HADAL_CHECK(args.a.storage == args.b.storage);
@@ -62,8 +61,8 @@ class Matmul {
  public:
   virtual ~Matmul() = default;
   // Whether this product exists and, as far as the implementation can tell, its epilogue is worth using. Always true
-  // without an epilogue. A function of (shape, strides, types, which matrices lie on 16 bytes, device, library) alone,
-  // never of what ran before. Follows no pointer of the arguments.
+  // without an epilogue. A function of (shape, strides, types, which matrices are 16-byte aligned, device, library)
+  // alone, never of earlier calls. Does not dereference the arguments' pointers.
   virtual bool Offers(const MatmulArgs& args) = 0;
   // REQUIRES: Offers(args).
   virtual void Multiply(const MatmulArgs& args) = 0;

@@ -1,5 +1,5 @@
-// NVTX ranges, which Nsight Systems and other tools of NVIDIA show with the kernels. Header-only, from the CUDA
-// toolkit; a tool attaches itself when the process starts.
+// NVTX ranges, which Nsight Systems and other NVIDIA tools show with the kernels. Header-only, from the CUDA toolkit; a
+// tool attaches when the process starts.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hadal::cuda {
 
-// Null if no tool is attached.
+// Returns null if no tool is attached.
 std::unique_ptr<Profiler> MakeNvtxProfiler();
 
 }  // namespace hadal::cuda

@@ -1,5 +1,5 @@
-// The functions of the table in operations.cc, one file an operation (<op>_operation.cc). Each takes the arguments of
-// kernels/<op>.h, which the dispatcher there has checked, and launches. Asynchronous, except SumsOfSquares.
+// The functions of the table in operations.cc, one file per operation (<op>_operation.cc). Each takes the arguments of
+// kernels/<op>.h, checked by the dispatcher there, and launches. Asynchronous, except SumsOfSquares.
 #pragma once
 
 #include "kernels/device_kernels.h"

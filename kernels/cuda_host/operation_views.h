@@ -1,4 +1,4 @@
-// Turns views of the host into views of a kernel; shared by the operations of operations.h.
+// Converts views in the operations' arguments to views for kernels; shared by the operations of operations.h.
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -20,7 +20,7 @@ DeviceMatrix<const T> ViewOf(const ConstAnyMatrix& m) {
   return {m.of<T>().data, m.stride};
 }
 
-// Calls body(T()) with the T of `storage`.
+// Calls body(T()) with the element type of `storage`.
 template <typename Body>
 void WithElement(Storage storage, Body&& body) {
   if (storage == Storage::kFloat32) return body(float());
@@ -33,7 +33,7 @@ inline DeviceDropout ViewOf(const Dropout& dropout, LaunchDevice& device) {
   return MakeDeviceDropout(dropout, device.launch_memory().Put(PositionOf(dropout)));
 }
 
-// residual_norm's branch gain as its kernels take it: its place if it has one, else in launch memory. Null is 1.
+// Returns residual_norm's branch gain as its kernels read it: its place if it has one, else launch memory. Null: 1.
 template <typename Args>
 DevicePointer<const float> BranchGainOf(const Args& args, LaunchDevice& device) {
   if (args.branch_gain_place != nullptr) return args.branch_gain_place;

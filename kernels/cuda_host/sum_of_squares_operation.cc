@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t kSlicesAtATime = 1024;
 
-// The slices of one launch: as many as kSlicesAtATime and the room in scratch allow.
+// The slices of one launch: as many as kSlicesAtATime and the size of scratch allow.
 struct Run {
   std::array<SquaresRange, kSlicesAtATime> ranges;
-  const float* x = nullptr;  // the ranges begin here or after it
+  const float* x = nullptr;  // the lowest address of the ranges
   int64_t slices = 0, longest = 0;
 
   int64_t ScratchBytes() const {

@@ -21,7 +21,7 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-// Between fork and exec: only what a signal handler may call.
+// Runs between fork and exec: only async-signal-safe calls.
 [[noreturn]] void BecomeChild(char* const* words, int log, int null, pid_t parent) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGUSR1);

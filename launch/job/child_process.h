@@ -1,7 +1,7 @@
-// ChildProcess runs a command with its output in a file, and reports its exit code and CPU time.
+// Runs a command with its output in a file; returns its exit code and CPU time.
 //
-// The child runs in a session of its own, so a terminal's Ctrl-C reaches only the parent, which then asks the child to
-// stop. If the parent dies, the child gets SIGUSR1: a training run saves and ends.
+// The child runs in its own session, so a terminal's Ctrl-C reaches only the parent, which then asks the child to stop.
+// If the parent dies, the child gets SIGUSR1: a training run saves and ends.
 // Threads: one at a time.
 #pragma once
 
@@ -23,14 +23,14 @@ struct ChildEnd {
 
 class ChildProcess {
  public:
-  // Looks up the first word of `command` in PATH; appends standard output and error to `log`.
+  // Searches PATH for the first word of `command`; appends standard output and error to `log`.
   // Errors: the log cannot be opened; no process can be created. A command that cannot be run ends with exit code 2.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command, const std::string& log);
   ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
-  // Kills the child (SIGKILL) if it still runs.
+  // Kills the child (SIGKILL) if it is still running.
   ~ChildProcess();
 
-  // Returns the child's end once; nullopt while it runs and afterwards. Does not block.
+  // Returns the child's end, once; nullopt before and after that. Does not block.
   std::optional<ChildEnd> Poll();
   // Sends SIGUSR1. REQUIRES: Poll() has not returned the end.
   void AskToStop();

@@ -20,7 +20,7 @@ absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const 
   return CheckDeviceSupport(stored, device.kernels());
 }
 
-// The CPU instead of a GPU, for a run of this precision.
+// Chooses the CPU instead of a GPU, for a run of this precision.
 absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::string& why) {
   if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return ChosenDevice();
   const char* word = precision == TrainingPrecision::kBf16 ? "bf16" : "tf32";
@@ -28,7 +28,7 @@ absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::s
                                                  "; a CPU trains in fp32: set it to \"auto\" or \"fp32\""));
 }
 
-// What keeps the first rank that cannot use a GPU from it. Blocking: all ranks call it together.
+// Returns why the first rank that cannot use a GPU cannot. Blocking: all ranks must call it.
 absl::StatusOr<std::string> WhyNoGpu(const absl::Status& mine, Collectives& collectives) {
   const std::string why = mine.ok() ? "" : absl::StrCat("(host ", HostName(), "): ", mine.message());
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, collectives.AllGather(why, "choosing a device"));
@@ -56,7 +56,7 @@ std::string UnlikeDevices(std::span<const std::string> names) {
 void AddDeviceFlags(Command command, DeviceRequest& request) {
   command
       .AddOption("--device", request.kind,
-                 "Where to compute: auto (a GPU where there is one and it has the model's method), cpu or cuda")
+                 "Where to compute: auto (a GPU if there is one that supports the model), cpu or cuda")
       .OneOf({"auto", "cpu", "cuda"})
       .ShowDefault();
 }
@@ -84,7 +84,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
                          "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or "
                          "give --device cpu to leave every GPU idle."));
       }
-      // What a machine without any GPU need not be told, a rank that has none beside others that have must.
+      // No notice on machines without any GPU, but one for a rank without a GPU among others that have one.
       HADAL_ASSIGN_OR_RETURN(const bool some, collectives.AnyRank(!absl::IsNotFound(status), "choosing a device"));
       HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));
       if (some && world.rank() == 0) {

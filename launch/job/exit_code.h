@@ -1,4 +1,4 @@
-// The process's exit codes, one place: README.md has the table for people.
+// The process's exit codes. README.md has the table for users.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,14 +9,14 @@ enum ExitCode : int {
   kExitDone = 0,
   kExitError = 1,
   kExitUsage = 2,       // bad config or command line
-  kExitCheckpoint = 3,  // checkpoint corrupt and no fallback; a corpus that is damaged
+  kExitCheckpoint = 3,  // checkpoint damaged and no fallback; corpus damaged
   kExitDiverged = 4,    // not finite
   kExitHang = 5,        // a wait's deadline passed
   kExitPeerLost = 6,
-  kExitRequeue = 85,  // saved on a signal: start me again
+  kExitRequeue = 85,  // saved on a signal; to be requeued
 };
 
-// The code that a status ends the process with.
+// Returns the exit code for a status.
 inline int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:

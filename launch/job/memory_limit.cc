@@ -11,7 +11,7 @@ namespace hadal {
 namespace {
 
 struct SharedDevice {
-  int64_t free_bytes = MemoryFacts::kUnknown;  // the least that a rank has seen
+  int64_t free_bytes = MemoryFacts::kUnknown;  // the smallest value that its ranks report
   int ranks = 0;
 };
 
@@ -48,7 +48,7 @@ std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_byt
     return absl::StrFormat(
         "%s has %d MiB free for %d rank(s), and of each rank's share %d MiB are left to the driver, CUDA graphs and "
         "NCCL: nothing remains. Start fewer ranks on it, set pipeline.graphs = \"off\", or "
-        "pipeline.memory_limit_bytes to what a rank may take all the same",
+        "pipeline.memory_limit_bytes to the bytes that a rank may use nevertheless",
         identity, device.free_bytes >> 20, device.ranks, driver_bytes >> 20);
   }
   return "";

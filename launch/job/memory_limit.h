@@ -1,10 +1,10 @@
-// A rank's memory limit where the config sets none: its share of what its GPU or host has free.
+// A rank's memory limit if the config sets none: its share of the free memory of its GPU or host.
 //
 //   CPU   free bytes of the host / ranks on it
 //   GPU   free bytes of the device / ranks that share it, less what the driver, CUDA graphs and NCCL may take
 //         (kernels/cuda_host/driver_memory.h), plus what the rank itself has already allocated there (own_memory.h)
-// LimitedBytes (pipeline/engine/memory_fit.h) says what counts against the limit. All ranks use the smallest of their
-// limits, so that all choose the same layout.
+// LimitedBytes (pipeline/engine/memory_fit.h) defines what counts against the limit. All ranks use the smallest of
+// their limits, so that all choose the same layout.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hadal {
 
-// What a rank contributes, once every rank has opened its device.
+// One rank's facts, after every rank has opened its device.
 struct MemoryFacts {
   static constexpr int64_t kUnknown = int64_t{1} << 62;
 
@@ -22,14 +22,14 @@ struct MemoryFacts {
   int ranks_on_host = 1;
 };
 
-// `driver_bytes`: DriverBytes of the plan (pipeline/engine/memory_fit.h), what a rank must leave free on its device.
+// `driver_bytes`: DriverBytes of the plan (pipeline/engine/memory_fit.h), which a rank must leave free on its device.
 // Returns at least 1, because 0 means no limit.
 int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
-// A message for the user if such a limit leaves a GPU's ranks nothing; else "".
+// Returns a notice for the user if the limit leaves nothing for a GPU's ranks; else "".
 std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
-// A message for the user if NCCL took more of a rank's device than was left for it; else "".
+// Returns a notice for the user if NCCL allocated more on a rank's device than was left for it; else "".
 std::string NcclTookMore(int64_t took_bytes, int links, int rank);
 
 }  // namespace hadal

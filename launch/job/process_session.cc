@@ -19,8 +19,8 @@ namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(10);
 
-// Session of a process, or -1 where nothing of it is left. /proc/PID/stat is "pid (name) state ppid pgrp session …",
-// with the number of threads as the 20th word; the name may hold anything but its last ')'.
+// Returns the session of a process, or -1 if the process has ended. /proc/PID/stat is "pid (name) state ppid pgrp
+// session …", with the number of threads as the 20th word; the name may contain anything but its last ')'.
 pid_t SessionOf(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::stringstream text;
@@ -36,11 +36,11 @@ pid_t SessionOf(const std::string& pid) {
   constexpr int kBetween = 13;
   for (int i = 0; i < kBetween; ++i) fields >> skipped;
   fields >> threads;
-  // A zombie has given everything back, but for one whose other threads are still ending.
+  // A zombie has released everything, unless other threads of it are still ending.
   return state == "Z" && threads <= 1 ? -1 : session;
 }
 
-// The session's processes, the leader apart.
+// Returns the session's processes, except the leader.
 std::vector<pid_t> Members(pid_t leader) {
   std::vector<pid_t> members;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory("/proc");
@@ -58,7 +58,7 @@ SessionEnd EndSession(pid_t leader, absl::Duration patience) {
   const Stopwatch watch;
   std::set<pid_t> killed;
   while (true) {
-    // Looked for each time: one of them may have started another before it was killed.
+    // Searched each time: a process may have started another before it was killed.
     const std::vector<pid_t> members = Members(leader);
     for (const pid_t pid : members) {
       if (kill(pid, SIGKILL) == 0) killed.insert(pid);

@@ -15,14 +15,14 @@
 namespace hadal {
 namespace {
 
-// Globals, since a signal handler can reach nothing else. Any thread may run the handler.
+// Globals, because a signal handler can access nothing else. Any thread may run the handler.
 std::atomic<bool> stop_signalled = false;
-std::atomic<bool> stop_ordered = false;                 // by INT or TERM, the second of which insists
-static_assert(std::atomic<bool>::is_always_lock_free);  // what a handler may touch
+std::atomic<bool> stop_ordered = false;                 // by INT or TERM; the second one ends the process
+static_assert(std::atomic<bool>::is_always_lock_free);  // required in a signal handler
 
-// Around the file's name.
+// Printed before and after the file's name.
 constexpr const char* kLostPage[] = {"hadal: ",
-                                     ": a part of the file is gone while it is in use: somebody has made it shorter, "
+                                     ": a part of the file is gone while it is in use: it was truncated, "
                                      "or its disk fails; restore it from a copy, or run hadal prepare again\n"};
 
 void OnSignal(int signal) {
@@ -36,7 +36,7 @@ void OnSignal(int signal) {
 
 void OnLostPage(int signal, siginfo_t* info, void* /*context*/) {
   const char* const path = MappedPathAt(info->si_addr);
-  if (path == nullptr) {  // no file's: as if there were no handler
+  if (path == nullptr) {  // not a mapped file: as without a handler
     std::signal(signal, SIG_DFL);
     std::raise(signal);
     return;

@@ -10,7 +10,7 @@ namespace hadal {
 void OpenStandardStreams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
-    // The lowest free number is this one: those below are open.
+    // open returns the lowest free number, which is `stream`: those below are open.
     if (open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY) != stream) return;
   }
 }

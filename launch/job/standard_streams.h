@@ -3,11 +3,11 @@
 
 namespace hadal {
 
-// Opens closed standard streams on /dev/null, for a process started with `>&-`: otherwise the next file opened would
-// get the number, and printed text would go into it. Call first in main.
+// Opens closed standard streams on /dev/null, for a process started with `>&-`: otherwise the next opened file would
+// get their number and receive printed text. Must be called first in main.
 void OpenStandardStreams();
 
-// Flushes standard output and returns whether all that was written has arrived; a full disk shows here at the latest.
+// Flushes standard output; returns false if output was lost, for example on a full disk.
 bool StandardOutputIsWhole();
 
 }  // namespace hadal

@@ -13,7 +13,7 @@ StartDeadline::StartDeadline(std::string who, absl::Duration patience) : who_(st
   try {
     thread_ = std::thread([this] { Watch(); });
   } catch (const std::system_error&) {
-    // MPI needs threads too: it will say what is wrong.
+    // MPI needs threads, too, and will report the error.
   }
 }
 

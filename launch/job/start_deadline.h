@@ -1,9 +1,9 @@
-// StartDeadline ends this process where the ranks do not find each other in time.
+// Ends this process if the ranks do not find each other in time.
 //
-// MPI_Init and the first calls behind it wait for every rank, without a deadline: where one is stopped, hangs on a file
-// server, or its host is gone, the others would wait for ever. Nothing can be saved by then, and MPI cannot be asked
-// who is missing; so a process that waits too long says so and exits, and its launcher ends the job.
-// Threads: one of its own, which makes no MPI call. Limitation: where no thread can be had, there is no deadline.
+// MPI_Init and the first calls after it wait for every rank without a deadline, forever if a rank is stopped, hangs on
+// a file server, or its host is gone. Nothing can be saved then, and MPI cannot name the missing ranks; so a process
+// that waits too long prints a message and exits, and its launcher ends the job.
+// Threads: one of its own, which makes no MPI call. Limitation: no deadline if the thread cannot be created.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ namespace hadal {
 
 class StartDeadline {
  public:
-  // Unless the object is gone after `patience`, prints a message to stderr and exits with kExitHang. `who`: this
+  // Prints a message to stderr and exits with kExitHang if the object still exists after `patience`. `who`: this
   // process, for the message.
   StartDeadline(std::string who, absl::Duration patience);
   ~StartDeadline();

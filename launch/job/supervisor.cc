@@ -26,11 +26,11 @@
 namespace hadal {
 namespace {
 
-constexpr int kSignalExit = 128;  // a shell's and mpirun's code for "ended by signal n" is 128 + n
-// How long killed left-overs may take to end: a few seconds where much memory is given back.
+constexpr int kSignalExit = 128;  // exit code of a shell and of mpirun for "ended by signal n": 128 + n
+// Timeout for the end of killed processes: a few seconds if they release much memory.
 constexpr absl::Duration kLeftOversPatience = absl::Seconds(30);
 
-// The value of `option` among the words of a command, in either spelling.
+// Returns the value of `option` among the words of a command, in either spelling.
 std::optional<std::string> OptionValue(const std::vector<std::string>& command, const std::string& option) {
   std::optional<std::string> value;
   for (size_t i = 0; i < command.size(); ++i) {
@@ -40,8 +40,8 @@ std::optional<std::string> OptionValue(const std::vector<std::string>& command, 
   return value;
 }
 
-// A host is lost after 5 seconds of silence and 3 probes, 2 seconds apart, without an answer: 11 seconds. Open MPI's
-// defaults: eight minutes.
+// A host is lost after 5 seconds of silence and 3 unanswered probes, 2 seconds apart: 11 seconds. Open MPI's defaults:
+// eight minutes.
 void SetKeepalive() {
   setenv("OMPI_MCA_oob_tcp_keepalive_time", "5", /*overwrite=*/0);
   setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "2", /*overwrite=*/0);
@@ -67,7 +67,7 @@ void SetKeepalive() {
   _exit(kExitUsage);
 }
 
-// One supervised command: its tries share the signals that have come.
+// One supervised command. Its tries share the signals received.
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, std::ostream& log) : options_(options), log_(log) {
@@ -75,7 +75,7 @@ class Supervisor {
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&signals_, signal);
     struct sigaction hangup = {};
     sigaction(SIGHUP, nullptr, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);  // else nohup: it outlives its terminal
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);  // else nohup: the job outlives its terminal
     sigprocmask(SIG_BLOCK, &signals_, &before_);
     // Orphans of the job become children of this process and can be waited for.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -89,7 +89,7 @@ class Supervisor {
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const int code, RunOnce());
       if (!IsCrash(code)) return code;
-      // A signal that came before the job could listen ended it: nothing had been done that could be lost.
+      // USR1 arrived before the job had installed its handler and ended it: nothing is lost.
       if (stopping() && orders_ < 2 && code == kSignalExit + SIGUSR1) return kExitRequeue;
       const int64_t step = LatestStep(run_directory);
       fruitless = step > newest ? 0 : fruitless + 1;
@@ -108,8 +108,8 @@ class Supervisor {
  private:
   static bool IsCrash(int code) { return code == kExitHang || code == kExitPeerLost || code >= kSignalExit; }
   bool stopping() const { return asked_ || orders_ > 0; }
-  // A job's exit code, a rank that a signal ended being 128 + signal: MPICH's mpirun gives the bare signal, which is no
-  // code of ours.
+  // Converts a launcher's exit code. MPICH's mpirun returns the bare number of the signal that ended a rank, which is
+  // not one of hadal's codes; others return 128 + signal.
   static int FromLauncher(int code) { return code > kExitPeerLost && code < SIGSYS ? kSignalExit + code : code; }
 
   static int64_t LatestStep(const std::string& run_directory) {
@@ -123,10 +123,10 @@ class Supervisor {
     if (job_ == 0) BecomeJob(options_.command, self);
     std::optional<int> code;
     while (!code.has_value()) {
-      // One second: between two reminders of a job that was asked to stop while it was still coming up.
+      // Wakes once a second, to remind a job that was asked to stop while it was still starting.
       const timespec second = {.tv_sec = 1, .tv_nsec = 0};
       const int signal = sigtimedwait(&signals_, nullptr, &second);
-      // Only INT and TERM insist: a terminal that goes away is told of twice, by its shell and by the kernel.
+      // Only INT and TERM escalate: a closed terminal sends HUP twice, from its shell and from the kernel.
       if (signal == SIGUSR1 || signal == SIGHUP) asked_ = true;
       if (signal == SIGINT || signal == SIGTERM) ++orders_;
       if (signal != SIGCHLD && stopping()) kill(job_, orders_ > 2 ? SIGKILL : orders_ == 2 ? SIGTERM : SIGUSR1);
@@ -135,7 +135,7 @@ class Supervisor {
     return *code;
   }
 
-  // Takes leave of children that have ended; the exit code when the job is among them.
+  // Reaps children that have ended. Returns the exit code if the job is among them.
   std::optional<int> Reap() {
     while (true) {
       siginfo_t ended = {};
@@ -148,17 +148,17 @@ class Supervisor {
     }
   }
 
-  // Of the job, which has ended: what starts next may want their memory and their locks.
+  // Kills the rest of the ended job: the next start may need its memory and its locks.
   void EndLeftOvers() {
     const SessionEnd end = EndSession(job_, kLeftOversPatience);
     if (end.killed > 0) {
       log_ << "hadal supervise: ended " << end.killed << " process(es) that the job left behind" << std::endl;
     }
     if (end.living > 0) {
-      log_ << "hadal supervise: " << end.living << " of them have not gone after "
+      log_ << "hadal supervise: " << end.living << " of them still exist after "
            << absl::FormatDuration(kLeftOversPatience)
            << " and may hold memory and locks: a file server that does not answer, or a driver, keeps them (ps -e -o "
-              "pid,stat,wchan:30,cmd); going on without waiting longer"
+              "pid,stat,wchan:30,cmd); continuing without waiting for them"
            << std::endl;
     }
   }

@@ -22,7 +22,7 @@ bool StartedForMpi(const Environment& environment) {
 }
 
 std::optional<StartedTask> TaskOfStep(const Environment& environment) {
-  // Open MPI's daemons are tasks of a step too; the ranks they start are not.
+  // Open MPI's daemons are tasks of a step, too; the ranks that they start are not.
   if (environment("OMPI_COMM_WORLD_SIZE") != nullptr) return std::nullopt;
   const std::optional<int> tasks = Integer(environment, "SLURM_STEP_NUM_TASKS");
   const std::optional<int> task = Integer(environment, "SLURM_PROCID");
@@ -47,12 +47,12 @@ absl::Status CheckTasks(const Environment& environment, int ranks) {
                                          ranks == 1 ? " rank" : " ranks", " found each other: ");
   if (!slurm) {
     return absl::InvalidArgumentError(absl::StrCat("torchrun", found,
-                                                   "hadal's ranks meet by MPI. Start it with mpirun -n ",
+                                                   "hadal's ranks find each other by MPI. Start it with mpirun -n ",
                                                    started->tasks, ", or with srun --mpi=pmix."));
   }
   return absl::InvalidArgumentError(absl::StrCat("srun", found,
-                                                 "srun was not asked for an MPI that this binary's "
-                                                 "MPI speaks. Start it with srun --mpi=pmix (srun "
+                                                 "srun was not given an MPI type that this binary's "
+                                                 "MPI supports. Start it with srun --mpi=pmix (srun "
                                                  "--mpi=list shows what your Slurm has; Debian's Open MPI has no "
                                                  "PMI-2), or with mpirun inside sbatch or salloc."));
 }
@@ -61,7 +61,7 @@ std::vector<std::string> PlaceDisagreements(const Environment& environment, int 
   struct Variable {
     const char* name;
     bool local;
-    bool of_step;  // Slurm's: set for the daemons of mpirun, too, whose ranks inherit them
+    bool of_step;  // set by Slurm for mpirun's daemons, too, whose ranks inherit it
   };
   constexpr Variable kVariables[] = {
       {"OMPI_COMM_WORLD_RANK", false, false},

@@ -1,12 +1,12 @@
 // The wall-clock limit of a job: when it is reached, the run saves and exits with 85, as on a signal.
 //
-// The limit is the earlier of two times: `--stop-after 3h55m` after the job's start; and Slurm's end of the job
+// The limit is the earlier of two times: `--stop-after 3h55m` after the job's start, and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
-// job, the first start counts. An end that is past is that of another job, from whose terminal this one was started.
-// Unlike stop.minutes, which ends a run as done (exit code 0), this asks for the run to be continued.
-// Limitation: it is checked where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h).
-// So the margin must cover the longest interval between these, a step or a validation, and a save.
-// Threads: any.
+// job, the first start counts. A Slurm end in the past is ignored: it belongs to another job, from whose terminal this
+// one was started. Unlike stop.minutes, which ends a run as done (exit code 0), the run is to be continued.
+// Limitation: checked where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h). The
+// margin must cover the longest interval between these, a step or a validation, and a save.
+// Thread safety: any thread.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace hadal {
 
-// The largest margin between the run's last step and the moment Slurm ends the job.
+// The largest margin between the end of the run and Slurm's end of the job.
 inline constexpr absl::Duration kLongestMargin = absl::Minutes(5);
 
 class TimeLimit {
@@ -34,8 +34,8 @@ class TimeLimit {
   absl::Time at_ = absl::InfiniteFuture();
 };
 
-// Sets HADAL_JOB_START to the current time for processes started from here, unless it is set already: then whoever set
-// it starts this process repeatedly (launch/hosts/train).
+// Sets HADAL_JOB_START to the current time for this process's children, unless it is set already by a program that
+// starts this process repeatedly (launch/hosts/train).
 void MarkJobStart();
 
 }  // namespace hadal

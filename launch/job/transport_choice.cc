@@ -62,7 +62,7 @@ absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::stri
   }
   if (device.empty() || world.size() == 1) return chosen;
   const bool speaks = world.rank() == 0;
-  constexpr const char* kByHost = "what ranks exchange goes through pinned host memory and MPI";
+  constexpr const char* kByHost = "ranks exchange data through pinned host memory and MPI";
   if (asked == Transport::kHost) {
     if (speaks) chosen.notice = absl::StrCat(kByHost, ", as pipeline.transport says");
     return chosen;
@@ -90,7 +90,7 @@ absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::stri
   chosen.nccl = *std::move(library);
   if (speaks) {
     const std::string variables = NcclVariables(environ);
-    chosen.notice = absl::StrCat("what ranks exchange goes from GPU to GPU by NCCL ", NcclVersionText(mine.nccl),
+    chosen.notice = absl::StrCat("ranks exchange data from GPU to GPU by NCCL ", NcclVersionText(mine.nccl),
                                  variables.empty() ? "" : "; set for it: ", variables);
   }
   return chosen;

@@ -1,8 +1,8 @@
 // Chooses how ranks with a GPU exchange data: pipeline.transport = auto | nccl | host.
 //
-//   auto   NCCL if each of several ranks has a GPU of its own and finds the same NCCL; else the host, and the log says
-//          why
-//   nccl   NCCL, or an error that says what is missing
+//   auto   NCCL if there are several ranks, each with its own GPU and the same NCCL; else the host, with the reason in
+//          the log
+//   nccl   NCCL, or an error with the reason
 //   host   through pinned memory and MPI; no NCCL library is loaded
 // All ranks choose the same.
 #pragma once
@@ -19,14 +19,14 @@
 
 namespace hadal {
 
-// What a rank contributes.
+// One rank's facts.
 struct TransportFacts {
   std::string device;  // Device::Identity
   int nccl = 0;        // its version; 0: none
-  std::string why;     // why it has none
+  std::string why;     // the reason if it has none
 };
 
-// Why these ranks cannot exchange by NCCL, or "".  REQUIRES: several ranks.
+// Returns why these ranks cannot use NCCL, or "". REQUIRES: several ranks.
 std::string WhyNoNccl(std::span<const TransportFacts> ranks);
 
 struct ChosenTransport {
@@ -34,12 +34,13 @@ struct ChosenTransport {
   std::string notice;                 // for the user; empty on all ranks but the first
 };
 
-// `device`: Device::Identity; empty on the CPU, where there is nothing to choose. Blocking: all ranks call it together.
-// Errors: InvalidArgument if NCCL is asked for but impossible.
+// `device`: Device::Identity; empty on the CPU, which has no choice. Blocking: all ranks must call it. Errors:
+// InvalidArgument if NCCL is requested but not possible.
 absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::string& device, Communicator& world,
                                                 Collectives& collectives);
 
-// "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0": the variables set by the user that NCCL itself reads, by name; "" if none.
+// Returns the user's variables that NCCL itself reads, such as "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0", in order of
+// name; "" if there are none.
 std::string NcclVariables(const char* const* environment);
 
 }  // namespace hadal

@@ -11,9 +11,9 @@
 namespace hadal {
 namespace {
 
-// Takes no memory.
+// Needs no memory allocation.
 constexpr char kCannotSay[] =
-    "hadal: watchdog [rank %d]: this rank does not get on, and its watchdog cannot say where: %s\n";
+    "hadal: watchdog [rank %d]: this rank is stuck, and its watchdog cannot report where: %s\n";
 
 std::string Text(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(100)));
@@ -48,7 +48,7 @@ void Watchdog::LookAndSay() {
   } catch (const std::exception& error) {
     std::fprintf(stderr, kCannotSay, communicator_.rank(), error.what());
   } catch (...) {
-    std::fprintf(stderr, kCannotSay, communicator_.rank(), "an exception without words");
+    std::fprintf(stderr, kCannotSay, communicator_.rank(), "an exception without a message");
   }
 }
 

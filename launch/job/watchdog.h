@@ -1,14 +1,14 @@
-// The watchdog prints a message when its rank has made no progress for half of pipeline.wait_timeout_seconds: what the
-// rank waits for, from whom, since when, and where in the schedule it is.
+// Prints a message when its rank has made no progress for half of pipeline.wait_timeout_seconds: what the rank waits
+// for, from which rank, since when, and its place in the schedule.
 //
 //   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3;
 //   at step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
 //
-// Why half: the first rank whose wait reaches the whole timeout ends the job (exit code 5). By then all waiting ranks
-// have printed, so the log shows who waits for whom; a rank that is missing from it, or busy, is the one to look at. If
-// the watchdog cannot make its message (no memory), it says so on standard error and the run continues; only the waits
-// themselves end it.
-// Threads: one of its own, which only reads. Blocking: the destructor joins that thread, at most a moment.
+// Half, because the first rank whose wait reaches the whole timeout ends the job (exit code 5). By then all waiting
+// ranks have printed, so the log shows which rank waits for which; the cause is a rank that is missing from it, or
+// busy. If the watchdog cannot make its message (no memory), it prints that to stderr and the run continues; only the
+// waits themselves end it.
+// Threads: one of its own, which only reads. Blocking: the destructor joins that thread, within a moment.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +26,7 @@ namespace hadal {
 
 class Watchdog {
  public:
-  // Receives a line, on the watchdog's thread. May throw.
+  // Receives one line, on the watchdog's thread. May throw.
   using Say = std::function<void(const std::string& line)>;
   // Watches until destroyed. All arguments must outlive it.
   Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say);
@@ -35,7 +35,7 @@ class Watchdog {
  private:
   void Watch();
   void LookAndSay();
-  // Returns a message about this rank that was not printed yet, or "".
+  // Returns a message about this rank that has not been printed yet, or "".
   std::string Look();
 
   const Communicator& communicator_;

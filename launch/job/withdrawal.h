@@ -1,6 +1,5 @@
-// Withdraws a rank's transfers if its command throws.
-//
-// Why: an exception that unwinds a rank would make it wait in MPI_Finalize for peers that wait for it.
+// Withdraws a rank's transfers if its command throws. Otherwise the exception would unwind the rank into MPI_Finalize,
+// where it would wait for peers that wait for it.
 #pragma once
 
 #include "runtime/comm/communicator.h"

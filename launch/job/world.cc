@@ -18,7 +18,7 @@ namespace hadal {
 
 namespace {
 
-// "rank 3", as the launcher says it.
+// Returns "rank 3", from the launcher's variables.
 std::string RankByLauncher(const Environment& environment) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     if (const char* rank = environment(name); rank != nullptr) return absl::StrCat("rank ", rank);

@@ -1,4 +1,4 @@
-// World starts a process: which rank it is, whom it can talk to, how many threads it may use.
+// A started process: its rank, its communicator and its threads.
 //
 // Under mpirun or srun the world is MPI's. A process started by itself is a world of one rank and does not start MPI.
 #pragma once
@@ -18,9 +18,9 @@ namespace hadal {
 
 class World {
  public:
-  // `threads`: CPU threads of a rank; 0: its share of the CPUs it may run on. Blocking: all ranks of the job call it; a
-  // process that has waited for them for `patience` exits with kExitHang (start_deadline.h).
-  // Errors: CheckTasks's (task_launcher.h), with a message on one of the processes; MPI's.
+  // `threads`: CPU threads per rank; 0: its share of the CPUs it may use. Blocking: all ranks of the job must call it;
+  // a process that has waited for them for `patience` exits with kExitHang (start_deadline.h).
+  // Errors: those of CheckTasks (task_launcher.h), with a message on one of the processes; MPI's.
   static absl::StatusOr<std::unique_ptr<World>> Start(int threads, absl::Duration patience = absl::Minutes(10));
 
   Communicator& communicator() { return *communicator_; }
@@ -28,9 +28,9 @@ class World {
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
   int ranks_on_host() const { return ranks_on_host_; }
-  // This rank's number among the ranks on its host.
+  // This rank's index among the ranks on its host.
   int local_rank() const { return local_rank_; }
-  // A message for the user about the placement ("2 threads, but 1 CPU …"), or empty.
+  // A notice for the user about the placement ("2 threads, but 1 CPU …"), or empty.
   const std::string& warning() const { return warning_; }
 
  private:

@@ -12,22 +12,22 @@
 namespace hadal {
 namespace {
 
-// One tag for each purpose. Messages with one tag between two ranks stay in the order of the calls, which is the same
-// on all ranks.
+// One tag per purpose. Messages with one tag between two ranks are in the order of the calls, which is the same on all
+// ranks.
 constexpr char kShared[] = "hadal/shared";  // the name of a status payload
 constexpr int kVoteTag = Communicator::kFirstCollectiveTag;
 constexpr int kLengthTag = Communicator::kFirstCollectiveTag + 1;
 constexpr int kBytesTag = Communicator::kFirstCollectiveTag + 2;
 
-// `entries`: the gathered bytes as a list for each rank, ranks ascending.
+// Parses gathered bytes: one list per rank, ranks ascending.
 absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, int count, std::string_view what) {
   std::vector<std::string> result(count);
   int arrived = 0;
   while (arrived < count && TakeList(entries, result[arrived])) ++arrived;
   if (arrived < count || !entries.empty()) {
-    return absl::InternalError(absl::StrCat("gathering ", std::string(what), ": ", arrived, " of ", count,
-                                            " ranks' entries arrived", entries.empty() ? "" : ", and bytes behind them",
-                                            "; do all ranks call the same collectives?"));
+    return absl::InternalError(
+        absl::StrCat("gathering ", std::string(what), ": ", arrived, " of ", count, " ranks' entries arrived",
+                     entries.empty() ? "" : ", followed by extra bytes", "; do all ranks call the same collectives?"));
   }
   return result;
 }
@@ -64,8 +64,8 @@ bool IsShared(const absl::Status& error) { return error.GetPayload(kShared).has_
 
 absl::Status Collectives::Barrier(std::string_view what) { return AnyRank(false, what).status(); }
 
-// Dissemination (Hensgen, Finkel and Manber, 1988): in round k rank r tells rank r + 2^k what it has heard so far.
-// After ⌈log2 P⌉ rounds every rank has heard from every rank.
+// Dissemination (Hensgen, Finkel and Manber, 1988): in round k rank r sends to rank r + 2^k all that it has received so
+// far. After ⌈log2 P⌉ rounds every rank has received from every rank.
 absl::StatusOr<bool> Collectives::AnyRank(bool value, std::string_view what) {
   const int rank = communicator_.rank();
   const int size = communicator_.size();
@@ -104,8 +104,8 @@ absl::Status Collectives::Broadcast(std::string& data, int root, std::string_vie
   return absl::OkStatus();
 }
 
-// Up the same tree, with root 0. A subtree is a range of ranks, so appending children in ascending order keeps the
-// order of ranks.
+// The same tree with root 0, upwards. A subtree is a range of ranks, so appending children in ascending order keeps the
+// rank order.
 absl::StatusOr<std::vector<std::string>> Collectives::AllGather(std::string_view data, std::string_view what) {
   const int rank = communicator_.rank();
   const int size = communicator_.size();
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<std::vector<double>>> Collectives::AllGather(std::spa
 
 absl::Status Collectives::AllOk(const absl::Status& status, std::string_view what) {
   const absl::StatusOr<bool> any_failed = AnyRank(!status.ok(), what);
-  // If `status` is an error of the transport the vote fails as well; the first error says more.
+  // If `status` is an error of the transport, the vote fails as well, and the first error is more specific.
   if (!any_failed.ok()) return status.ok() ? any_failed.status() : status;
   if (!*any_failed) return absl::OkStatus();
   const char code = static_cast<char>(status.raw_code());
@@ -149,7 +149,7 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    if (mine == all[rank]) return AsCommonError(status);  // this rank's own status, or the same words
+    if (mine == all[rank]) return AsCommonError(status);  // this rank's own status, or the same message
     return AsCommonError(absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1))));
   }
   return absl::InternalError("a rank voted that it had failed and then reported success");

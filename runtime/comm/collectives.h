@@ -1,8 +1,8 @@
-// Collectives built on a Communicator's point-to-point transfers, so that every transport has the same ones, with the
-// same order of work. They serve set-up, a step's tail and votes, not the hot path. P ranks take O(log P) rounds: votes
-// and barriers by dissemination, bytes up and down a binomial tree. Nothing is summed, so no order can change bits.
-// All calls block, and all ranks make them in the same order. The timeout applies to each single wait. `what` names the
-// purpose in errors.
+// Collectives built on a Communicator's point-to-point transfers; the same on every transport. For set-up, the tail of
+// a step and votes, not for the hot path. P ranks take O(log P) rounds: votes and barriers by dissemination, bytes
+// along a binomial tree. Nothing is summed, so the order cannot change bits.
+// All calls block, and all ranks must make them in the same order. The timeout applies to each single wait. `what`
+// names the purpose in errors.
 // Errors: those of Wait, with `what` in the message; AllOk may also return a rank's own status. Tags:
 // kFirstCollectiveTag and up.
 #pragma once
@@ -20,8 +20,9 @@
 
 namespace hadal {
 
-// Marks an error that all ranks return from the same call, because they computed it from the same numbers or told each
-// other. A rank that ends with such an error may wait for the others to end; with an error of its own it need not.
+// Marks an error as common: all ranks return it from the same call, because they computed it from the same data or
+// exchanged it. A rank that ends with a common error may wait for the others to end; with an error of its own it must
+// not.
 absl::Status AsCommonError(absl::Status error);
 bool IsShared(const absl::Status& error);
 
@@ -31,17 +32,17 @@ class Collectives {
 
   // Returns when all ranks have called it.
   absl::Status Barrier(std::string_view what);
-  // Gives every rank `data` of `root`. The others need not know its size.
+  // Sends `data` of `root` to every rank. The other ranks need not know its size.
   absl::Status Broadcast(std::string& data, int root, std::string_view what);
-  // Every rank's bytes, in rank order, on every rank. Sizes may differ.
+  // Returns every rank's bytes on every rank, in rank order. Sizes may differ.
   absl::StatusOr<std::vector<std::string>> AllGather(std::string_view data, std::string_view what);
-  // The same for doubles: result[r] is rank r's span.
+  // As above for doubles: result[r] is rank r's span.
   absl::StatusOr<std::vector<std::vector<double>>> AllGather(std::span<const double> values, std::string_view what);
-  // True on all ranks if `value` is true on any rank: votes ("stop", "not finite", "written").
+  // Returns true on all ranks if `value` is true on any rank. For votes ("stop", "not finite", "written").
   absl::StatusOr<bool> AnyRank(bool value, std::string_view what);
-  // Turns one rank's error into an error on every rank. OK only if all are OK; otherwise the first failing rank's
-  // status, IsShared. Ranks that have not failed with the same words get it with "rank R: " at its start. A rank must
-  // call this whatever its own status is.
+  // Turns one rank's error into an error on every rank. Returns OK if all ranks pass OK; otherwise the status of the
+  // first failing rank, for which IsShared is true. It is prefixed with "rank R: " on ranks that did not fail with the
+  // same message. Every rank must call it, whatever its status is.
   absl::Status AllOk(const absl::Status& status, std::string_view what);
 
  private:

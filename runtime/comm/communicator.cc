@@ -15,13 +15,13 @@
 namespace hadal {
 namespace {
 
-// A neighbour's answer comes within microseconds, or within the time that a message takes, or only after a whole
-// stage's work. Yield for the first two, sleep for the third. Measured on a virtual machine: a sleeping rank costs 9%
-// of a core and wakes 0.1 ms after its message has arrived (with sleeps of at most 500 us: 4%, 0.3 ms).
+// A neighbour's answer arrives within microseconds, within the time of a message, or only after a whole stage's work.
+// Yield for the first two, sleep for the third. Measured on a virtual machine: a sleeping rank uses 9% of a core and
+// wakes 0.1 ms after its message has arrived (with sleeps of at most 500 us: 4%, 0.3 ms).
 constexpr absl::Duration kYieldFor = absl::Microseconds(200);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
-// Shorter waits are not shown by CurrentWait.
+// CurrentWait does not show shorter waits.
 constexpr absl::Duration kNoteworthy = absl::Milliseconds(10);
 
 absl::Status WithPurpose(const absl::Status& status, std::string_view what) {
@@ -33,7 +33,7 @@ absl::Status WithPurpose(const absl::Status& status, std::string_view what) {
 
 absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                                 int64_t* received_bytes) {
-  // Turned into a duration once, so that setting the clock during the wait neither ends nor prolongs it.
+  // Converted to a duration once, so that setting the clock during the wait does not change it.
   const absl::Duration allowed = deadline - absl::Now();
   const auto start = std::chrono::steady_clock::now();
   bool noted = false;
@@ -68,7 +68,7 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
                          MonotonicSeconds() - absl::ToDoubleSeconds(waited)});
       noted = true;
     }
-    // A transport that blocks here must come back in time to set the current wait, and for its passenger.
+    // A transport that blocks here must return in time to set the current wait, and for its passenger.
     const absl::Duration remaining = (noted ? allowed : std::min(allowed, kNoteworthy)) - waited;
     Pause(waited, passenger_ == nullptr ? remaining : std::min(remaining, kLongestSleep));
   }

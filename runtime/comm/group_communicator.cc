@@ -8,7 +8,7 @@
 namespace hadal {
 namespace {
 
-// Tags in one range of collectives: many more than collectives.h uses.
+// Tags of one range of collectives: many more than collectives.h uses.
 constexpr int kTagsASpace =
     (Communicator::kTagLimit - Communicator::kFirstCollectiveTag) / GroupCommunicator::kTagSpaces;
 

@@ -1,12 +1,11 @@
-// Some ranks of a communicator as a communicator of their own: rank i of the group is rank members[i] of the parent.
+// A communicator of some ranks of a parent communicator: rank i of the group is rank members[i] of the parent.
 //
-// A view, not a transport: transfers, progress, waits and errors are the parent's. So error messages name the parent's
-// ranks, and an error in one group closes the parent for all its groups. The parent also has the current wait
-// (CurrentWait).
+// Transfers, progress, waits and errors are the parent's: error messages name the parent's ranks, an error in one group
+// closes the parent for all its groups, and CurrentWait is the parent's.
 // Tags below kFirstCollectiveTag pass unchanged. Two groups may therefore use the same tags only if no transfer of one
-// can match a transfer of the other: the rows and columns of a grid share no pair of different ranks. Tags of
-// collectives are moved into a range of the group's own, so collectives of the parent and of its groups never meet.
-// Threads: as the parent (one thread a rank). Blocking: as the parent.
+// can match a transfer of the other, as with the rows and columns of a grid, which share no pair of different ranks.
+// Tags of collectives are moved into the group's own range, so collectives of the parent and of its groups never match.
+// Threads: as the parent (one thread per rank). Blocking: as the parent.
 #pragma once
 
 #include <vector>
@@ -17,11 +16,11 @@ namespace hadal {
 
 class GroupCommunicator final : public Communicator {
  public:
-  // Groups of one parent that share a rank need different tag spaces.
+  // Groups of one parent that share a rank must have different tag spaces.
   static constexpr int kTagSpaces = 8;
 
-  // `parent` must outlive the group.  REQUIRES: members are different ranks of the parent, this rank among them;
-  // 1 ≤ tag_space < kTagSpaces.
+  // `parent` must outlive the group. REQUIRES: members are different ranks of the parent, this rank among them; 1 ≤
+  // tag_space < kTagSpaces.
   GroupCommunicator(Communicator& parent, std::vector<int> members, int tag_space);
 
   int rank() const override { return rank_; }
@@ -35,7 +34,7 @@ class GroupCommunicator final : public Communicator {
   void Progress() override { parent_.Progress(); }
   absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                     int64_t* received_bytes = nullptr) override;
-  // Ends the whole job of the parent.
+  // Ends the parent's whole job.
   void Abort(int exit_code) override { parent_.Abort(exit_code); }
 
  protected:

@@ -19,22 +19,22 @@ namespace {
 
 enum class TransferState { kPosted, kDone, kTooLong };
 
-// A posted send or receive. Its owner fills it in. From Post until Test sees that it is done, the mailbox of
-// `destination` guards it.
+// A posted send or receive. Its owner fills it in. From Post until Test finds it done, it is guarded by the mailbox of
+// `destination`.
 struct Transfer {
   TransferState state = TransferState::kPosted;
   bool is_send = false;
   std::byte* data = nullptr;  // a send's bytes are never written
-  int64_t bytes = 0;          // a send's length; a receive's capacity, then the length of what arrived
+  int64_t bytes = 0;          // a send's length; a receive's capacity, then the length of its message
   int source = 0;
   int destination = 0;
   int tag = 0;
-  bool in_use = false;  // touched by the owner only
+  bool in_use = false;  // used by the owner only
 
   int owner() const { return is_send ? source : destination; }
 };
 
-// Transfers that wait for a partner at one destination, oldest first.
+// Unmatched transfers to one destination, oldest first.
 struct Mailbox {
   std::mutex mutex;
   std::vector<Transfer*> sends;
@@ -43,7 +43,7 @@ struct Mailbox {
   std::vector<Transfer*>& waiting(bool is_send) { return is_send ? sends : receives; }
 };
 
-// Counts events that a rank may be waiting for.
+// Counts events that a rank may wait for.
 class Bell {
  public:
   void Ring() {
@@ -57,7 +57,7 @@ class Bell {
     std::lock_guard lock(mutex_);
     return rings_;
   }
-  // Returns when the bell has rung since its count was `seen`, or after `at_most`.
+  // Returns when the count differs from `seen`, or after `at_most`.
   void AwaitRing(uint64_t seen, std::chrono::nanoseconds at_most) {
     std::unique_lock lock(mutex_);
     rung_.wait_for(lock, at_most, [&] { return rings_ != seen; });
@@ -109,10 +109,10 @@ class InProcessCommunicator final : public Communicator {
 
   InProcessWorld& world_;
   const int rank_;
-  // Shared with the other ranks, under their own locks.
+  // Used by other ranks, under their own locks.
   Mailbox mailbox_;
   Bell bell_;
-  // This rank's thread only. A deque, because mailboxes point into it.
+  // Used by this rank's thread only. A deque, because mailboxes point into it.
   std::deque<Transfer> transfers_;
   std::vector<int64_t> free_ids_;
   uint64_t rings_seen_ = 0;
@@ -178,7 +178,7 @@ int64_t InProcessCommunicator::Post(const Transfer& transfer) {
 
 absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* received_bytes) {
   HADAL_CHECK(request.active());
-  // Read before looking, so that an event after the look ends the next Pause.
+  // Read before the check, so that an event after the check ends the next Pause.
   rings_seen_ = bell_.rings();
   HADAL_RETURN_IF_ERROR(CheckOpen());
   Transfer& transfer = transfers_[request.id];
@@ -205,7 +205,7 @@ absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* 
   return true;
 }
 
-// An aborted rank withdraws before it reports the abort: after that nobody writes to its buffers.
+// An aborted rank withdraws before it reports the abort, so that its buffers are not written afterwards.
 absl::Status InProcessCommunicator::CheckOpen() {
   if (world_.shared_->aborted.load()) {
     TakeBack();

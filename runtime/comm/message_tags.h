@@ -1,7 +1,7 @@
-// The tags of all messages except a schedule's channels. One list, so that no two kinds of message share a number.
+// The tags of all messages except a schedule's channels, in one list so that none is used twice.
 //
-// 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule) and the decoder's links: their own numbers
-// kFirstMessageTag …         what is listed here
+// 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule) and the decoder's links, numbered there
+// kFirstMessageTag …         this list
 // 32,000 …                   collectives.h
 #pragma once
 
@@ -12,15 +12,15 @@ inline constexpr int kFirstMessageTag = 30000;
 enum MessageTag : int {
   // pipeline/exchange/tied_tables: the gradient of one use of a table, to the stage of the first use
   kTiedGradientTag = kFirstMessageTag,
-  kTiedWeightTag,      // the updated matrix, back to the other uses
+  kTiedWeightTag,      // the updated matrix, to the other uses
   kInitializationTag,  // pipeline/exchange/parameter_broadcast: new weights from rank 0
   kReplicaPieceTag,    // pipeline/exchange/replica_reduction: a piece of a gradient, to its owner
-  kReplicaResultTag,   // the owner's result, back
-  kProfileTag,         // pipeline/exchange/profile_relay: the running value of Admin's profile
-  kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the rank that searches
+  kReplicaResultTag,   // the owner's result, to the others
+  kProfileTag,         // pipeline/exchange/profile_relay: the running sum of Admin's profile
+  kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the searching rank
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
-  kClockTag,           // pipeline/clock_alignment: readings of the clock
-  kErrorReportTag,     // launch/job/error_report: a rank's error to rank 0, and how many ranks have it
+  kClockTag,           // pipeline/clock_alignment: clock readings
+  kErrorReportTag,     // launch/job/error_report: a rank's error to rank 0, and the number of ranks that have it
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages
   kNcclIdTag = 31000,  // runtime/comm/nccl_communicator: NCCL's id of a link
   kNcclControlTag,     // runtime/comm/nccl_communicator: offers and grants

@@ -17,7 +17,7 @@ std::string MpiErrorText(int error) {
   return std::string(text, length);
 }
 
-// Errors that only a wrong call can cause; all others come from the connection or from the peer.
+// Errors that only a wrong call can cause. All others come from the connection or the peer.
 bool IsMisuse(int error_class) {
   switch (error_class) {
     case MPI_ERR_TRUNCATE:
@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<MpiCommunicator>> MpiCommunicator::Create(const M
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  // After an error the context number must not be used again: a late message of this communicator could arrive at the
-  // next one.
+  // After an error the communicator's context id must not be reused: a late message could arrive at the next
+  // communicator.
   if (closed_) return;
   MPI_Comm_free(&world_);
   MPI_Comm_free(&nobody_);
@@ -69,7 +69,7 @@ absl::StatusOr<CommRequest> MpiCommunicator::Post(void* data, int64_t bytes, Com
   if (bytes > kLongestMessageBytes) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(request), ": ", bytes, " bytes exceed MPI's limit of ",
                                                    kLongestMessageBytes,
-                                                   " bytes a message; use fewer tokens a micro-batch"));
+                                                   " bytes per message; use fewer tokens per micro-batch"));
   }
   if (free_ids_.empty()) {
     free_ids_.push_back(static_cast<int64_t>(outstanding_.size()));
@@ -117,10 +117,10 @@ absl::StatusOr<bool> MpiCommunicator::Test(CommRequest& request, int64_t* receiv
 }
 
 void MpiCommunicator::Progress() {
-  if (closed_) return;  // a message in the middle of its arrival must not get any further
+  if (closed_) return;  // a partly received message must not continue
   // A probe that finds nothing runs MPI's progress engine once, for all requests of the process. On world_ it would
-  // find the first message that came before its receive, and from then on make no progress; on nobody_ it never finds
-  // one. From any source, because where only this rank itself could send, MPICH looks into a queue and runs nothing.
+  // find the first unexpected message and from then on make no progress; on nobody_ it never finds one. From any
+  // source: if only this rank itself could send, MPICH checks a queue and makes no progress.
   int found = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, /*tag=*/0, nobody_, &found, MPI_STATUS_IGNORE);
 }

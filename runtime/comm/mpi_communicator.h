@@ -1,10 +1,10 @@
-// Ranks as MPI processes, on one host or many. Built for Open MPI 4.1; uses nothing that MPI 3.0 does not have.
+// Ranks as MPI processes, on one host or many. Built for Open MPI 4.1; uses only MPI 3.0.
 //
-// It uses a duplicate of MPI_COMM_WORLD that returns errors, so messages of other users of MPI in this process cannot
-// mix with its own. MPI buffers small messages (Open MPI: up to about 4 KiB on one host), so their sends complete
-// early; larger sends complete after their receive is posted. MPI moves transfers only inside its own calls: hence
-// Progress. Host memory only: Debian's Open MPI cannot read device pointers.
-// Errors: a lost connection usually ends the job inside MPI or mpirun before any call can return Unavailable.
+// Uses a duplicate of MPI_COMM_WORLD that returns errors, so its messages cannot match those of other MPI users in this
+// process. MPI buffers small messages (Open MPI: up to about 4 KiB on one host), so their sends complete early; larger
+// sends complete after their receive is posted. MPI moves data only inside its own calls; hence Progress. Host memory
+// only: Debian's Open MPI cannot read device pointers.
+// Errors: a lost connection usually ends the job inside MPI or mpirun before a call can return Unavailable.
 #pragma once
 
 #include <mpi.h>
@@ -19,10 +19,10 @@ namespace hadal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  // Blocking: every rank of `environment` calls it; if there are several communicators, in the same order. The
+  // Blocking: every rank of `environment` must call it, in the same order if there are several communicators. The
   // environment must outlive the communicator.
   static absl::StatusOr<std::unique_ptr<MpiCommunicator>> Create(const MpiEnvironment& environment);
-  // REQUIRES: nothing is outstanding, or an error was returned.
+  // REQUIRES: no transfer is outstanding, or an error was returned.
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -33,7 +33,7 @@ class MpiCommunicator final : public Communicator {
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override;
-  // Ends all ranks of the job; mpirun returns `exit_code` where it can. Does not return.
+  // Ends all ranks of the job; mpirun returns `exit_code` if it can. Does not return.
   void Abort(int exit_code) override;
 
  protected:
@@ -54,8 +54,8 @@ class MpiCommunicator final : public Communicator {
 
   const int rank_;
   const int size_;
-  MPI_Comm world_;                        // all messages travel here
-  MPI_Comm nobody_;                       // no message ever does; Progress probes it to let MPI work
+  MPI_Comm world_;                        // carries all messages
+  MPI_Comm nobody_;                       // carries no message; Progress probes it to make MPI progress
   std::vector<Outstanding> outstanding_;  // by CommRequest::id
   std::vector<int64_t> free_ids_;
   bool closed_ = false;

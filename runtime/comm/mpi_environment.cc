@@ -22,20 +22,19 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   MPI_Initialized(&started);
   if (started) return absl::FailedPreconditionError("MPI was started before; a process has one MpiEnvironment");
 
-  // Where one process cannot read another's memory (many containers), Open MPI sends a large message in fragments of 32
-  // KiB, at most 3 ahead of the receiver's progress. Between ranks that sleep and compute that is very slow. 64
-  // fragments are a whole border message: measured 8 to 12 times as fast. Settings of mpirun and of the user take
-  // precedence.
+  // If a process cannot read another's memory (many containers), Open MPI sends a large message in fragments of 32 KiB,
+  // at most 3 ahead of the receiver's progress, which is very slow between ranks that sleep and compute. 64 fragments
+  // are a whole border message: measured 8 to 12 times as fast. Settings of mpirun and of the user take precedence.
   setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", /*overwrite=*/0);
-  // A rank with a GPU starts NCCL's receives before their senders know of them. These kernels wait on the GPU, and with
-  // too few hardware queues so would another stream that shares a queue with them: a deadlock. CUDA reads the setting
-  // when it starts, and a CUDA-aware MPI starts CUDA here.
+  // A rank with a GPU starts NCCL's receives before their senders know of them. These kernels wait on the GPU; with too
+  // few hardware queues another stream that shares a queue with them would wait, too: a deadlock. CUDA reads the
+  // setting when it starts, and a CUDA-aware MPI starts CUDA here.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
   if (error != MPI_SUCCESS) return absl::InternalError(absl::StrCat("MPI_Init_thread failed with error ", error));
   if (provided < MPI_THREAD_FUNNELED) {
-    return absl::FailedPreconditionError(absl::StrCat("this MPI allows no threads beside its own (level ", provided,
+    return absl::FailedPreconditionError(absl::StrCat("this MPI does not support threads (level ", provided,
                                                       ", needed ", MPI_THREAD_FUNNELED,
                                                       "); use an MPI built with thread support"));
   }
@@ -73,7 +72,7 @@ absl::StatusOr<RankPlacement> MpiEnvironment::FindPlacement() const {
   RankPlacement placement;
   MPI_Comm host;
   if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host) != MPI_SUCCESS) {
-    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot tell which ranks share this host"));
+    return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot determine which ranks share this host"));
   }
   MPI_Comm_rank(host, &placement.local_rank);
   MPI_Comm_size(host, &placement.ranks_on_host);

@@ -1,9 +1,9 @@
-// MPI in this process: starts it once, ends it without hanging, and finds out which ranks share a host.
+// MPI in this process: starts it once, ends it without hanging, and determines which ranks share a host.
 //
-// MPI_Finalize waits for every rank. If one of them is stuck or has already exited, it waits for ever, and so does the
-// job. So the destructor first meets the other ranks in a barrier with a deadline, and ends the job if they do not
-// come. A rank that has failed must not destroy this object: it calls Communicator::Abort, which ends all ranks at
-// once. Without mpirun this is a world of one rank.
+// MPI_Finalize waits for every rank, forever if one of them is stuck or has already exited. The destructor therefore
+// first enters a barrier with a deadline and ends the job if some rank does not arrive. A rank that has failed must not
+// destroy this object but call Communicator::Abort, which ends all ranks at once. Without mpirun this is a world of one
+// rank.
 // Threads: the thread that called Start makes all calls (MPI_THREAD_FUNNELED).
 #pragma once
 
@@ -14,21 +14,21 @@
 
 namespace hadal {
 
-// Which ranks share a host; decides the threads per rank and the device of each rank.
+// A rank's place on its host; determines its threads and its device.
 struct RankPlacement {
-  int local_rank = 0;     // this rank's number among the ranks of its host, in rank order
-  int ranks_on_host = 1;  // how many ranks share this host's memory
+  int local_rank = 0;     // index among the ranks of its host, in rank order
+  int ranks_on_host = 1;  // number of ranks on this host
 };
 
 class MpiEnvironment {
  public:
-  // Starts MPI; may take options meant for MPI out of the arguments. Blocking: all ranks of the job call it.
-  // Errors: FailedPrecondition when MPI was started before or offers no threads at all; Internal.
-  // `farewell_timeout` is how long the destructor waits for the other ranks.
+  // Starts MPI; may remove MPI's own options from the arguments. Blocking: all ranks of the job must call it.
+  // `farewell_timeout`: how long the destructor waits for the other ranks.
+  // Errors: FailedPrecondition if MPI was started before or has no thread support; Internal.
   static absl::StatusOr<std::unique_ptr<MpiEnvironment>> Start(int* argc, char*** argv,
                                                                absl::Duration farewell_timeout = absl::Seconds(60));
-  // Ends MPI; if some rank does not come in time, ends the job with exit code 6 (peer lost). REQUIRES: every
-  // MpiCommunicator is gone.
+  // Ends MPI. If a rank does not arrive in time, ends the job with exit code 6 (peer lost). REQUIRES: every
+  // MpiCommunicator has been destroyed.
   ~MpiEnvironment();
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
@@ -36,7 +36,8 @@ class MpiEnvironment {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Asks all ranks. Blocking without a deadline, like Start: only for the beginning of a run. Errors: Internal.
+  // Collective over all ranks. Blocking without a deadline, like Start: call it only at the beginning of a run. Errors:
+  // Internal.
   absl::StatusOr<RankPlacement> FindPlacement() const;
 
  private:

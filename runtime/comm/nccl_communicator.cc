@@ -92,11 +92,11 @@ absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t byt
   return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
 }
 
-// In the order of the sends, so that sends with one tag stay in order.
+// Offers in the order of the sends, so that sends with one tag stay in order.
 absl::Status NcclCommunicator::OfferReady(Peer& peer) {
   while (!peer.unready.empty()) {
     const int64_t id = peer.unready.front();
-    const bool to_self = peer.rank == rank();  // a copy in the main order
+    const bool to_self = peer.rank == rank();  // a copy on the main queue
     if (!to_self && !transfers_.IsReady(id)) break;
     const NcclMessage offer{
         .word = Word::kOffer, .tag = transfers_[id].tag, .transfer = id, .bytes = transfers_[id].bytes};
@@ -152,10 +152,11 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
     case Word::kRefusal:  // the receiver reports it
       transfers_[message.transfer].state = State::kDone;
       return absl::OkStatus();
-    case Word::kFarewell:  // the channel listens no more
+    case Word::kFarewell:  // the channel has stopped listening
       return absl::OkStatus();
   }
-  return absl::InternalError(absl::StrCat("rank ", rank(), ": rank ", peer.rank, " speaks another binary's words"));
+  return absl::InternalError(
+      absl::StrCat("rank ", rank(), ": unknown message from rank ", peer.rank, "; do both run the same binary?"));
 }
 
 absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const NcclMessage& offer) {
@@ -245,15 +246,15 @@ void NcclCommunicator::Quieten() {
   if (under_way() == 0) return;
   quiet_ = true;
   const Stopwatch watch;
-  SetCurrentWait(WaitInProgress{absl::StrCat("rank ", rank(), ", for transfers to end before its device stands still"),
+  SetCurrentWait(WaitInProgress{absl::StrCat("rank ", rank(), ", for transfers to end before its device's standstill"),
                                 MonotonicSeconds()});
   for (Progress(); under_way() > 0; Progress()) {
     const absl::Duration waited = absl::Seconds(watch.Seconds());
     if (waited >= timeout_) {
       error_ = absl::DeadlineExceededError(
           absl::StrCat("rank ", rank(), ": gave up after ", absl::FormatDuration(waited), " waiting for ", under_way(),
-                       " transfers to end, which its device's next step may have to wait for. Their other rank is "
-                       "slow, stopped or gone; see the logs"));
+                       " transfers to end before its device may have to wait for them. Their other rank is slow, "
+                       "stopped or gone; see the logs"));
       TakeBack();
       break;
     }
@@ -310,7 +311,8 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
     HADAL_RETURN_IF_ERROR(MoveAlong());
     if (deadline.Passed()) {
       TakeBack();
-      return absl::DeadlineExceededError(absl::StrCat("rank ", rank(), ": another rank does not end its transfers"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("rank ", rank(), ": another rank did not end its transfers in time"));
     }
     Pause(absl::Seconds(watch.Seconds()), deadline.Left());
   }

@@ -1,5 +1,5 @@
-// Ranks whose buffers lie on devices of their own. NCCL moves the bytes from device to device; ranks agree on each
-// transfer through `control`, a communicator of the host (MPI).
+// Ranks with a device each. NCCL moves the bytes from device to device; ranks agree on each transfer through `control`,
+// a host communicator (MPI).
 //
 //   sender                            receiver
 //   Send(tag, bytes)
@@ -7,18 +7,18 @@
 //                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
 //   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
-// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits for ever.
+// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever.
 // Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
-// launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, once those kernels
+// launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, when those kernels
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.
-// Standstill: before a driver call that may wait for the whole device (runtime/device.h) this rank's started messages
-// end. Meanwhile it starts no receives, only the sends that it is granted. After the timeout all links are stopped, and
+// Standstill: this rank's started messages end before a driver call that may wait for the whole device
+// (runtime/device.h). Meanwhile it starts no receives, only granted sends. After the timeout all links are stopped, and
 // the next call returns the error.
-// Limits: kMostUnderWay messages each way at once (nccl_transfers.h); more wait.
-// Errors: those of the interface, and Unavailable when NCCL reports an asynchronous error (every Progress checks). The
-// first error stops all links (ncclCommAbort), so that nothing on the device waits for ever. Afterwards only Abort is
-// useful.
-// The end: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of what ends,
+// Limits: kMostUnderWay messages in progress in each direction (nccl_transfers.h); further ones wait.
+// Errors: those of the interface, and Unavailable if NCCL reports an asynchronous error (checked by every Progress).
+// The first error stops all links (ncclCommAbort), so that nothing on the device waits forever. Only Abort is useful
+// afterwards.
+// Shutdown: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of shutdown,
 // with and without an error.
 // Memory: NCCL's own buffers for each link, outside of the arena, and 256 bytes of the device.
 // Threads: one, the device's; it also makes all calls to `control`.
@@ -46,18 +46,18 @@ namespace hadal {
 class NcclCommunicator final : public Communicator {
  public:
   static constexpr int kMostUnderWay = NcclTransfers::kMostUnderWay;  // each way
-  // Tags on `control` that its other users must not take: above those of channels, below those of collectives.
+  // Tags on `control` that other users must not use: above those of channels, below those of collectives.
   static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
-  // Connects `pairs`, which all ranks give alike, in one order on all ranks (nccl_peer_links.h); each link has moved a
-  // first message when Create returns. Ranks that are not a pair cannot exchange messages; every rank can send to
-  // itself. Blocking: all ranks of `control` call it. Library, device and control must outlive the communicator.
+  // Connects `pairs` (nccl_peer_links.h), the same list in the same order on all ranks; each link has moved a first
+  // message when Create returns. Only ranks that form a pair can exchange messages; every rank can send to itself.
+  // Blocking: all ranks of `control` must call it. Library, device and control must outlive the communicator.
   // `timeout`: of this call, and of each wait before a standstill, which the device announces (OnStandstill).
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
                                                                   std::span<const RankPair> pairs,
                                                                   absl::Duration timeout);
-  // REQUIRES: Close has succeeded, or `control` is aborted or closed: else a peer's message might still arrive here.
+  // REQUIRES: Close has succeeded, or `control` is aborted or closed; otherwise a peer's message could still arrive.
   ~NcclCommunicator() override;
 
   int rank() const override { return control_.rank(); }
@@ -69,14 +69,14 @@ class NcclCommunicator final : public Communicator {
   absl::Status Reserve(int64_t transfers) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override;
-  // Also aborts `control`.
+  // Aborts `control`, too.
   void Abort(int exit_code) override;
 
-  // How many events were made in the middle of a program, because more transfers were posted than reserved.
+  // The number of events that were made in the middle of a program because more transfers were posted than reserved.
   int64_t unreserved() const { return transfers_.unreserved(); }
 
-  // Ends all links without an error. Blocking: every rank calls it, with all its requests done. Afterwards all calls
-  // fail.
+  // Ends all links without an error. Blocking: every rank must call it, with all its requests done. Afterwards all
+  // calls fail.
   absl::Status Close(absl::Duration timeout);
 
  protected:
@@ -89,15 +89,15 @@ class NcclCommunicator final : public Communicator {
   struct Peer : PeerLinks {
     Peer(PeerLinks links, Communicator& control) : PeerLinks(std::move(links)), channel(control, rank) {}
 
-    NcclControlChannel channel;      // silent with this rank itself
-    std::deque<int64_t> unready;     // sends not offered yet, in the order in which they were posted
+    NcclControlChannel channel;      // unused for this rank itself
+    std::deque<int64_t> unready;     // sends not offered yet, in the order posted
     std::deque<NcclMessage> offers;  // not matched yet
-    std::deque<int64_t> receives;    // not matched yet, in the order in which they were posted
+    std::deque<int64_t> receives;    // not matched yet, in the order posted
   };
 
   NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
   void AddPeer(PeerLinks links);
-  // Posts it behind what is in `queue` by now.
+  // Posts `transfer` behind the work enqueued on `queue` so far.
   absl::StatusOr<int64_t> Post(const NcclTransfer& transfer, DeviceQueues::Queue queue);
   absl::Status OfferReady(Peer& peer);
   absl::Status CheckOpen();
@@ -109,7 +109,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status StartMatched();
   absl::Status StartReceive(int64_t id);
   absl::Status Move();
-  // Waits until nothing is started.
+  // Waits until no message is in progress.
   void Quieten();
 
   Device& device_;
@@ -118,10 +118,10 @@ class NcclCommunicator final : public Communicator {
   std::byte* scratch_ = nullptr;
   NcclTransfers transfers_;
   std::vector<std::unique_ptr<Peer>> peers_;              // in the order of their links
-  std::vector<Peer*> peer_of_rank_;                       // [size]; null: not connected to that rank
+  std::vector<Peer*> peer_of_rank_;                       // [size]; null: not connected
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
-  bool quiet_ = false;                                    // in Quieten: no receive is started
-  absl::Status error_;                                    // found by Progress or Quieten; the next call returns it
+  bool quiet_ = false;                                    // in Quieten: start no receive
+  absl::Status error_;                                    // found by Progress or Quieten; returned by the next call
   bool closed_ = false;
 };
 

@@ -1,7 +1,7 @@
-// What a rank and one of its NCCL peers tell each other, both ways, through `control`, a communicator of the host: the
-// offers and grants of nccl_communicator.h, in order, and at the end a farewell.
+// Messages between a rank and one of its NCCL peers through `control`, a host communicator: the offers and grants of
+// nccl_communicator.h, in order, and a farewell at the end.
 //
-// Threads: one, the device's. Not blocking. Errors: those of `control`.
+// Threads: one, the device's. Non-blocking. Errors: those of `control`.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ struct NcclMessage {
   enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
   Word word = Word::kOffer;
   int32_t tag = 0;
-  int64_t transfer = 0;  // the sender's number
+  int64_t transfer = 0;  // the sender's transfer id
   int64_t bytes = 0;
 };
 
 class NcclControlChannel {
  public:
-  // `control` must outlive the channel, which stays where it is.
+  // `control` must outlive the channel. The channel must not move in memory.
   NcclControlChannel(Communicator& control, int peer) : control_(control), peer_(peer) {}
   NcclControlChannel(const NcclControlChannel&) = delete;
   NcclControlChannel& operator=(const NcclControlChannel&) = delete;
 
-  // From now on messages of the peer may come, until its farewell.  REQUIRES: the peer is another rank.
+  // Starts receiving the peer's messages, until its farewell. REQUIRES: the peer is another rank.
   absl::Status Listen();
   absl::Status Say(const NcclMessage& message);
-  // The peer's next message, if one has come.
+  // Returns the peer's next message, if one has arrived.
   absl::StatusOr<std::optional<NcclMessage>> Next();
-  // Forgets what the peer has received.
+  // Frees the messages that the peer has received.
   absl::Status ForgetSent();
-  // All is received that was said, and the peer has said its farewell, or was never listened to.
+  // Whether the peer has received every message, and has sent its farewell (or Listen was not called).
   bool is_over() const { return !arrival_.active() && outbox_.empty(); }
 
  private:
@@ -49,7 +49,7 @@ class NcclControlChannel {
   const int peer_;
   NcclMessage inbox_;
   CommRequest arrival_;
-  std::deque<Outgoing> outbox_;  // whose elements stay where they are
+  std::deque<Outgoing> outbox_;  // its elements must not move
 };
 
 }  // namespace hadal

@@ -36,7 +36,7 @@ absl::StatusOr<void*> OpenLibrary() {
                                 absl::StrCat("/usr/local/cuda/lib/", name)};
   std::string errors;
   for (const std::string& place : places) {
-    // Never closed, because its threads and static objects do not expect that.
+    // Never closed: its threads and static objects do not support that.
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
     absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
   }
@@ -85,7 +85,7 @@ class OpenedLibrary final : public NcclLibrary {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.maxCTAs = most_blocks;
-    // The library may write to `comm` until the initialisation is done, which is after this call.
+    // The library may write to `comm` after this call, until the initialisation is done.
     return functions_.init(reinterpret_cast<ncclComm_t*>(&comm), /*nranks=*/2, of_both, rank, &config);
   }
 
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<NcclLibrary>> OpenNccl() {
   HADAL_ASSIGN_OR_RETURN(const Functions functions, LoadFunctions(handle));
   int version = 0;
   if (const ncclResult_t result = functions.get_version(&version); result != ncclSuccess) {
-    return absl::UnavailableError(absl::StrCat("NCCL does not start: ", functions.error_string(result)));
+    return absl::UnavailableError(absl::StrCat("cannot start NCCL: ", functions.error_string(result)));
   }
   return std::make_unique<OpenedLibrary>(functions, version);
 }

@@ -20,9 +20,9 @@ namespace hadal {
 namespace {
 
 // Thread blocks of a transfer: as many as NCCL's own point-to-point transfers use between two GPUs of a host. With the
-// largest number of transfers at once (nccl_communicator.h) all blocks fit on a GPU: 2·8·4 of 108 multiprocessors.
+// largest number of concurrent transfers (nccl_communicator.h) all blocks fit on a GPU: 2·8·4 of 108 multiprocessors.
 constexpr int kMostBlocks = 4;
-// Once the link is warm NCCL puts a message into its queue within microseconds; this limit is for failures only.
+// A warm link enqueues a message within microseconds; this limit is for failures only.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 // A sleep takes twice as long as requested; NCCL's own thread, which launches each message, needs less.
@@ -63,7 +63,7 @@ absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
   return absl::UnavailableError(
       absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_, ", ", doing,
                    ": NCCL says \"", library_.ErrorText(result, comm_),
-                   "\". See that rank's log; NCCL_DEBUG=INFO tells more, pipeline.transport = \"host\" does without"));
+                   "\". See that rank's log; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL"));
 }
 
 absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadline& deadline,
@@ -78,9 +78,9 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadli
     }
     if (alive) HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
-                       ": NCCL did not come to an end with ", doing, ". See that rank's log"));
+      return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
+                                                      sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
+                                                      ": NCCL did not finish ", doing, ". See that rank's log"));
     }
     if (absl::Seconds(watch.Seconds()) < kYieldFor) {
       sched_yield();
@@ -113,7 +113,7 @@ absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, const Deadline&
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
                                                       sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
-                                                      ": the first message does not arrive. See that rank's log"));
+                                                      ": the first message did not arrive. See that rank's log"));
     }
     absl::SleepFor(kPoll);
   }
@@ -157,15 +157,15 @@ void NcclLink::AbortAll(std::span<NcclLink* const> links) {
     under_way->Begin();
     try {
       std::thread([under_way, comm = link->comm_, &library = link->library_] {
-        library.Abort(comm);  // its result no longer matters
+        library.Abort(comm);  // the result does not matter any more
         under_way->End();
       }).detach();
       link->comm_ = nullptr;
-    } catch (const std::system_error&) {  // no thread more for this process
+    } catch (const std::system_error&) {  // the process cannot start another thread
       under_way->End();
     }
   }
-  // Those that got no thread, when all others are under way: their kernels may be what these wait for.
+  // Links without a thread, after the others have been started: the kernels of those may be what these wait for.
   for (NcclLink* const link : links) {
     if (NcclComm const comm = std::exchange(link->comm_, nullptr); comm != nullptr) link->library_.Abort(comm);
   }

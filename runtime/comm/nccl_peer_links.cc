@@ -13,7 +13,7 @@
 namespace hadal {
 namespace {
 
-// An empty message to itself: fails if the host's communicator has been aborted or closed.
+// Sends an empty message to itself: fails if the host communicator has been aborted or closed.
 absl::Status HostIsAlive(Communicator& control) {
   HADAL_ASSIGN_OR_RETURN(CommRequest sent, control.Send(nullptr, 0, control.rank(), kNcclIdTag));
   HADAL_ASSIGN_OR_RETURN(CommRequest received, control.Receive(nullptr, 0, control.rank(), kNcclIdTag));
@@ -30,7 +30,7 @@ absl::Status OpenLink(const LinkMaking& making, NcclLink& link, bool sends, int 
   if (sends) {
     if (const NcclResult result = making.library.GetUniqueId(id); result != kNcclSuccess) {
       return absl::UnavailableError(absl::StrCat(
-          "rank ", control.rank(), ": NCCL gives no identifier: ", making.library.ErrorText(result, nullptr)));
+          "rank ", control.rank(), ": NCCL provides no identifier: ", making.library.ErrorText(result, nullptr)));
     }
     HADAL_ASSIGN_OR_RETURN(request, control.Send(id.data(), id.size(), peer, kNcclIdTag));
   } else {
@@ -63,7 +63,7 @@ absl::StatusOr<PeerLinks> ConnectPair(const LinkMaking& making, const RankPair& 
     const bool sends = upwards == (rank == pair.first);
     absl::Status opened = OpenLink(making, sends ? *links.to : *links.from, sends, other);
     if (opened.ok()) continue;
-    // Both at once: ending one link may wait for the other's kernel, which waits for a peer that has left.
+    // Both at once: ending one link may wait for the other's kernel, which waits for a lost peer.
     NcclLink* const both[] = {links.to.get(), links.from.get()};
     NcclLink::AbortAll(both);
     return opened;

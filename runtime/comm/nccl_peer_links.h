@@ -1,6 +1,6 @@
-// How NCCL connects two ranks with devices: one link each way (nccl_link.h). The sender asks NCCL for the link's
-// identifier, and the receiver gets it through `control`, a communicator of the host. Also the order in which a rank
-// connects to its peers, one after another.
+// Connects two ranks by NCCL: one link in each direction (nccl_link.h). The sender gets the link's identifier from NCCL
+// and sends it to the receiver through `control`, a host communicator. Also computes the order in which a rank connects
+// to its peers.
 //
 // Threads: one, the device's.
 #pragma once
@@ -26,28 +26,29 @@ struct RankPair {
   bool operator==(const RankPair&) const = default;
 };
 
-// The pairs, each once, in an order in which ranks can connect one pair after another. Ranks never wait in a circle. If
-// only neighbours are connected, all ranks are busy at once: pairs of one distance take two rounds, each a matching.
+// Returns the pairs, each once, in an order in which ranks can connect one pair after another without a circular wait.
+// If only neighbours are connected, all ranks are busy at once: pairs of one distance take two rounds, each a matching.
 std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
 
-// One rank's ends of the links between it and `rank`.
+// One rank's links to and from `rank`.
 struct PeerLinks {
   int rank = 0;
-  std::unique_ptr<NcclLink> to, from;  // null where `rank` is this rank itself
+  std::unique_ptr<NcclLink> to, from;  // null if `rank` is this rank itself
 };
 
-// What links are made of; library, device and control must outlive them.
+// Arguments of ConnectPair. Library, device and control must outlive the links.
 struct LinkMaking {
   NcclLibrary& library;
   Device& device;
   Communicator& control;
-  std::byte* scratch = nullptr;  // device memory that each link's first message moves
+  std::byte* scratch = nullptr;  // device memory moved by each link's first message
   int64_t scratch_bytes = 0;
-  absl::Duration timeout;  // of each link
+  absl::Duration timeout;  // per link
 };
 
-// Connects this rank to the other one of `pair`. Blocking: both call it. REQUIRES: this rank is one of the two.
-// Errors: Unavailable where NCCL gives no identifier; those of NcclLink::Open and of `control`. Then no link is left.
+// Connects this rank to the other rank of `pair`. Blocking: both must call it. REQUIRES: this rank is one of the two.
+// Errors: Unavailable if NCCL provides no identifier; those of NcclLink::Open and of `control`. On an error no link is
+// left.
 absl::StatusOr<PeerLinks> ConnectPair(const LinkMaking& making, const RankPair& pair);
 
 }  // namespace hadal

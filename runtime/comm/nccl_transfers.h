@@ -1,12 +1,12 @@
-// The transfers that a rank of an NcclCommunicator has posted and not ended yet, and which of them are under way on its
-// device.
+// The transfers that a rank of an NcclCommunicator has posted and not yet ended, and which of them are in progress on
+// its device.
 //
 //   Post ──► kPosted ──► kMatched ──► kStarted ──► kDone ──► End
 //            (ranks agree, nccl_communicator.h)  (NoteArrivals)
-// A transfer is a slot, whose number is its name; `ready` is the slot's event. The events that end messages are lent to
-// those under way. All are made beforehand, because making one may be a standstill (runtime/device.h): a slot beyond
-// those reserved is made where it is needed, and counted.
-// Threads: one, the device's. Blocking: only what makes events.
+// A transfer is a slot, identified by its index; `ready` is the slot's event. Events for `done` are assigned to the
+// messages in progress. All events are made in advance, because making one may be a standstill (runtime/device.h); a
+// slot beyond those reserved is made on demand and counted.
+// Threads: one, the device's. Blocking: only functions that make events.
 #pragma once
 
 #include <cstddef>
@@ -26,48 +26,48 @@ struct NcclTransfer {
   State state = State::kPosted;
   bool in_use = false, is_send = false;
   std::byte* data = nullptr;
-  int64_t bytes = 0;  // a send's length; a receive's capacity, then the length of what comes
+  int64_t bytes = 0;  // a send's length; a receive's capacity, then the length of its message
   int peer = 0, tag = 0;
-  int64_t partner = 0;                  // of a matched receive: the sender's number of the transfer
+  int64_t partner = 0;                  // of a matched receive: the sender's transfer id
   DeviceQueues::Event ready = nullptr;  // reached when the kernels before Send or Receive are done
   DeviceQueues::Event done = nullptr;   // reached when the started message has ended
 };
 
 class NcclTransfers {
  public:
-  static constexpr int kMostUnderWay = 8;  // each way
+  static constexpr int kMostUnderWay = 8;  // per direction
 
   // `device` must outlive the object.
   explicit NcclTransfers(Device& device) : device_(device) {}
-  // REQUIRES: nothing is under way any more (the links are gone).
+  // REQUIRES: nothing is in progress (the links are destroyed).
   ~NcclTransfers();
   NcclTransfers(const NcclTransfers&) = delete;
   NcclTransfers& operator=(const NcclTransfers&) = delete;
 
-  // Makes the events of messages under way. Called once, before all else.  Errors: ResourceExhausted.
+  // Makes the events for `done`. Must be called once, before all other methods. Errors: ResourceExhausted.
   absl::Status MakeEnds();
-  // Makes slots for that many more transfers at once.  Errors: ResourceExhausted.
+  // Makes slots for `transfers` more concurrent transfers. Errors: ResourceExhausted.
   absl::Status Reserve(int64_t transfers);
 
-  // Takes a slot; the transfer may touch its bytes once all that is in `queue` by now is done.
-  // Errors: ResourceExhausted, where no slot was reserved for it.
+  // Assigns a slot. The transfer may access its bytes after the work enqueued on `queue` so far. Errors:
+  // ResourceExhausted if no slot was reserved for it.
   absl::StatusOr<int64_t> Post(NcclTransfer transfer, DeviceQueues::Queue queue);
-  // REQUIRES: its slot is in use. It stays where it is until End.
+  // REQUIRES: the slot is in use. The reference is valid until End.
   NcclTransfer& operator[](int64_t id) { return slots_[id]; }
-  // Whether the kernels that it waits for are done.
+  // Whether the kernels before Send or Receive are done.
   bool IsReady(int64_t id) const { return device_.queues().Reached(slots_[id].ready); }
-  // Gives the slot back.
+  // Frees the slot.
   void End(int64_t id);
 
-  // Whether one more message of this direction may be under way.
+  // Whether another message of this direction may be started.
   bool HasRoom(bool is_send) const { return UnderWay(is_send).size() < kMostUnderWay; }
-  // Starts the message on its link.  REQUIRES: HasRoom. Errors: those of NcclLink::Start.
+  // Starts the message on its link. REQUIRES: HasRoom. Errors: those of NcclLink::Start.
   absl::Status Start(int64_t id, NcclLink& link);
-  // Messages that have ended become kDone.
+  // Sets messages that have ended to kDone.
   void NoteArrivals();
   size_t under_way() const { return started_sends_.size() + started_receives_.size(); }
 
-  // How many slots were made in the middle of a program, because more transfers were posted than reserved.
+  // The number of slots that were made in the middle of a program because more transfers were posted than reserved.
   int64_t unreserved() const { return unreserved_; }
 
  private:
@@ -78,7 +78,7 @@ class NcclTransfers {
   std::deque<NcclTransfer> slots_;
   std::vector<int64_t> free_ids_;
   int64_t reserved_ = 0, unreserved_ = 0;
-  std::vector<DeviceQueues::Event> free_ends_;  // events for `done` of messages to be started
+  std::vector<DeviceQueues::Event> free_ends_;  // unused events for `done`
   std::vector<int64_t> started_sends_, started_receives_;
 };
 

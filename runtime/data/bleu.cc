@@ -136,13 +136,13 @@ BleuScore BleuFromCounts(const BleuCounts& counts) {
 
 absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
                                      absl::Span<const std::vector<std::string>> references) {
-  if (hypotheses.empty()) return absl::InvalidArgumentError("BLEU: the hypotheses hold no line");
+  if (hypotheses.empty()) return absl::InvalidArgumentError("BLEU: no hypotheses given");
   if (references.empty()) return absl::InvalidArgumentError("BLEU: no reference given");
   for (size_t r = 0; r < references.size(); ++r) {
     if (references[r].size() == hypotheses.size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("BLEU: ", hypotheses.size(), " hypotheses but ",
                                                    references[r].size(), " lines in reference ", r + 1,
-                                                   "; both need one line a sentence, empty lines included"));
+                                                   "; both need one line per sentence, empty lines included"));
   }
   BleuCounts counts;
   std::vector<std::string> segment_references(references.size());

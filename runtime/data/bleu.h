@@ -1,17 +1,16 @@
-// Corpus-level BLEU, equal to sacreBLEU's default: tokenizer 13a, mixed case, exponential smoothing, four n-gram
-// orders.
+// Corpus-level BLEU, equal to sacreBLEU's default: tokenizer 13a, mixed case, exponential smoothing, n-grams of orders
+// 1 to 4.
 //
 //   p_n = 100 · Σ clipped matches / Σ n-grams of the hypotheses       n = 1 … 4
 //   BP  = 1 if H ≥ R, else exp(1 − R/H)      H, R: hypothesis and (closest) reference lengths in tokens
 //   BLEU = BP · exp(Σ_n ln p_n / 4)
-// Smoothing: the k-th order without a match, in ascending order, gets p_n = 100 / (2^k · total_n). No match of any
-// order: 0. If an order has no n-gram at all (every hypothesis is shorter than n), BLEU is 0, and so are the precisions
-// of higher orders.
+// Smoothing: the k-th order without a match, in ascending order, has p_n = 100 / (2^k · total_n). BLEU is 0 if no order
+// has a match. If an order has no n-gram at all (every hypothesis is shorter than n), BLEU and the precisions of higher
+// orders are 0.
 //
-// Why in runtime: validation in the trainer and `hadal bleu` must print the same number.
-// Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). The floating-point
-// operations are in the order of sacreBLEU 2.6.0 under a Python whose sum() adds plainly (before 3.12): the same
-// double.
+// In runtime/, because validation in the trainer and `hadal bleu` must print the same number.
+// Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). Computes the same
+// double as sacreBLEU 2.6.0 on Python before 3.12 (whose sum() adds plainly), by the same order of operations.
 #pragma once
 
 #include <array>
@@ -26,12 +25,12 @@ namespace hadal {
 
 inline constexpr int kBleuOrders = 4;
 
-// Counts from which BLEU is computed. They can be added up over segments in any order.
+// The counts that BLEU is computed from. May be added over segments in any order.
 struct BleuCounts {
   std::array<int64_t, kBleuOrders> matches{};  // clipped by the references
   std::array<int64_t, kBleuOrders> totals{};
   int64_t hypothesis_tokens = 0;
-  int64_t reference_tokens = 0;  // of the reference closest in length; of two equally close, the shorter
+  int64_t reference_tokens = 0;  // of the reference closest in length; of two equally close, the shorter one
 
   BleuCounts& operator+=(const BleuCounts& other);
 };
@@ -43,21 +42,22 @@ struct BleuScore {
   BleuCounts counts;
 };
 
-// Counts one segment against one or more references, all detokenised UTF-8.
-// REQUIRES: at least one reference. Threads: safe.
+// Counts one segment against one or more references, all detokenised UTF-8. REQUIRES: at least one reference. Thread
+// safety: any thread.
 BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references);
 
 BleuScore BleuFromCounts(const BleuCounts& counts);
 
-// BLEU of a corpus: references[r][i] is the r-th reference of hypothesis i.
-// Errors: InvalidArgument when there is no segment, no reference, or the numbers of segments differ.
+// Returns the BLEU of a corpus: references[r][i] is the r-th reference of hypothesis i.
+// Errors: InvalidArgument if there is no segment or no reference, or if the numbers of segments differ.
 absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
                                      absl::Span<const std::vector<std::string>> references);
 
-// "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal": sacreBLEU 2.6.0's definition, computed by hadal.
+// Returns "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal": sacreBLEU 2.6.0's definition, computed by
+// hadal.
 std::string BleuSignature(int references);
 
-// "62.5/40.0/28.6/16.7 (BP = 1.000 ratio = 1.143 hyp_len = 8 ref_len = 7)", in sacreBLEU's format.
+// Returns for example "62.5/40.0/28.6/16.7 (BP = 1.000 ratio = 1.143 hyp_len = 8 ref_len = 7)", sacreBLEU's format.
 std::string BleuDetails(const BleuScore& score);
 
 }  // namespace hadal

@@ -1,18 +1,17 @@
-// Corpus: samples of token ids, read in place from memory-mapped, checksummed shards.
+// Samples of token ids, read in place from memory-mapped shards with checksums.
 //
-//   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum a shard (corpus_manifest.h)
-//   PREFIX.00000.shard …  the samples (README.md has the format byte by byte)
-// A sample is a sentence pair with a corpus id, a weight, and prefix tokens that precede the source (language tags,
-// later). In a monolingual corpus a sample is a target alone. Sides are stored without </s>; batches add it
-// (pack_sentences.h).
+//   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum per shard (corpus_manifest.h)
+//   PREFIX.00000.shard …  the samples (format: README.md)
+// A sample is a sentence pair with a corpus id, a weight, and prefix tokens before the source (such as language tags).
+// In a monolingual corpus a sample has a target only. Sides are stored without </s>; batches add it (pack_sentences.h).
 //
-// Open() verifies everything once: sizes, CRC-32C of every region, that every offset is inside its file and every token
-// id inside its vocabulary. After that sample() cannot read outside the mapping, whatever the file held. The processes
-// of one host can share the reading of every byte (CorpusShare); each process itself checks what keeps sample() inside
-// the mapping.
-// Limits: 2^32 - 1 samples; a side of at most 2^31 - 1 tokens. A file that changes while it is mapped is not noticed; a
-// file that is cut short ends the process with a message (launch/job/signals.h).
-// Thread safety: immutable after Open(); several threads may call sample().
+// Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file and every token id inside
+// its vocabulary. sample() can then not read outside the mapping, whatever the file contains. The processes of a host
+// can share the verification (CorpusShare); each process itself checks everything that keeps sample() inside the
+// mapping.
+// Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side. Changes of a mapped file are not detected; truncating it ends the
+// process with a message (launch/job/signals.h).
+// Thread safety: immutable after Open(); any thread may call sample().
 #pragma once
 
 #include <cstdint>
@@ -30,10 +29,10 @@ namespace hadal {
 struct SampleView {
   int32_t corpus_id = 0;
   float weight = 1;
-  std::span<const int32_t> prefix;  // usually empty; precedes the source; ids of the source vocabulary
+  std::span<const int32_t> prefix;  // usually empty; before the source; ids of the source vocabulary
   std::span<const int32_t> source;
   std::span<const int32_t> target;
-  bool has_source = true;  // false: plain text, without a source side (not even </s>)
+  bool has_source = true;  // false: monolingual, no source side (not even </s>)
 };
 
 // One sample that owns its tokens.
@@ -47,8 +46,8 @@ struct Sample {
   SampleView view() const { return {corpus_id, weight, prefix, source, target}; }
 };
 
-// Which shards a process reads completely: of every `processes` shards the one numbered `process`. The corpus is
-// verified when all of these processes have opened it without an error. REQUIRES: 0 ≤ process < processes.
+// The shards that a process verifies completely: those whose index modulo `processes` is `process`. The corpus is
+// verified when all these processes have opened it without an error. REQUIRES: 0 ≤ process < processes.
 struct CorpusShare {
   int process = 0;
   int processes = 1;
@@ -59,8 +58,8 @@ class CorpusShard;
 class Corpus {
  public:
   // Opens PREFIX.json and its shards. Blocking: reads every byte of its share once (several GB/s from the page cache),
-  // and the samples' records of the other shards.
-  // Errors: NotFound, or DataLoss with the file, what is wrong in it, and what to try.
+  // and the sample records of the other shards.
+  // Errors: NotFound, or DataLoss with the file, the fault and a remedy.
   static absl::StatusOr<Corpus> Open(const std::string& prefix, const CorpusShare& share = {});
 
   Corpus(Corpus&&) noexcept;
@@ -70,16 +69,16 @@ class Corpus {
   int64_t size() const { return size_; }
   // REQUIRES: 0 ≤ i < size().
   SampleView sample(int64_t i) const;
-  // A hint that the lengths of sample(i) will be read soon. REQUIRES: as sample().
+  // Prefetches the lengths of sample(i). REQUIRES: as sample().
   void Prefetch(int64_t i) const;
 
   const CorpusManifest& manifest() const { return manifest_; }
-  // The full path of a vocabulary file, which the manifest stores relative to itself.
+  // Returns the full path of a vocabulary file, which the manifest stores relative to itself.
   std::string VocabularyPath(const VocabularyReference& reference) const;
 
  private:
   Corpus();
-  // The shard of sample `i`. REQUIRES: 0 ≤ i < size().
+  // Returns the shard of sample `i`. REQUIRES: 0 ≤ i < size().
   size_t ShardOf(int64_t i) const;
   void Append(std::unique_ptr<CorpusShard> shard);
 

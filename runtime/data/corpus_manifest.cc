@@ -15,13 +15,13 @@ namespace hadal {
 namespace {
 
 using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;  // written for people: keeps the order of fields
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of fields, for readers
 
 constexpr std::string_view kFormat = "hadal corpus";
 constexpr StrictJsonLimits kLimits = {.max_bytes = int64_t{64} << 20, .max_depth = 4};
 constexpr int64_t kMostSamples = std::numeric_limits<uint32_t>::max();
 
-// One line without the checksum field: the text that the checksum covers. Invalid UTF-8 in a name cannot make it fail.
+// One line without the checksum field: the text that the checksum covers. Cannot fail on invalid UTF-8 in a name.
 std::string Canonical(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 uint32_t ChecksumOf(Json json) {
@@ -89,13 +89,12 @@ std::vector<std::string> ReadCorpora(JsonFields& fields) {
   return corpora;
 }
 
-// The content of an object whose checksum is right; error messages lack the manifest's name.
+// Reads an object whose checksum is right; error messages lack the manifest's name.
 absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   absl::Status status;
   JsonFields fields(json, "", status);
   CorpusManifest manifest;
   fields.Read("samples", manifest.samples, 0, kMostSamples);
-  // A monolingual corpus has no source vocabulary.
   if (fields.Has("source_vocabulary")) manifest.source_vocabulary = ReadVocabulary(fields.Object("source_vocabulary"));
   manifest.target_vocabulary = ReadVocabulary(fields.Object("target_vocabulary"));
   manifest.shards = ReadShards(fields.List("shards"), status);

@@ -1,6 +1,6 @@
-// The manifest of a corpus: the contents of PREFIX.json, as plain values.
+// The manifest of a corpus: the contents of PREFIX.json as plain values.
 //
-// The JSON has a checksum of its own content (`crc32c`), so that an edited or damaged manifest is refused too.
+// The JSON contains a checksum of its own content (`crc32c`), so an edited or damaged manifest is refused, too.
 // Thread safety: plain values.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace hadal {
 
 struct VocabularyReference {
   std::string file;     // relative to the manifest
-  int32_t size = 0;     // ids, special ones included
+  int32_t size = 0;     // ids, including special ones
   uint32_t crc32c = 0;  // of the file's bytes
 };
 
@@ -25,13 +25,13 @@ struct ShardReference {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-// Of the kept samples; `</s>` is not counted.
+// Of the corpus's samples, without `</s>`.
 struct CorpusStatistics {
-  int64_t source_tokens = 0;  // prefix tokens included
+  int64_t source_tokens = 0;  // including prefix tokens
   int64_t target_tokens = 0;
   int64_t source_unknown = 0;  // tokens that are <unk>
   int64_t target_unknown = 0;
-  int64_t longest_source = 0;  // tokens of one sample, prefix included
+  int64_t longest_source = 0;  // tokens of one sample, including its prefix
   int64_t longest_target = 0;
 };
 
@@ -39,10 +39,10 @@ struct CorpusManifest {
   static constexpr int32_t kFormatVersion = 1;
 
   int64_t samples = 0;
-  VocabularyReference source_vocabulary;  // empty in a monolingual corpus, whose samples are targets alone
-  VocabularyReference target_vocabulary;  // equal to the source's where they share one
+  VocabularyReference source_vocabulary;  // empty in a monolingual corpus
+  VocabularyReference target_vocabulary;  // equal to the source's if both sides share one
   std::vector<ShardReference> shards;
-  std::vector<std::string> corpora;  // [corpus id] where the corpus's text came from, for people
+  std::vector<std::string> corpora;  // [corpus id] origin of the text, for users
   CorpusStatistics statistics;
 
   bool monolingual() const { return source_vocabulary.size == 0; }
@@ -50,7 +50,7 @@ struct CorpusManifest {
   bool shares_vocabulary() const { return monolingual() || source_vocabulary.file == target_vocabulary.file; }
 };
 
-// Errors of ManifestFromJson: DataLoss with `name`, the field and what to try.
+// Errors of ManifestFromJson: DataLoss with `name`, the field and a remedy.
 std::string ManifestToJson(const CorpusManifest& manifest);
 absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const std::string& name);
 

@@ -30,7 +30,7 @@ absl::Status Damaged(const std::string& name, absl::string_view what) {
 bool IsText(int32_t token, int32_t vocabulary_size) { return token >= kUnknownToken && token < vocabulary_size; }
 
 absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_size, absl::string_view side) {
-  bool all = true;  // no early exit, so that the compiler can check several tokens at once
+  bool all = true;  // no early exit, so that the compiler can vectorise
   for (const int32_t token : tokens) all &= IsText(token, vocabulary_size);
   if (all) return absl::OkStatus();
   const auto bad = std::ranges::find_if(tokens, [&](int32_t token) { return !IsText(token, vocabulary_size); });
@@ -38,13 +38,14 @@ absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_siz
                                           kUnknownToken, " to ", vocabulary_size - 1));
 }
 
-// Checks everything about one record except the place of its tokens.
+// Checks a record, except the place of its tokens.
 absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
   if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) {
     return absl::DataLossError("it has a side with a negative length");
   }
   if (record.corpus_id < 0 || record.corpus_id >= corpora) {
-    return absl::DataLossError(absl::StrCat("it names corpus ", record.corpus_id, ", there are ", corpora));
+    return absl::DataLossError(
+        absl::StrCat("its corpus id is ", record.corpus_id, ", there are ", corpora, " corpora"));
   }
   if (!std::isfinite(record.weight) || record.weight < 0) {
     return absl::DataLossError(absl::StrCat("its weight is ", record.weight));
@@ -52,7 +53,7 @@ absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
   return absl::OkStatus();
 }
 
-// Checks that a record's tokens follow those of the record before without a gap.
+// Checks that a record's tokens follow those of the previous record without a gap.
 absl::Status CheckPlace(const SampleRecord& record, int64_t expected, int64_t tokens) {
   if (record.first_token != expected) {
     return absl::DataLossError(
@@ -60,7 +61,8 @@ absl::Status CheckPlace(const SampleRecord& record, int64_t expected, int64_t to
   }
   const int64_t count = int64_t{record.prefix_tokens} + record.source_tokens + record.target_tokens;
   if (count > tokens - expected) {
-    return absl::DataLossError(absl::StrCat("it has ", count, " tokens, the shard holds ", tokens - expected, " more"));
+    return absl::DataLossError(
+        absl::StrCat("it has ", count, " tokens, the shard has only ", tokens - expected, " left"));
   }
   return absl::OkStatus();
 }
@@ -88,7 +90,7 @@ absl::Status CheckSample(const SampleRecord& record, int64_t expected, std::span
 }
 
 absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {
-  if (header.magic != ShardHeader::kMagic) return absl::DataLossError("it does not begin as a shard does");
+  if (header.magic != ShardHeader::kMagic) return absl::DataLossError("it does not begin with a shard's header");
   if (header.version != ShardHeader::kVersion) {
     return absl::DataLossError(
         absl::StrCat("it has format version ", header.version, ", this hadal reads ", ShardHeader::kVersion));
@@ -100,8 +102,8 @@ absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {
                                          header.tokens * int64_t{sizeof(int32_t)}
                                    : -1;
   if (wanted != limit) {
-    return absl::DataLossError(absl::StrCat("its header speaks of ", header.samples, " samples and ", header.tokens,
-                                            " tokens, which does not give its ", bytes, " bytes"));
+    return absl::DataLossError(absl::StrCat("its header states ", header.samples, " samples and ", header.tokens,
+                                            " tokens, which does not match its ", bytes, " bytes"));
   }
   return absl::OkStatus();
 }

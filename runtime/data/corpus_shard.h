@@ -1,9 +1,9 @@
-// One shard of a corpus: its bytes, how they are written and how they are checked. Internal to runtime/data.
+// The format of a corpus shard, its writer and its checks. Internal to runtime/data.
 //
 //   header          32 bytes   ShardHeader
-//   records         32 bytes a sample   SampleRecord
+//   records         32 bytes per sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
-// Little-endian throughout; every field is aligned to its size. The manifest has the checksum of the whole file.
+// Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
 // Thread safety: a builder belongs to one thread; a shard is immutable.
 #pragma once
 
@@ -37,7 +37,7 @@ struct ShardHeader {
 static_assert(sizeof(ShardHeader) == 32);
 
 struct SampleRecord {
-  int64_t first_token = 0;  // index of the sample's first token in the shard's tokens
+  int64_t first_token = 0;  // index into the shard's tokens
   int32_t prefix_tokens = 0;
   int32_t source_tokens = 0;
   int32_t target_tokens = 0;
@@ -47,7 +47,7 @@ struct SampleRecord {
 };
 static_assert(sizeof(SampleRecord) == 32);
 
-// Collects samples, then gives the shard's bytes.
+// Collects samples and produces the shard's bytes.
 class ShardBuilder {
  public:
   // Errors: InvalidArgument for a side of more than 2^31 - 1 tokens.
@@ -55,53 +55,51 @@ class ShardBuilder {
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // Size of the file.
   int64_t bytes() const;
-  // The file in consecutive pieces, without a copy: header, records, tokens. Valid until the builder changes.
+  // Returns the file as consecutive pieces without copying: header, records, tokens. Valid until the builder changes.
   std::array<std::string_view, 3> Pieces();
   void Clear();
-  // The file in memory; afterwards the builder is empty.
+  // Returns the file and empties the builder.
   std::string Finish();
 
  private:
-  ShardHeader header_;  // what Pieces() shows
+  ShardHeader header_;  // returned by Pieces()
   std::vector<SampleRecord> records_;
   std::vector<int32_t> tokens_;
 };
 
-// Rules for a shard's samples.
 struct ShardLimits {
-  int32_t source_vocabulary_size = 0;  // 0: no sample has a source side
+  int32_t source_vocabulary_size = 0;  // 0: samples have no source side
   int32_t target_vocabulary_size = 0;
   int32_t corpora = 0;  // corpus ids are below this
 };
 
-// How much of a shard is checked.
 enum class ShardCheck {
   kEveryByte,  // size, structure, checksum, every token id
-  kRecords,    // size and structure: what keeps reads inside the file
+  kRecords,    // size and structure, which keep reads inside the file
 };
 
 class CorpusShard {
  public:
-  // Errors: DataLoss naming the file, the sample where there is one, and what to try.
+  // Errors: DataLoss with the file, the sample if there is one, and a remedy.
   static absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& path, const ShardReference& reference,
                                                            const ShardLimits& limits,
                                                            ShardCheck check = ShardCheck::kEveryByte);
-  // The same for bytes in memory, with every check, but without a reference to agree with.
+  // As Open, for bytes in memory: makes every check, except the comparison with a reference.
   static absl::StatusOr<std::unique_ptr<CorpusShard>> FromBytes(const std::string& bytes, const std::string& name,
                                                                 const ShardLimits& limits);
 
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // REQUIRES: 0 ≤ i < samples().
   SampleView sample(int64_t i) const;
-  // A hint that the lengths of sample(i) will be read soon. REQUIRES: as sample().
+  // Prefetches the lengths of sample(i). REQUIRES: as sample().
   void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
  private:
-  // words, because bytes in memory must be aligned too
+  // uint64_t aligns bytes in memory
   using Storage = std::variant<MappedFile, std::vector<uint64_t>>;
 
   explicit CorpusShard(Storage storage) : storage_(std::move(storage)) {}
-  // Finds records and tokens in `bytes`, trusting nothing. The message lacks the file's name.
+  // Validates `bytes` and sets records_ and tokens_. The error message lacks the file's name.
   absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check);
 
   Storage storage_;

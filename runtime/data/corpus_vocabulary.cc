@@ -13,9 +13,9 @@ absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReferen
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Load(path));
   if (vocabulary.crc32c() != reference.crc32c || vocabulary.size() != reference.size) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is not the vocabulary the corpus was made with: it has ", vocabulary.size(), " ids and checksum ",
-        absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus wants ", reference.size, " and ",
-        absl::Hex(reference.crc32c, absl::kZeroPad8), "; put the right file back, or run hadal prepare again"));
+        path, " is not the vocabulary that the corpus was made with: it has ", vocabulary.size(), " ids and checksum ",
+        absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus expects ", reference.size, " and ",
+        absl::Hex(reference.crc32c, absl::kZeroPad8), "; restore the right file, or run hadal prepare again"));
   }
   return vocabulary;
 }

@@ -1,4 +1,4 @@
-// The vocabularies that a corpus was made with, found beside the corpus and compared with its checksums.
+// Loads the vocabularies of a corpus from the files beside it, and compares their checksums with the corpus's.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,12 +8,11 @@
 namespace hadal {
 
 struct CorpusVocabularies {
-  Vocabulary source;  // a copy of target if both share one, or if the corpus is monolingual
+  Vocabulary source;  // a copy of target if both sides share one, or if the corpus is monolingual
   Vocabulary target;
 };
 
-// Loads both. Errors: those of Vocabulary::Load; FailedPrecondition when a file is not the one that the corpus was made
-// with.
+// Errors: those of Vocabulary::Load; FailedPrecondition if a file is not the one that the corpus was made with.
 absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus);
 
 }  // namespace hadal

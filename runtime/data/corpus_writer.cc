@@ -77,7 +77,7 @@ absl::Status CorpusWriter::WriteShard() {
   const std::string path = absl::StrFormat("%s.%05d.shard", options_.prefix, manifest_.shards.size());
   const std::string temporary = absl::StrCat(path, ".", kTemporaryName);
   const std::array<std::string_view, 3> pieces = shard_.Pieces();
-  HADAL_RETURN_IF_ERROR(RemoveTree(temporary));  // left by a run that ended in the middle
+  HADAL_RETURN_IF_ERROR(RemoveTree(temporary));  // left by a run that was interrupted
   if (absl::Status status = WritePieces(pieces, temporary); !status.ok()) {
     RemoveTree(temporary).IgnoreError();
     return status;

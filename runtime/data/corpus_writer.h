@@ -1,7 +1,7 @@
-// Writes a corpus (corpus.h): shards as samples arrive, the manifest last, so that a half-written corpus cannot be
+// Writes a corpus (corpus.h): shards as samples arrive, and the manifest last, so that an incomplete corpus cannot be
 // opened.
 //
-// Memory: one shard. Every file is written whole under another name and renamed.
+// Memory: one shard. Every file is written under another name and then renamed.
 // Thread safety: one thread.
 #pragma once
 
@@ -18,21 +18,21 @@
 namespace hadal {
 
 struct CorpusWriterOptions {
-  std::string prefix;                     // files are PREFIX.json, PREFIX.00000.shard, …
+  std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
   VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source
   VocabularyReference target_vocabulary;
-  std::vector<std::string> corpora;          // [corpus id] names, for people
-  int64_t shard_bytes = int64_t{256} << 20;  // a shard is closed once it reaches this size
+  std::vector<std::string> corpora;          // [corpus id] names, for users
+  int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 
 class CorpusWriter {
  public:
-  // Removes an existing manifest: from here until Finish() there is no corpus of this name.
+  // Removes an existing manifest: until Finish() there is no corpus of this name.
   static absl::StatusOr<CorpusWriter> Create(CorpusWriterOptions options);
 
   // Errors: those of writing a file; InvalidArgument for a token id outside its vocabulary.
   absl::Status Add(const SampleView& sample);
-  // Writes the last shard and the manifest; returns the manifest. REQUIRES: called once, after all Add().
+  // Writes the last shard and the manifest, and returns the manifest. Must be called once, after all Add().
   absl::StatusOr<CorpusManifest> Finish();
 
  private:

@@ -1,5 +1,5 @@
-// fairseq's dict.txt: one "token count" a line, most frequent first; the four special tokens are not listed. A line may
-// end in "#fairseq:overwrite": its token may then repeat an earlier one and takes over the name; both keep their ids.
+// fairseq's dict.txt: one "token count" per line, most frequent first, without the four special tokens. A line may end
+// in "#fairseq:overwrite": its token may then repeat an earlier one and takes over the name; both keep their ids.
 // Source of the format: fairseq, fairseq/data/dictionary.py, add_from_file.
 #include <algorithm>
 #include <utility>
@@ -34,14 +34,14 @@ class DictionaryModel : public VocabularyModel {
   std::string Decode(std::span<const int32_t> ids) const override { return JoinWithSpaces(table(), ids); }
 };
 
-// Adds one line to the table; the error says what is wrong with the line.
+// Adds one line to the table. The error describes the fault in the line.
 absl::Status AddLine(std::string line, TokenTable& table) {
   constexpr std::string_view kOverwrite = " #fairseq:overwrite";
   const bool overwrite = line.ends_with(kOverwrite);
   if (overwrite) line.resize(line.size() - kOverwrite.size());
   const size_t space = line.rfind(' ');
   if (space == std::string::npos || space == 0) {
-    return absl::InvalidArgumentError("'token count' with one space between is wanted");
+    return absl::InvalidArgumentError("expected 'token count' with one space between them");
   }
   const std::string token = line.substr(0, space);
   const std::string count = line.substr(space + 1);
@@ -54,7 +54,7 @@ absl::Status AddLine(std::string line, TokenTable& table) {
   }
   if (!table.Add(token, overwrite) && !overwrite) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the token '", token, "' has the id ", table.Id(token), " already; remove one of the two"));
+        absl::StrCat("the token '", token, "' already has the id ", table.Id(token), "; remove one of the two"));
   }
   return absl::OkStatus();
 }

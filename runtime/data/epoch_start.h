@@ -1,7 +1,7 @@
-// Where an epoch begins in the stream of micro-batches (sampling_order.h).
+// The start of an epoch in the sequence of micro-batches (sampling_order.h).
 //
-// Why it is stored: the number of micro-batches of an epoch is known only after shuffling and packing it. A run that
-// resumes in its 300th epoch would have to do that 300 times before its first step, but with this only once.
+// Stored in checkpoints: the number of micro-batches of an epoch is known only after shuffling and packing it, so a run
+// resumed in epoch 300 would otherwise shuffle and pack 300 epochs before its first step.
 // Thread safety: plain values.
 #pragma once
 
@@ -10,9 +10,9 @@
 namespace hadal {
 
 struct EpochStart {
-  uint32_t order = 0;       // names the order: a checksum of the samples' lengths, the seed and the capacity
+  uint32_t order = 0;       // identifies the order: a checksum of the samples' lengths, the seed and the capacity
   int64_t epoch = 0;        // from 0
-  int64_t micro_batch = 0;  // its first one
+  int64_t micro_batch = 0;  // the epoch's first micro-batch
   bool operator==(const EpochStart&) const = default;
 };
 

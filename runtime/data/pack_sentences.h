@@ -1,10 +1,10 @@
-// Packs sentences into micro-batches: the one place that adds </s> and shifts the decoder's input.
+// Packs sentences into micro-batches, for training, validation, scoring and translation. Only this code adds </s> and
+// shifts the decoder's input.
 //
-//   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none where there is no source side)
+//   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none without a source side)
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
-// Training, validation, scoring and translation all pack with these functions. (Translation packs samples with an empty
-// target: one row, which it ignores.) Thread safety: pure functions on their arguments.
+// Translation packs samples with an empty target and ignores that one row. Thread safety: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 
 namespace hadal {
 
-// Rows that one micro-batch may hold, </s> counted.
+// The most rows of one micro-batch, including </s>.
 struct BatchCapacity {
   int64_t source_rows = 0;
   int64_t target_rows = 0;
-  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of one sentence: the model's positions
+  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of a sentence: the model's positions
 };
 
-// Rows that one sample takes, or that a batch has used.
+// The rows of a sample or of a batch.
 struct BatchRows {
   int64_t source = 0;
   int64_t target = 0;
@@ -41,24 +41,23 @@ struct BatchRows {
 
 BatchRows RowsOf(const SampleView& sample);
 
-// Whether a batch's rows are within its capacity.
 inline bool Fits(const BatchRows& rows, const BatchCapacity& capacity) {
   return rows.source <= capacity.source_rows && rows.target <= capacity.target_rows;
 }
 
-// Whether a batch may hold this sentence at all.
+// Whether a batch can hold this sentence at all.
 inline bool FitsAlone(const BatchRows& rows, const BatchCapacity& capacity) {
   return Fits(rows, capacity) && std::max(rows.source, rows.target) <= capacity.sentence_rows;
 }
 
-// Empties `batch` for reuse; its memory stays.
+// Empties `batch` for reuse; keeps its memory.
 void ClearBatch(PackedBatch& batch);
-// Adds one sentence at the end; `index` goes to batch.samples. The caller checks capacity.
+// Appends one sentence; `index` is appended to batch.samples. The caller checks the capacity.
 void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch);
 
-// Packs `samples` in order; each batch is filled until the next sentence would not fit. samples[i] of a batch is an
-// index into `samples`; micro_batch counts from 0 in the result. Errors: InvalidArgument naming the first sentence that
-// is longer than a capacity.
+// Packs `samples` in order; each batch is filled until the next sentence does not fit. samples[i] of a batch is an
+// index into `samples`; micro_batch counts from 0. Errors: InvalidArgument with the first sentence that is longer than
+// a capacity.
 absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleView> samples,
                                                        const BatchCapacity& capacity);
 

@@ -1,10 +1,10 @@
-// A micro-batch: concatenated sentence pairs with offsets, never a padded rectangle.
+// A micro-batch: concatenated sentence pairs with offsets, without padding to a rectangle.
 //
-// Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. So a pair of
-// S source and T target pieces takes S + 1 source rows and T + 1 target rows. Plain text (language models) has target
-// rows only.
-// The config fixes capacities; the rows used differ from batch to batch. For a device padding rows may follow the
-// sentences (pipeline/plan/row_bucket.h): tokens kPaddingRow that no offset covers.
+// Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. A pair of S
+// source and T target tokens takes S + 1 source rows and T + 1 target rows. Monolingual text (language models) has
+// target rows only.
+// The config fixes capacities; the number of rows varies between batches. For a device padding rows may follow the
+// sentences (pipeline/plan/row_bucket.h): tokens kPaddingRow outside of all offsets.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ inline constexpr int32_t kPadToken = 1;
 inline constexpr int32_t kEosToken = 2;
 inline constexpr int32_t kUnknownToken = 3;
 inline constexpr int32_t kSpecialTokens = 4;
-inline constexpr int32_t kPaddingRow = -1;  // not a token
+inline constexpr int32_t kPaddingRow = -1;  // not a token id
 
 struct PackedBatch {
-  int32_t micro_batch = 0;              // number in the step's global list
+  int32_t micro_batch = 0;              // index in the step's global list
   std::vector<int32_t> source;          // [source rows]
   std::vector<int32_t> source_offsets;  // [sentences + 1]
   std::vector<int32_t> target_input;    // [target rows]

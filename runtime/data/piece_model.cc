@@ -26,10 +26,10 @@ class LibraryModel : public PieceModel {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
-// The trainer ends the process where a word has more than 65,535 characters, and normalising makes up to six of a byte.
+// The trainer ends the process if a word has more than 65,535 characters, and normalising makes up to six of a byte.
 constexpr size_t kLongestPart = 10'000;  // bytes
 
-// The first bytes of a text: all, or those up to its last space within kLongestPart. A word that is longer is cut
+// Returns the first bytes of a text: all of it, or up to its last space within kLongestPart. A longer word is split
 // between two characters.
 std::string_view FirstPart(std::string_view text) {
   if (text.size() <= kLongestPart) return text;
@@ -40,7 +40,7 @@ std::string_view FirstPart(std::string_view text) {
   return text.substr(0, end);
 }
 
-// Feeds sentences to the trainer, long ones in parts, the others without copying them.
+// Passes sentences to the trainer: long ones in parts, others without a copy.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
   explicit Sentences(const std::vector<std::string>& sentences) : sentences_(sentences) { Take(); }
@@ -65,7 +65,7 @@ class Sentences : public sentencepiece::SentenceIterator {
   }
 
   const std::vector<std::string>& sentences_;
-  size_t next_ = 0, begin_ = 0, size_ = 0;  // the sentence, and the bytes of it
+  size_t next_ = 0, begin_ = 0, size_ = 0;  // the sentence, and its bytes
   std::string part_;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kAhead = 32;  // samples whose memory is prefetched
 
-// The limit on one sentence, where there is one.
+// Returns the limit on one sentence for an error message, or "".
 std::string OfSentence(const BatchCapacity& capacity) {
   if (capacity.sentence_rows >= std::max(capacity.source_rows, capacity.target_rows)) return "";
   return absl::StrCat(", at most ", capacity.sentence_rows, " of one sentence");
@@ -37,7 +37,7 @@ absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
                    shortest.source, " and ", shortest.target, " (</s> counted): raise the capacities"));
 }
 
-// The 64-bit draws of an epoch's stream; each Philox block has two.
+// The 64-bit draws of an epoch; each Philox block has two.
 class EpochDraws {
  public:
   EpochDraws(uint64_t seed, int64_t epoch)
@@ -58,8 +58,8 @@ class EpochDraws {
   std::array<uint32_t, 4> words_{};
 };
 
-// A number in [0, bound) from 64 random bits: the high word of their product (Lemire 2019). Its bias is below bound /
-// 2^64.
+// Returns a number in [0, bound) from 64 random bits: the high word of their product (Lemire 2019). Its bias is below
+// bound / 2^64.
 uint64_t Below(uint64_t draw, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(draw) * bound) >> 64);
 }
@@ -90,7 +90,7 @@ void SamplingOrder::Survey() {
   }
 }
 
-// Draws and samples are prefetched some steps ahead: in a corpus of millions every access waits for memory.
+// Prefetches draws and samples some steps ahead: in a corpus of millions every access waits for memory.
 void SamplingOrder::Shuffle() {
   order_.clear();
   order_.reserve(static_cast<size_t>(samples()));

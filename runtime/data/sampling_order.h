@@ -1,5 +1,4 @@
-// The order of training: a function of (corpus, seed, capacity, M) and the step alone. So only the step has to be
-// saved.
+// The order of training samples: a function of (corpus, seed, capacity, M) and the step, so only the step is saved.
 //
 //   order(epoch)         = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling,
 //                          stream = epoch)
@@ -7,13 +6,13 @@
 //                          may be short
 //   stream               = micro-batches(0), micro-batches(1), …
 //   step s               = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
-// Every sample that fits is trained on exactly once an epoch. Weights do not change the order.
+// Every sample that fits is used exactly once per epoch. Weights do not change the order.
 //
-// Cost: a step forward costs the copying. Entering an epoch costs one shuffle and one pass over the lengths. A seek
-// enters every epoch between its target and the last earlier epoch whose place in the stream is known: the first one,
-// those entered before, and the one given to Continue(). Memory: 4 bytes a sample, and 24 bytes a micro-batch of an
-// epoch.
-// Thread safety: none; one object a thread (they agree with each other). The corpus must outlive the object.
+// Cost: the next step costs only the copying. Entering an epoch costs one shuffle and one pass over the lengths. A seek
+// enters every epoch between its target and the last earlier epoch whose start is known: epoch 0, those entered before,
+// and the one passed to Continue(). Memory: 4 bytes per sample, and 24 bytes per micro-batch of an epoch.
+// Thread safety: none; use one object per thread (equal objects return equal batches). The corpus must outlive the
+// object.
 #pragma once
 
 #include <cstdint>
@@ -37,35 +36,34 @@ struct SamplingOptions {
 
 struct StepBatches {
   std::vector<PackedBatch> micro_batches;  // [M], micro_batch = 0 … M - 1
-  int64_t source_tokens = 0;               // rows of the step, </s> counted
-  int64_t target_tokens = 0;               // rows of the step, </s> counted; the loss is scaled by this number
-  double epochs_done = 0;                  // after the step: whole epochs + share of the current one's samples
+  int64_t source_tokens = 0;               // rows of the step, including </s>
+  int64_t target_tokens = 0;               // rows of the step, including </s>; the loss is scaled by this number
+  double epochs_done = 0;                  // after the step: whole epochs + fraction of the current one's samples
 };
 
 class SamplingOrder {
  public:
-  // Errors: InvalidArgument when no sample fits the capacities (with the shortest sample's rows), or M < 1.
+  // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), or M < 1.
   static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
 
-  // The step's micro-batches, written over `out`, whose memory is reused.  REQUIRES: step ≥ 0.
+  // Writes the step's micro-batches to `out`, reusing its memory. REQUIRES: step ≥ 0.
   void At(int64_t step, StepBatches& out);
   StepBatches At(int64_t step);
 
-  // The epoch of the last micro-batch asked for; at first epoch 0.
+  // The epoch of the last micro-batch returned; epoch 0 at first.
   EpochStart current_epoch() const;
-  // Lets later seeks begin at `start`, which current_epoch() of an equal order returned. If `start` is from another
-  // order (another corpus, seed or capacity), ignores it and returns false.
+  // Lets later seeks begin at `start`, a result of current_epoch() of an equal order. Ignores `start` and returns false
+  // if it is from another order (another corpus, seed or capacity).
   bool Continue(const EpochStart& start);
-  // How often an epoch was shuffled and packed: the cost of seeks.
+  // The number of epochs shuffled and packed so far: the cost of seeks.
   int64_t epochs_entered() const { return epochs_entered_; }
 
-  // The number of samples that fit, and of samples never trained on because a side is longer than its capacity or than
-  // sentences may be.
+  // The number of samples that fit, and of samples that are never used because a side is longer than its capacity or
+  // than the limit on sentences.
   int64_t samples() const { return corpus_->size() - too_long_; }
   int64_t too_long() const { return too_long_; }
 
  private:
-  // One micro-batch: its samples, and their rows.
   struct Batch {
     std::span<const uint32_t> samples;
     BatchRows rows;
@@ -79,16 +77,16 @@ class SamplingOrder {
   void EnterEpoch(int64_t epoch, int64_t first_micro_batch);
   void Shuffle();
   void Pack();
-  // Micro-batch `index` of the stream; valid until the next call.
+  // Returns micro-batch `index` of the stream; valid until the next call.
   Batch BatchAt(int64_t index);
-  // Epochs done after micro-batch `index`, which is in the current epoch.
+  // Epochs done after micro-batch `index`. REQUIRES: it is in the current epoch.
   double EpochsDone(int64_t index) const;
 
   const Corpus* corpus_;
   SamplingOptions options_;
   uint32_t name_ = 0;  // EpochStart::order
   int64_t too_long_ = 0;
-  std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // an epoch's first micro-batch → the epoch
+  std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // first micro-batch of an epoch → the epoch
   int64_t epochs_entered_ = 0;
 
   int64_t epoch_ = -1;                 // the current epoch; -1: none yet
@@ -101,12 +99,12 @@ class SamplingOrder {
 // A corpus in its own order, for validation and scoring.
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
-  int64_t target_tokens = 0;         // rows, </s> counted
-  int64_t too_long = 0;              // left out because a side is longer than its capacity
+  int64_t target_tokens = 0;         // rows, including </s>
+  int64_t too_long = 0;              // samples omitted because a side is longer than its capacity
 };
 
-// The first `max_sentences` samples that fit (0: all), in the corpus's order.
-// Errors: InvalidArgument when no sample fits.
+// Returns the first `max_sentences` samples that fit (0: all), in the corpus's order. Errors: InvalidArgument if no
+// sample fits.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 

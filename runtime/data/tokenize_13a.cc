@@ -12,7 +12,7 @@ namespace {
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsPeriodOrComma(char c) { return c == '.' || c == ','; }
 
-// Rule 2's set: all ASCII punctuation and the space, but . , - '
+// Rule 2's set: the space and all ASCII punctuation except . , - '
 bool IsSetOff(char c) {
   return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
          (c >= '[' && c <= '`') || (c >= '{' && c <= '~');

@@ -8,7 +8,7 @@
 namespace hadal {
 namespace {
 
-// In characters. Thai cut into words has about four, Chinese and Japanese two.
+// In characters. Thai segmented into words has about four, Chinese and Japanese two.
 constexpr int64_t kLongestMeanWord = 5;
 
 struct Range {
@@ -28,7 +28,7 @@ bool IsOfUnspacedScript(uint32_t character) {
                              [&](const Range& range) { return character >= range.first && character <= range.last; });
 }
 
-// Takes the first character off `text`; a byte that is not part of a valid character counts as one. REQUIRES: text is
+// Removes the first character of `text`; a byte that is not part of a valid character counts as one. REQUIRES: text is
 // not empty.
 uint32_t TakeCharacter(std::string_view& text) {
   const auto first = static_cast<uint8_t>(text[0]);

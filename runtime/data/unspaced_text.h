@@ -1,8 +1,8 @@
-// Text in scripts that put no spaces between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. BLEU's tokenizer 13a
-// (tokenize_13a.h) cuts only at spaces and ASCII punctuation. So whole sentences become words, and the score is 0 or
-// says nothing.
+// Detects scripts without spaces between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. BLEU's tokenizer 13a
+// (tokenize_13a.h) splits only at spaces and ASCII punctuation, so whole sentences become words and the score is 0 or
+// meaningless.
 //
-// Threads: pure functions.
+// Thread safety: pure functions.
 #pragma once
 
 #include <string>
@@ -11,14 +11,13 @@
 
 namespace hadal {
 
-// Whether more than half of the characters of `lines` (UTF-8) are of such scripts, and on average more than five of
-// them are between two spaces. Text that has been cut into words or characters is not.
+// Whether more than half of the characters of `lines` (UTF-8) belong to such scripts, with more than five of them on
+// average between two spaces. False for text that has been segmented into words or characters.
 bool IsUnspaced(absl::Span<const std::string> lines);
 
-// A warning about BLEU for references of such text.
+// The warning about BLEU for such references.
 inline constexpr char kUnspacedBleu[] =
-    "the references put no spaces between words (Chinese, Japanese, Thai …), and tokenizer 13a takes what stands "
-    "together for one word: this BLEU "
-    "is near 0 or says nothing. Give the translations to sacrebleu --tokenize zh, ja-mecab or char";
+    "the references put no spaces between words (Chinese, Japanese, Thai …), so tokenizer 13a takes a sentence for one "
+    "word, and this BLEU is near 0 or meaningless. Score with sacrebleu --tokenize zh, ja-mecab or char";
 
 }  // namespace hadal

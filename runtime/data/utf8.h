@@ -1,7 +1,7 @@
-// Whether text is UTF-8. Every line from a person is checked, before anything is computed from it.
+// UTF-8 validation, for all text from users.
 //
 // Valid is what Unicode 15, table 3-7 lists: no overlong forms, no surrogates, nothing above U+10FFFF. NUL is valid.
-// Threads: pure functions.
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace hadal {
 
-// Bytes of the longest valid prefix: text.size() if all of it is valid, else where the first bad byte sequence starts.
+// Returns the length in bytes of the longest valid prefix: text.size() if all of it is valid, else the position of the
+// first invalid sequence.
 size_t ValidUtf8Prefix(std::string_view text);
 
 inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }

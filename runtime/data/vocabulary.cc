@@ -86,7 +86,7 @@ absl::StatusOr<Vocabulary> Vocabulary::Load(const std::string& path) {
 absl::StatusOr<Vocabulary> Vocabulary::Parse(std::string contents, const std::string& name) {
   if (contents.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' a line"));
+        name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' per line"));
   }
   const bool is_model = contents[0] == kModelFirstByte;
   HADAL_ASSIGN_OR_RETURN(

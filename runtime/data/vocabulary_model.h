@@ -1,5 +1,5 @@
-// The implementation of Vocabulary: a token table common to both kinds, and one derived class for each kind. Internal
-// to runtime/data; everybody else includes vocabulary.h.
+// The implementation of Vocabulary: a token table common to both kinds, and a derived class for each kind. Internal to
+// runtime/data; other code includes vocabulary.h.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace hadal {
 
-// Ids ↔ strings. Starts with the four special tokens.
+// Ids ↔ strings, beginning with the four special tokens.
 class TokenTable {
  public:
   TokenTable();
 
-  // Gives `token` the next id. If the string already has an id, Id() keeps returning that, unless `replace`. Returns
-  // whether the string was new.
+  // Assigns the next id to `token`. If the string already has an id, Id() keeps returning that one, unless `replace`.
+  // Returns whether the string was new.
   bool Add(std::string token, bool replace = false);
 
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
@@ -62,7 +62,7 @@ class VocabularyModel {
   uint32_t crc32c_;
 };
 
-// The tokens with spaces between them, without `<s>`, `<pad>` and `</s>`.
+// Joins the tokens with spaces, without `<s>`, `<pad>` and `</s>`.
 std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids);
 
 absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name);

@@ -25,13 +25,13 @@ std::unordered_map<std::string, std::string> TrainerArguments(const VocabularyTr
           {"pad_id", absl::StrCat(kPadToken)},
           {"eos_id", absl::StrCat(kEosToken)},
           {"unk_id", absl::StrCat(kUnknownToken)},
-          {"hard_vocab_limit", "false"},       // if the vocabulary comes out smaller, its size is the largest possible
-          {"max_sentence_length", "1048576"},  // bytes; TrainPieceModel hands over shorter parts
+          {"hard_vocab_limit", "false"},       // if it comes out smaller, its size is the largest possible
+          {"max_sentence_length", "1048576"},  // bytes; TrainPieceModel passes shorter parts
           {"num_threads", "1"},
           {"minloglevel", "3"}};
 }
 
-// The trainer's error in our words. It contains the smallest possible size: "… required_chars. 4 vs 16. …".
+// Converts the trainer's error. It contains the smallest possible size: "… required_chars. 4 vs 16. …".
 absl::Status TrainingError(const std::string& message, int32_t size) {
   constexpr std::string_view kTooSmall = "required_chars. ";
   constexpr std::string_view kVersus = " vs ";
@@ -44,7 +44,7 @@ absl::Status TrainingError(const std::string& message, int32_t size) {
   const std::string smallest = message.substr(begin, message.find('.', begin) - begin);
   return absl::InvalidArgumentError(absl::StrCat(
       "a vocabulary of ", size, " ids is too small: the text's characters and the special tokens alone need ", smallest,
-      "; ask for more, or lower the character coverage"));
+      "; use a larger size, or lower the character coverage"));
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ absl::Status TrainingError(const std::string& message, int32_t size) {
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options) {
   if (options.size <= kSpecialTokens) {
     return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", options.size, " ids has no room beside the ",
-                                                   kSpecialTokens, " special ones; ask for a few hundred at least"));
+                                                   kSpecialTokens, " special ones; use at least a few hundred"));
   }
   if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
     return absl::InvalidArgumentError(
@@ -81,8 +81,8 @@ absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(std::move(contents), "the trained vocabulary"));
   if (vocabulary.size() < options.size) {
     return absl::InvalidArgumentError(absl::StrCat("this text gives a vocabulary of at most ", vocabulary.size(),
-                                                   " ids, ", options.size, " were asked for; ask for ",
-                                                   vocabulary.size(), " or fewer, or give more text"));
+                                                   " ids, ", options.size, " were requested; use at most ",
+                                                   vocabulary.size(), ", or more text"));
   }
   return vocabulary;
 }

@@ -131,7 +131,7 @@ TEST_F(NcclStandstill, AStandstillBehindAStalledMessageIsAHang) {
     HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("granted"));
     rank.nccl.Progress();
     const std::string seen = WaitSeenDuring(rank, [&] { rank.memory.device()->FreeBytes(); });
-    EXPECT_THAT(seen, HasSubstr("for transfers to end before its device stands still"));
+    EXPECT_THAT(seen, HasSubstr("for transfers to end before its device's standstill"));
     const absl::Status next = rank.nccl.Send(value.data(), 4, 1 - rank.host.rank(), 0).status();
     EXPECT_EQ(next.code(), absl::StatusCode::kDeadlineExceeded) << next;
     EXPECT_THAT(std::string(next.message()), HasSubstr("1 transfers to end"));

@@ -125,12 +125,12 @@ TEST(CorpusManifest, NumbersKeepToTheirRange) {
                            "/statistics/target_tokens", "/statistics/source_unknown", "/statistics/target_unknown",
                            "/statistics/longest_source", "/statistics/longest_target", "/source_vocabulary/size",
                            "/target_vocabulary/size", "/target_vocabulary/crc32c", "/shards/0/crc32c"}) {
-    EXPECT_THAT(RefusalWith(path, -1), HasSubstr("is -1, a whole number from ")) << path;
+    EXPECT_THAT(RefusalWith(path, -1), HasSubstr("is -1, expected a whole number from ")) << path;
     EXPECT_THAT(RefusalWith(path, "7"), HasSubstr("a whole number from ")) << path;
   }
   EXPECT_EQ(RefusalWith("/statistics/source_unknown", 0), "");
   EXPECT_EQ(RefusalWith("/shards/0/bytes", 0), "");
-  EXPECT_THAT(RefusalWith("/target_vocabulary/size", 3), HasSubstr("is 3, a whole number from 4"));
+  EXPECT_THAT(RefusalWith("/target_vocabulary/size", 3), HasSubstr("is 3, expected a whole number from 4"));
   EXPECT_EQ(RefusalWith("/target_vocabulary/size", 4), "");
   EXPECT_THAT(RefusalWith("/samples", int64_t{1} << 32), HasSubstr("from 0 to 4294967295"));
   EXPECT_THAT(RefusalWith("/shards/0/samples", int64_t{1} << 32), HasSubstr("from 0 to 4294967295"));
@@ -143,12 +143,12 @@ TEST(CorpusManifest, TheShardsSamplesAddUp) {
 
 TEST(CorpusManifest, NamesLeadNowhereElseAndListsAreLists) {
   for (const char* path : {"/shards/1/file", "/source_vocabulary/file", "/target_vocabulary/file"}) {
-    EXPECT_THAT(RefusalWith(path, "../elsewhere"), HasSubstr("a plain file name is wanted")) << path;
-    EXPECT_THAT(RefusalWith(path, 3), HasSubstr("text is wanted")) << path;
+    EXPECT_THAT(RefusalWith(path, "../elsewhere"), HasSubstr("expected a plain file name")) << path;
+    EXPECT_THAT(RefusalWith(path, 3), HasSubstr("expected text")) << path;
   }
   EXPECT_EQ(RefusalWith("/corpora/1", 3), "the field corpora has an entry that is not text");
-  EXPECT_EQ(RefusalWith("/corpora", "one"), "the field corpora is \"one\", a list is wanted");
-  EXPECT_THAT(RefusalWith("/shards", 1), HasSubstr("a list is wanted"));
+  EXPECT_EQ(RefusalWith("/corpora", "one"), "the field corpora is \"one\", expected a list");
+  EXPECT_THAT(RefusalWith("/shards", 1), HasSubstr("expected a list"));
   EXPECT_THAT(RefusalWith("/shards/0", 1), HasSubstr("shards[0] is 1, not an object"));
   EXPECT_THAT(RefusalWith("/statistics", 1), HasSubstr("not an object"));
   EXPECT_THAT(RefusalWith("/source_vocabulary", Json()), HasSubstr("source_vocabulary is null, not an object"));

@@ -97,8 +97,8 @@ TEST(CorpusShard, ANegativeLengthThatAnotherSideMakesUpForIsRefused) {
 TEST(CorpusShard, ACorpusThatIsNotThereIsRefused) {
   const std::string bytes = TwoSamples().Finish();
   const size_t place = RecordField(1, offsetof(SampleRecord, corpus_id));
-  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, -1)), "a.shard: sample 1: it names corpus -1, there are 2");
-  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 2)), "a.shard: sample 1: it names corpus 2, there are 2");
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, -1)), "a.shard: sample 1: its corpus id is -1, there are 2 corpora");
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 2)), "a.shard: sample 1: its corpus id is 2, there are 2 corpora");
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 0)), "");
 }
 
@@ -132,16 +132,16 @@ TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
   EXPECT_EQ(Refusal(Changed<int64_t>(bytes, RecordField(1, offsetof(SampleRecord, first_token)), 4)),
             "a.shard: sample 1: its tokens begin at 4, the samples before it end at 3");
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, target_tokens)), 3)),
-            "a.shard: sample 1: it has 8 tokens, the shard holds 7 more");
+            "a.shard: sample 1: it has 8 tokens, the shard has only 7 left");
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, target_tokens)), 1)),
             "a.shard: its samples have 9 tokens, its header says 10");
   EXPECT_EQ(Refusal(bytes.substr(0, 31)), "a.shard: it has 31 bytes, a header alone takes 32");
-  EXPECT_EQ(Refusal(Changed<uint64_t>(bytes, 0, 5)), "a.shard: it does not begin as a shard does");
+  EXPECT_EQ(Refusal(Changed<uint64_t>(bytes, 0, 5)), "a.shard: it does not begin with a shard's header");
   EXPECT_EQ(Refusal(Changed<uint32_t>(bytes, 8, 3)),
             absl::StrCat("a.shard: it has format version 3, this hadal reads ", ShardHeader::kVersion));
   EXPECT_EQ(Refusal(Changed<int64_t>(bytes, 16, 3)),
-            absl::StrCat("a.shard: its header speaks of 3 samples and 10 tokens, which does not give its ",
-                         bytes.size(), " bytes"));
+            absl::StrCat("a.shard: its header states 3 samples and 10 tokens, which does not match its ", bytes.size(),
+                         " bytes"));
 }
 
 }  // namespace

@@ -294,7 +294,7 @@ TEST_F(HostileShardTest, RecordsThatLie) {
   int32_t length = 0;
   std::memcpy(&length, bytes_.data() + Record(4, offsetof(SampleRecord, target_tokens)), sizeof(length));
   ExpectRefused<int32_t>(Record(4, offsetof(SampleRecord, target_tokens)), length + 1, "one token beyond the file");
-  EXPECT_THAT(std::string(Corpus::Open(prefix()).status().message()), HasSubstr("the shard holds"));
+  EXPECT_THAT(std::string(Corpus::Open(prefix()).status().message()), HasSubstr("the shard has only"));
   ExpectRefused<int32_t>(Record(1, offsetof(SampleRecord, corpus_id)), 2, "corpus");
   ExpectRefused<float>(Record(1, offsetof(SampleRecord, weight)), -1.0f, "negative weight");
   ExpectRefused<float>(Record(1, offsetof(SampleRecord, weight)), std::numeric_limits<float>::infinity(), "weight");

@@ -83,8 +83,8 @@ TEST(VocabularyTest, BadDictionariesNameTheLine) {
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\nb\n", "d.txt")), HasSubstr("d.txt, line 2"));
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\n\nb 1\n", "d.txt")), HasSubstr("line 2"));
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\nb x\n", "d.txt")), HasSubstr("'x' is not a number"));
-  EXPECT_THAT(Message(Vocabulary::Parse("a 1\na 1\n", "d.txt")), HasSubstr("'a' has the id 4 already"));
-  EXPECT_THAT(Message(Vocabulary::Parse("<pad> 1\n", "d.txt")), HasSubstr("'<pad>' has the id 1 already"));
+  EXPECT_THAT(Message(Vocabulary::Parse("a 1\na 1\n", "d.txt")), HasSubstr("'a' already has the id 4"));
+  EXPECT_THAT(Message(Vocabulary::Parse("<pad> 1\n", "d.txt")), HasSubstr("'<pad>' already has the id 1"));
   EXPECT_THAT(Message(Vocabulary::Parse("a b 1\n", "d.txt")), HasSubstr("space inside"));
   EXPECT_THAT(Message(Vocabulary::Parse("", "d.txt")), HasSubstr("is empty"));
   EXPECT_THAT(Message(Vocabulary::FromTokens({"a", "a"})), HasSubstr("already"));

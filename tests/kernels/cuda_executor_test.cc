@@ -123,7 +123,7 @@ TEST(CudaExecutorTest, MemoryStartsAsNotANumber) {
 
 TEST(CudaExecutorDeathTest, DivergentBarrier) {
   EXPECT_DEATH(RunMirror(1, Fault::kDivergentBarrier),
-               "do not meet:(.|\n)*thread 0 waits at a barrier, .*\\(32 like it");
+               "do not reach the same place:(.|\n)*thread 0 waits at a barrier, .*\\(32 like it");
 }
 
 TEST(CudaExecutorDeathTest, ReturnBeforeABarrier) {
@@ -131,7 +131,7 @@ TEST(CudaExecutorDeathTest, ReturnBeforeABarrier) {
 }
 
 TEST(CudaExecutorDeathTest, DivergentShuffle) {
-  EXPECT_DEATH(RunSum(Fault::kDivergentShuffle), "do not meet:(.|\n)*thread 7 waits at a shuffle");
+  EXPECT_DEATH(RunSum(Fault::kDivergentShuffle), "do not reach the same place:(.|\n)*thread 7 waits at a shuffle");
 }
 
 TEST(CudaExecutorDeathTest, BarrierAgainstShuffle) {
@@ -182,8 +182,8 @@ TEST(CudaExecutorDeathTest, SharedArrayOutOfBounds) {
     });
   };
   touch(9);
-  EXPECT_DEATH(touch(10), "touches element 10 of a shared array of 10");
-  EXPECT_DEATH(touch(-1), "touches element -1 of a shared array of 10");
+  EXPECT_DEATH(touch(10), "accesses element 10 of a shared array of 10");
+  EXPECT_DEATH(touch(-1), "accesses element -1 of a shared array of 10");
 }
 
 TEST(CudaExecutorDeathTest, BlocksAreWholeWarps) {

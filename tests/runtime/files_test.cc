@@ -106,7 +106,7 @@ TEST(FilesTest, APipeDoesNotHangAReader) {
   ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
   const absl::Status pipe = OpenFile(directory / "pipe").status();
   EXPECT_EQ(pipe.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(pipe.message()), HasSubstr("a pipe or a device; write what comes from it into a file"));
+  EXPECT_THAT(std::string(pipe.message()), HasSubstr("a pipe or a device; save its output to a file"));
   EXPECT_THAT(std::string(OpenFile(directory.path()).status().message()), HasSubstr("a directory; name a file"));
 }
 
@@ -157,7 +157,7 @@ TEST(FilesTest, ErrorsOfReplacingSpeakOfTheFileThatWasAskedFor) {
   const absl::Status status = ReplaceFile(path, "text", "4711");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "cannot create " + path + ": there is no directory " + (directory / "missing") +
-                                  "; make it, or choose another place");
+                                  "; create it, or choose another path");
   ASSERT_TRUE(MakeDirectories(path).ok());
   const absl::Status replaced = ReplaceFile(path, "text", "4711");
   EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);

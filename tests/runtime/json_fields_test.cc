@@ -73,15 +73,15 @@ TEST(JsonFields, ErrorsNameTheFieldItsValueAndWhatIsWanted) {
   Colour colour = Colour::kRed;
   EXPECT_EQ(ErrorOf([&](JsonFields& f) { f.Read("tail", flag); }), "the field files[2].tail is missing");
   EXPECT_EQ(ErrorOf([&](JsonFields& f) { f.Read("half", flag); }),
-            "the field files[2].half is 0.5, true or false is wanted");
-  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("list", number); }), HasSubstr("is an array, a number is wanted"));
-  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.ReadOrInfinity("name", number); }), HasSubstr("a number is wanted"));
-  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("yes", text); }), HasSubstr("is true, text is wanted"));
+            "the field files[2].half is 0.5, expected true or false");
+  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("list", number); }), HasSubstr("is an array, expected a number"));
+  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.ReadOrInfinity("name", number); }), HasSubstr("expected a number"));
+  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("yes", text); }), HasSubstr("is true, expected text"));
   EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.ReadFileName("path", text); }),
-              HasSubstr("is \"../a\", a plain file name is wanted"));
+              HasSubstr("is \"../a\", expected a plain file name"));
   EXPECT_EQ(text, "");
   EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("name", colour, kColours); }), HasSubstr("has an unknown value"));
-  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.List("inner"); }), HasSubstr("is an object, a list is wanted"));
+  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.List("inner"); }), HasSubstr("is an object, expected a list"));
   EXPECT_EQ(ErrorOf([&](JsonFields& f) { f.Object("list"); }), "files[2].list is an array, not an object");
   EXPECT_EQ(ErrorOf([&](JsonFields& f) { f.Object("inner").Read("seat", text); }),
             "the field files[2].inner.seat is missing");
@@ -92,10 +92,11 @@ TEST(JsonFields, WholeNumbersKeepToTheirRange) {
     return ErrorOf([&](JsonFields& fields) { fields.Read(name, value, bounds...); });
   };
   EXPECT_THAT(error("whole", int64_t{0}), IsEmpty());
-  EXPECT_THAT(error("whole", uint32_t{0}), HasSubstr("is -3, a whole number from 0 to 4294967295 is wanted"));
-  EXPECT_THAT(error("whole", int64_t{0}, -2), HasSubstr("is -3, a whole number from -2 to 9223372036854775807"));
+  EXPECT_THAT(error("whole", uint32_t{0}), HasSubstr("is -3, expected a whole number from 0 to 4294967295"));
+  EXPECT_THAT(error("whole", int64_t{0}, -2),
+              HasSubstr("is -3, expected a whole number from -2 to 9223372036854775807"));
   EXPECT_THAT(error("whole", 0, -9, -4), HasSubstr("from -9 to -4"));
-  EXPECT_THAT(error("half", 0), HasSubstr("is 0.5, a whole number"));
+  EXPECT_THAT(error("half", 0), HasSubstr("is 0.5, expected a whole number"));
   EXPECT_EQ(JsonInteger<int64_t>(kObject["inner"]["seed"]), std::nullopt);
   EXPECT_EQ(JsonInteger<int8_t>(Json(127)), 127);
   EXPECT_EQ(JsonInteger<int8_t>(Json(128)), std::nullopt);

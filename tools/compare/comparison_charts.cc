@@ -173,7 +173,7 @@ std::string ColumnInstruments(const std::vector<Line>& lines) {
                  true),
       Chart(Titled("Gradient before / behind each norm", "sublayer, encoder then decoder", "log10, first step"), lines,
             NormRatios),
-      over_depth("Similarity to the sublayer in front", "mean cosine, at the end", DepthSeries::kSimilarity, true),
+      over_depth("Similarity to the previous sublayer", "mean cosine, at the end", DepthSeries::kSimilarity, true),
       over_depth("Active hidden units", "share, at the end", DepthSeries::kActive, true));
 }
 

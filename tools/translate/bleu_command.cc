@@ -80,9 +80,9 @@ absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_i
                                                                         : ReadFile(options.hypotheses));
   for (size_t r = 0; r < references.size(); ++r) {
     if (references[r].size() == hypotheses.size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(options.references[r], " has ", references[r].size(),
-                                                   " lines, but there are ", hypotheses.size(),
-                                                   " hypotheses; both need one line a sentence, empty lines included"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.references[r], " has ", references[r].size(), " lines, but there are ", hypotheses.size(),
+                     " hypotheses; both need one line per sentence, empty lines included"));
   }
   if (std::ranges::any_of(references, IsUnspaced)) log << "warning: " << kUnspacedBleu << "\n";
   HADAL_ASSIGN_OR_RETURN(const BleuScore score, CorpusBleu(hypotheses, references));

@@ -134,8 +134,8 @@ TEST(WatchdogTest, WhatItCannotSayDoesNotEndTheRun) {
   }
   EXPECT_EQ(tries, 2);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("watchdog [rank 0]: this rank does not get on"), HasSubstr("bad_alloc"),
-                    HasSubstr("an exception without words")));
+              AllOf(HasSubstr("watchdog [rank 0]: this rank is stuck"), HasSubstr("bad_alloc"),
+                    HasSubstr("an exception without a message")));
 }
 
 }  // namespace

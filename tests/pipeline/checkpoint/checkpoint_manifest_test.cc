@@ -129,7 +129,8 @@ TEST(CheckpointManifestTest, DeclaredSizesAllocateNothing) {
 
 TEST(CheckpointManifestTest, WrongTypesAreRefused) {
   EXPECT_THAT(Reason("\"step\":3", "\"step\":-3"), HasSubstr("progress.step is -3"));
-  EXPECT_THAT(Reason("\"step\":3", "\"step\":1"), HasSubstr("progress.update is 2, a whole number from 0 to 1"));
+  EXPECT_THAT(Reason("\"step\":3", "\"step\":1"),
+              HasSubstr("progress.update is 2, expected a whole number from 0 to 1"));
   EXPECT_THAT(Reason("\"step\":3", "\"step\":3.5"), HasSubstr("progress.step is 3.5"));
   EXPECT_THAT(Reason("\"step\":3", "\"step\":\"3\""), HasSubstr("progress.step is \"3\""));
   EXPECT_THAT(Reason("\"step\":3", "\"stop\":3"), HasSubstr("progress.step is missing"));

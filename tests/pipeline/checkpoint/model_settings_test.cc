@@ -86,8 +86,8 @@ TEST(ModelSettingsTest, NamesWhatIsWrong) {
     return std::string(ParseModelSettings(altered).status().message());
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(message("\"heads\":3", "\"heads\":\"3\""), HasSubstr("heads is \"3\", a whole number from 0"));
-  EXPECT_THAT(message("\"heads\":3", "\"heads\":-3"), HasSubstr("heads is -3, a whole number from 0"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":\"3\""), HasSubstr("heads is \"3\", expected a whole number from 0"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":-3"), HasSubstr("heads is -3, expected a whole number from 0"));
   EXPECT_THAT(message("\"heads\":3", "\"heads\":5"), HasSubstr("heads"));
   EXPECT_THAT(message("\"heads\":3,", ""), HasSubstr("heads is missing"));
   EXPECT_THAT(message("\"heads\":3", "\"heads\":3,\"tails\":1"), HasSubstr("does not know"));

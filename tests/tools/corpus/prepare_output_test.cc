@@ -56,7 +56,7 @@ TEST_F(PrepareTest, AVocabularyThatCannotBeTrainedCostsNothing) {
   options_.overwrite = true;
   options_.training.size = 5000;
   const absl::Status status = Run();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ids, 5000 were asked for"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ids, 5000 were requested"));
   EXPECT_EQ(Read("out/train.json"), manifest);
   EXPECT_EQ(Read("out/vocabulary.model"), vocabulary);
   EXPECT_EQ(OpenCorpus("train").size(), 3);

@@ -101,7 +101,7 @@ TEST_F(PrepareTest, AnExchangedVocabularyIsNoticed) {
   Write("out/vocabulary.model", "the 3\ncat 2\n");
   const absl::Status status = LoadVocabularies(train).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("not the vocabulary the corpus was made with"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not the vocabulary that the corpus was made with"));
 }
 
 }  // namespace
