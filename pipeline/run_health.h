@@ -32,8 +32,8 @@ class RunHealth {
   int32_t skipped_in_a_row() const { return skipped_in_a_row_; }
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }
 
-  // Where the run continues, from `now`, after `loaded` was loaded (nullopt: there was no checkpoint).
-  // Errors: OutOfRange where going back does not help.
+  // Returns the progress from which the run continues: `now`, with the state of `loaded` (nullopt: there was no
+  // checkpoint). Errors: OutOfRange if going back does not help.
   absl::StatusOr<TrainingProgress> GoBack(const TrainingProgress& now, const std::optional<TrainingProgress>& loaded);
 
  private:

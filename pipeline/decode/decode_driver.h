@@ -20,7 +20,7 @@ class DecodeDriver {
   // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence is left for
   // it.
   std::vector<DecodeCommand> Next(int32_t lane);
-  // Takes the model's answer to the lane's last step.
+  // Takes the model's output for the lane's last step.
   void Advance(int32_t lane, const CandidateTable& table);
 
  private:

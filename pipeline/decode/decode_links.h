@@ -1,8 +1,8 @@
 // DecodeLinks sends and receives between ranks while decoding: commands from the searching rank to all others, and over
 // each border the residual stream of a step or an encoding, in the order of the commands.
 //
-// No deadlock, whatever the buffering: every rank executes commands in the same order, each in ascending order of its
-// chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
+// No deadlock with any amount of buffering: every rank executes commands in the same order, each in ascending order of
+// its chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
 // copies into a ring and returns; with a full ring it first waits for the oldest.
 // Threads: one. Blocking: as stated; each wait takes at most the timeout given to Bind.
 #pragma once

@@ -38,7 +38,7 @@ RunEnd RunSchedule(const std::vector<RankProgram>& programs, const ScheduleShape
                    absl::FunctionRef<void(int, const Instruction&)> visit);
 
 // Explains a deadlock: follows "waits for" from the first blocked rank to a cycle and names each rank in it, its
-// instruction and whom it waits for.  REQUIRES: !end.finished, of the same arguments.
+// instruction and the rank it waits for.  REQUIRES: !end.finished, of the same arguments.
 std::string DescribeDeadlock(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                              int outstanding_sends, const RunEnd& end);
 

@@ -1,5 +1,5 @@
-// `hadal simulate` predicts what a pipeline would do, without a machine: any schedule on up to thousands of ranks, with
-// costs, slow ranks and limited links.
+// `hadal simulate` predicts the time of a pipeline's step without running it: any schedule on up to thousands of ranks,
+// with given costs, slow ranks and limited links.
 //
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
 //   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`

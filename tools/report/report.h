@@ -1,8 +1,8 @@
-// `hadal report RUN…` writes files about what runs did and where their time went.
+// `hadal report RUN…` writes a report about one or several runs: losses, depth instruments, times, memory, scaling.
 //
 //   hadal report run                              run/report.html, .json and .md
 //   hadal report run --profile here.textproto     also what `hadal plan --profile` predicts for the run; --machine: for
-//                                                 such a machine
+//                                                 a described machine
 //   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: the runs side by side, scaling
 //                                                 efficiency and its losses
 // The HTML is one self-contained file: inline SVG, no script. The JSON has every number of the page, the Markdown the
