@@ -1,7 +1,7 @@
 // RunHealth reports steps whose update was skipped, and decides when a run rolls back to its last checkpoint.
 //
-//   after a step                              skipped: returns a sentence with the reason; applied: the row of skipped
-//                                             steps ends
+//   after a step                              skipped: returns a sentence with the reason; applied: the count of
+//                                             skipped steps in a row restarts at 0
 //   after `health.skipped_steps` in a row     roll back weights, moments and update number to the newest good
 //                                             checkpoint. Data and random numbers continue after the failed steps,
 //                                             because the same steps would fail again

@@ -45,7 +45,8 @@ class StepReport {
   absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate);
 
  private:
-  // This process's memory. Its held bytes are measured at most every ten seconds; the largest value counts.
+  // Returns this process's memory. Held bytes are measured at most every ten seconds; the largest measurement is
+  // returned.
   StageMemory MeasureMemory(Engine& engine);
   // Time until the first of the run's limits; empty if it has none.
   std::optional<double> SecondsLeft(const TrainingProgress& progress) const;

@@ -37,8 +37,8 @@ class DecodeLinks {
   // On the others: waits for the next command.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. Of a stack that combines
-  // its layers, that is all its entries so far (layers/border.h).
+  // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. For a stack that combines its
+  // layers, the message has all its entries so far (layers/border.h).
   absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
   absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 
@@ -48,13 +48,13 @@ class DecodeLinks {
  private:
   static constexpr int kBuffers = 2;  // per border
 
-  // Sends to one peer, oldest first.
+  // The outstanding sends to one peer, oldest first.
   struct Ring {
     std::deque<CommRequest> outstanding;
     int64_t sent = 0;
   };
   absl::Status Post(Ring& ring, int buffers, const void* data, int64_t bytes, int peer, int tag, std::string_view what);
-  // Waits until the ring has room for one more send.
+  // Waits until the ring has room for another send.
   absl::Status WaitForRoom(Ring& ring, int buffers, std::string_view what);
 
   const Stream stream_;

@@ -107,7 +107,7 @@ class ReplicaReduction {
   // added or done, and added_ are done:
   //   added_ ≤ begun_ ≤ posted_ ≤ added_ + ReceivedPieces::kBuffers,   begun_ ≤ marked_
   size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
-  // [mine_] When each became complete on this rank; for marked_ ones, while the trace records.
+  // [mine_] The time when each of the first marked_ became complete on this rank; set while the trace records.
   std::vector<double> complete_seconds_;
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
   std::unique_ptr<SideQueue> beside_;  // if the device makes the sums

@@ -13,7 +13,7 @@ printf '{"event":"step","step":0,"loss":1}\n' > metrics.jsonl
 prepare=("$hadal" prepare --out prepared --train)
 
 echo "bad usage"
-expect 2 "${prepare[@]}" one.txt; says "stands alone"
+expect 2 "${prepare[@]}" one.txt; says "has no partner"
 expect 2 "${prepare[@]}" one.txt two.txt; says "line n of one must translate line n of the other"
 expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-size -5; says "ask for a few hundred"
 expect 2 "${prepare[@]}" two.txt two.txt --vocab-size 8000; says "ids, 8000 were asked for"
@@ -25,7 +25,7 @@ for command in "plan run.textproto --gflops" "checkpoint average run --out mean 
   expect 2 "$hadal" $command -1; says "not in range"; lacks "[0-9]\{30\}"
 done
 expect 2 "$hadal" curve metrics.jsonl --metric gradient; says "it has loss"
-expect 2 "$hadal" bleu --reference two.txt --input one.txt; says "one line a sentence"
+expect 2 "$hadal" bleu --reference two.txt --input one.txt; says "one line per sentence"
 expect 2 "$hadal" schedule print --chunks 2; says "use the schedule interleaved_1f1b"
 expect 2 "$hadal" simulate --slow-rank x; says "RANK=FACTOR"
 expect 2 "$hadal" checkpoint average run --out mean; says "--last N"

@@ -27,7 +27,7 @@ struct BenchStepMeasurement {
   int64_t target_tokens = 0;
   StepFlops flops;
 
-  // Pairs of step and limit.
+  // Measured times. Repeat i of a step and repeat i of the limit form a pair.
   std::vector<double> step_seconds;                    // [repeats] the slowest rank's
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats]
   // The ways in which the GEMM limit runs the products, and the times of each; empty if it was not measured.
@@ -44,7 +44,7 @@ struct BenchStepMeasurement {
   std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;  // [ranks]
 };
 
-// REQUIRES: values.
+// REQUIRES: at least one value.
 double Median(std::vector<double> values);
 
 // The fastest way of running the products: the limit.

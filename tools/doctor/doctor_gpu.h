@@ -26,7 +26,7 @@ struct GpuFacts {
 // `usable`: OK if the GPU could be opened, else the reason. Leaves the NCCL fields to the caller.
 GpuFacts GatherGpuFacts(const absl::StatusOr<cuda::CudaFacts>& seen, const absl::Status& usable, bool required);
 
-// CUDA's version numbers: 13020 → "13.2"; its libraries': 130002 → "13.0.2". "-" for 0.
+// Text of a version number: CUDA's 13020 → "13.2", a library's 130002 → "13.0.2"; "-" for 0.
 std::string CudaVersionText(int version);
 std::string LibraryVersionText(int version);
 

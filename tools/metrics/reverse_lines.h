@@ -33,7 +33,7 @@ class ReverseLines {
  private:
   ReverseLines(FileDescriptor file, std::string path, int64_t bytes)
       : file_(std::move(file)), path_(std::move(path)), begin_(bytes), buffer_begin_(bytes) {}
-  // Reads one more block in front of the buffer.
+  // Reads the block before the buffer.
   absl::Status ReadBlock();
 
   FileDescriptor file_;

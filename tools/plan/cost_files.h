@@ -28,7 +28,7 @@ struct LoadedCosts {
   std::optional<config::Profile> profile;
   std::optional<Machine> machine;
 
-  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: at least one of the two.
+  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: a profile or a machine is set.
   absl::StatusOr<std::unique_ptr<StepCosts>> For(const ModelOptions& model) const;
 };
 

@@ -141,7 +141,7 @@ TEST_F(ComparisonReportTest, ThePageIsOneFileWithItsDrawings) {
   const std::string page = ComparisonToHtml(Make());
   EXPECT_THAT(page, AllOf(HasSubstr("<h1>Which &lt;methods&gt; train</h1>"), HasSubstr("<td class=\"good\">6.200</td>"),
                           HasSubstr("<td class=\"bad\">6.200 fails</td>"), HasSubstr("<h3>depth 6</h3>"),
-                          HasSubstr("Change of the model, ‖ΔF‖"), HasSubstr("Similarity to the sublayer in front")));
+                          HasSubstr("Change of the model, ‖ΔF‖"), HasSubstr("Similarity to the previous sublayer")));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<link")), Not(HasSubstr("src=")),
                           Not(HasSubstr("<h3>depth 18</h3>")), Not(HasSubstr("nan"))));
 }
